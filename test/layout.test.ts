@@ -89,6 +89,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     base: [
       "base62",
       "bounded-map",
+      "budgets",
       "change-feed",
       "client-address",
       "clock",
@@ -132,11 +133,11 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
   alerts: ["alert_deliveries", "alert_progress", "alert_settings", "alerts", "provider_outages"],
   billing: [
     "accounts",
+    "budgets",
     "charges",
     "ended_requests",
     "errors_hourly",
     "holds",
-    "key_months",
     "nodes",
     "pools",
     "price_versions",
@@ -150,6 +151,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
   ],
   contract: ["approvals", "given", "replays"],
   history: [
+    "closed_budgets",
     "closed_months",
     "closing_blocks",
     "closing_sums",
@@ -157,7 +159,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "month_closings",
     "sink_cursors",
   ],
-  keys: ["key_changes", "key_secrets", "keys"],
+  keys: ["key_changes", "key_secrets", "keys", "management_keys", "management_secrets"],
   payments: [
     "address_balances",
     "address_dust",
@@ -212,6 +214,7 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
     keys: "the admission transaction decides a paid call, never a cache; exports name keys",
     key_secrets: "that transaction refuses a dead secret; operators find an account by a hint",
     month_closings: "the verifier takes the sums of closed months instead of their charges",
+    closed_budgets: "these sums, by person",
     closed_months: "these sums; and who was charged in a month that was archived",
     month_archives: "a receipt of an archived month is not just unknown",
     ...Object.fromEntries(
@@ -235,7 +238,7 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
     usage_progress: "a month is closed when its days are",
   },
   keys: {
-    key_months: "what a key spent this month is shown with the key",
+    budgets: "what a key spends and may spend is shown with the key",
     accounts: "the keys of a suspended account are refused",
   },
   operations: {

@@ -181,55 +181,97 @@ returning account_id, name, created_at, status, status_reason, status_changed_at
   "statusChangedAt",
 );
 
+export type ReadDefaultLimitsRow = { defaultMemberLimits: Json | null };
+/**
+ * The limits that members of an account without one get, as JSON of BudgetLimits. No row: no such
+ * account.
+ */
+export const readDefaultLimits: Optional<{ accountId: string }, ReadDefaultLimitsRow> = optional(
+  "billing/read-default-limits",
+  `-- billing/read-default-limits
+select default_member_limits from accounts where account_id = $1`,
+  (p) => [p.accountId],
+  (v) => ({ defaultMemberLimits: v[0] }) as never,
+  "defaultMemberLimits",
+);
+
+/**
+ * Replaces them.
+ * `limits`: null: none
+ */
+export const setDefaultLimits: Run<{ limits: string | null; accountId: string }> = run(
+  "billing/set-default-limits",
+  `-- billing/set-default-limits
+update accounts set default_member_limits = $1::jsonb where account_id = $2`,
+  (p) => [p.limits, p.accountId],
+);
+
 // admission.sql
 
 /**
- * Stores holds and adds them to their pools and months. The caller has locked the pools and found
- * that they and the months cover the holds. Unique violation: another transaction took one of the
- * requests in the meantime. Times of admission are whole milliseconds, as in JavaScript.
+ * Stores holds and adds them to their pools, keys and managers. The caller has locked the pools and
+ * found that they and the budgets cover the holds. Unique violation: another transaction took one
+ * of the requests in the meantime. Times of admission are whole milliseconds, as in JavaScript.
  * `secretIds`: null: the caller presented none
  * `nodeIds`: null: the hold belongs to a calling service
  * `tags`: null: none
  * `madeBy`: null: the gateway
+ * `managers`: whose row counts it beside that of the key; null: none
  * `deadlinesMs`: from now
+ * `today`: the UTC day of the transaction, as `NodeClock` tells the time
+ * `monday`: on which its week began
+ * `first`: on which its month began
  */
-export const placeHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; families: readonly string[]; keyIds: readonly string[]; secretIds: readonly (string | null)[]; models: readonly string[]; amounts: readonly (bigint | number)[]; priceVersions: readonly string[]; nonces: readonly string[]; deadlinesMs: readonly number[]; nodeIds: readonly (string | null)[]; grantedOutputs: readonly number[]; tags: readonly (string | null)[]; madeBy: readonly (string | null)[] }> = run(
+export const placeHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; families: readonly string[]; keyIds: readonly string[]; secretIds: readonly (string | null)[]; models: readonly string[]; amounts: readonly (bigint | number)[]; priceVersions: readonly string[]; nonces: readonly string[]; deadlinesMs: readonly number[]; nodeIds: readonly (string | null)[]; grantedOutputs: readonly number[]; tags: readonly (string | null)[]; madeBy: readonly (string | null)[]; managers: readonly (string | null)[]; today: string; monday: string; first: string }> = run(
   "billing/place-holds",
   `-- billing/place-holds
 with placed as (
   insert into holds (account_id, request_id, "family", key_id, secret_id, model, month, amount,
     price_version, node_id, nonce, admitted_at, deadline, granted_output, tags,
-    made_by)
+    made_by, manager)
   select account_id, request_id, "family", key_id, secret_id, model,
     date_trunc('month', now() at time zone 'utc')::date, amount, price_version, node_id, nonce,
     date_trunc('milliseconds', now()), now() + deadline * interval '1 millisecond',
-    granted_output, tags, made_by
+    granted_output, tags, made_by, manager
   from unnest($1::text[], $2::text[], $3::text[], $4::text[],
       $5::text[], $6::text[], $7::bigint[], $8::text[],
       $9::text[], $10::integer[], $11::text[], $12::integer[],
-      $13::jsonb[], $14::text[])
+      $13::jsonb[], $14::text[], $15::text[])
     as h (account_id, request_id, "family", key_id, secret_id, model,
-      amount, price_version, nonce, deadline, node_id, granted_output, tags, made_by)
-  returning account_id, "family", key_id, month, amount
+      amount, price_version, nonce, deadline, node_id, granted_output, tags, made_by, manager)
+  returning account_id, "family", key_id, manager, amount
 ), in_pools as (
-  update pools
-  set held = pools.held + d.amount
+  update pools p
+  set held = p.held + d.amount, running = p.running + d.requests,
+    -- The first change of a UTC day begins the windows that begin with it.
+    day = greatest(p.day, $16::date),
+    day_base = case when p.day < $16 then p.spent else p.day_base end,
+    week_base = case when p.day < $17::date then p.spent else p.week_base end,
+    month_base = case when p.day < $18::date then p.spent else p.month_base end
   from (
-    select account_id, "family", sum(amount)::bigint as amount
+    select account_id, "family", sum(amount)::bigint as amount, count(*)::integer as requests
     from placed
     group by account_id, "family"
   ) d
-  where pools.account_id = d.account_id and pools."family" = d."family"
+  where p.account_id = d.account_id and p."family" = d."family"
 )
--- The first hold of a key in a month creates the row of the month.
-insert into key_months (account_id, key_id, month, held)
-select account_id, key_id, month, sum(amount)
-from placed
-group by account_id, key_id, month
-order by account_id, key_id, month
-on conflict (account_id, key_id, month) do update
-set held = key_months.held + excluded.held`,
-  (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags, p.madeBy],
+update budgets b
+set held = b.held + d.amount, running = b.running + d.requests,
+  day = greatest(b.day, $16),
+  day_base = case when b.day < $16 then b.spent else b.day_base end,
+  week_base = case when b.day < $17 then b.spent else b.week_base end,
+  month_base = case when b.day < $18 then b.spent else b.month_base end
+from (
+  select account_id, "family", payer, sum(amount)::bigint as amount, count(*)::integer as requests
+  from (
+    select account_id, "family", key_id as payer, amount from placed
+    union all
+    select account_id, "family", manager, amount from placed where manager is not null
+  ) payers
+  group by account_id, "family", payer
+) d
+where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer`,
+  (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags, p.madeBy, p.managers, p.today, p.monday, p.first],
 );
 
 /**
@@ -277,28 +319,39 @@ select account_id, "family" from keys where key_id = $1`,
   "",
 );
 
-export type ReadKeysRow = { keyId: string; allowedModels: string[]; cap: bigint | null; status: "active" | "paused" | "expired" | "revoked"; spent: bigint; held: bigint };
+export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; allowedModels: string[]; status: "active" | "paused" | "expired" | "revoked"; budget: bigint[] | null; manager: string | null; managerBudget: bigint[] | null };
 /**
- * Reads the fields of keys that admission checks, with their current UTC month. A key without a row
- * for the month has neither spent nor held credits in it.
+ * Reads the fields of keys that admission checks, with their budgets and those of the persons or
+ * management keys that manage them, each as `base/budgets.ts` reads it. A budget without a limit is
+ * null, and a manager without one.
  */
 export const readKeys: Many<{ keyIds: readonly string[] }, ReadKeysRow> = many(
   "billing/read-keys",
   `-- billing/read-keys
-select k.key_id as key_id, k.allowed_models as allowed_models, k.monthly_cap as cap,
+select k.key_id as key_id, k.account_id as account_id, k."family" as "family",
+  k.allowed_models as allowed_models,
   case when k.status = 'revoked' then 'revoked'
     when k.expires_at <= now() then 'expired'
     when k.paused then 'paused'
     else 'active' end as status,
-  coalesce(m.spent, 0) as spent, coalesce(m.held, 0) as held
+  case when b.is_limited then array[b.day - date '1970-01-01', b.spent, b.held, b.running,
+    b.day_base, b.week_base, b.month_base, b.total_base,
+    coalesce(b.day_limit, -1), coalesce(b.week_limit, -1), coalesce(b.month_limit, -1),
+    coalesce(b.total_limit, -1), coalesce(b.running_limit, -1)] end as budget,
+  m.payer as manager,
+  case when m.is_limited then array[m.day - date '1970-01-01', m.spent, m.held, m.running,
+    m.day_base, m.week_base, m.month_base, m.total_base,
+    coalesce(m.day_limit, -1), coalesce(m.week_limit, -1), coalesce(m.month_limit, -1),
+    coalesce(m.total_limit, -1), coalesce(m.running_limit, -1)] end as manager_budget
 from keys k
-left join key_months m
-  on m.account_id = k.account_id and m.key_id = k.key_id
-    and m.month = date_trunc('month', now() at time zone 'utc')::date
+join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+left join budgets m
+  on k.managed_by <> '' and m.account_id = k.account_id and m."family" = k."family"
+    and m.payer = k.managed_by and m.is_limited
 where k.key_id = any($1::text[])`,
   (p) => [p.keyIds],
-  (v) => ({ keyId: v[0], allowedModels: v[1], cap: v[2], status: v[3], spent: v[4], held: v[5] }) as never,
-  "cap",
+  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], allowedModels: v[3], status: v[4], budget: v[5], manager: v[6], managerBudget: v[7] }) as never,
+  "budget manager managerBudget",
 );
 
 export type ReadDeadSecretsRow = { secretId: string; revoked: boolean };
@@ -384,39 +437,26 @@ join price_versions p using (price_version)`,
   "",
 );
 
-export type ReadPastMonthsRow = { keyId: string; month: string; spent: bigint; held: bigint };
+export type LockPoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: "active" | "suspended" | "closed"; budget: bigint[] | null };
 /**
- * Reads the spent and held credits of keys, in the months in which growing holds were admitted.
- */
-export const readPastMonths: Many<{ accountIds: readonly string[]; keyIds: readonly string[]; months: readonly string[] }, ReadPastMonthsRow> = many(
-  "billing/read-past-months",
-  `-- billing/read-past-months
-select m.key_id, m.month, m.spent, m.held
-from key_months m
-join unnest($1::text[], $2::text[], $3::date[])
-  as wanted (account_id, key_id, month)
-  using (account_id, key_id, month)`,
-  (p) => [p.accountIds, p.keyIds, p.months],
-  (v) => ({ keyId: v[0], month: v[1], spent: v[2], held: v[3] }) as never,
-  "",
-);
-
-export type LockPoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: "active" | "suspended" | "closed" };
-/**
- * Locks pools in the order of their ids. The lock of a pool guards everything below it: the months
- * of its keys, its roll-ups and its holds.
+ * Locks pools in the order of their ids. The lock of a pool guards everything below it: its keys'
+ * budgets, its roll-ups and its holds. The budget of a pool is as those of ReadKeys.
  */
 export const lockPools: Many<{ accountIds: readonly string[]; families: readonly string[] }, LockPoolsRow> = many(
   "billing/lock-pools",
   `-- billing/lock-pools
-select p.account_id, p."family", p.posted, p.held, p.in_debt, p.account_status
+select p.account_id, p."family", p.posted, p.held, p.in_debt, p.account_status,
+  case when p.is_limited then array[p.day - date '1970-01-01', p.spent, p.held, p.running,
+    p.day_base, p.week_base, p.month_base, p.total_base,
+    coalesce(p.day_limit, -1), coalesce(p.week_limit, -1), coalesce(p.month_limit, -1),
+    coalesce(p.total_limit, -1), coalesce(p.running_limit, -1)] end as budget
 from unnest($1::text[], $2::text[]) as d (account_id, "family")
 join pools p using (account_id, "family")
 order by p.account_id, p."family"
 for update of p`,
   (p) => [p.accountIds, p.families],
-  (v) => ({ accountId: v[0], family: v[1], posted: v[2], held: v[3], inDebt: v[4], accountStatus: v[5] }) as never,
-  "",
+  (v) => ({ accountId: v[0], family: v[1], posted: v[2], held: v[3], inDebt: v[4], accountStatus: v[5], budget: v[6] }) as never,
+  "budget",
 );
 
 /**
@@ -444,6 +484,207 @@ with placed as (
 )
 insert into usage_hourly (account_id, key_id, model, hour) values ('', '', $1, now())`,
   (p) => [p.requestId],
+);
+
+// budgets.sql
+
+/**
+ * Gives a payer its budget, without limits, unless it has one.
+ */
+export const openBudget: Run<{ accountId: string; family: "v1" | "v2"; payer: string }> = run(
+  "billing/open-budget",
+  `-- billing/open-budget
+insert into budgets (account_id, "family", payer)
+values ($1, $2, $3)
+on conflict (account_id, "family", payer) do nothing`,
+  (p) => [p.accountId, p.family, p.payer],
+);
+
+/**
+ * Begins to count what a person or a management key spends of a pool, whose budget has no limit
+ * yet: with what their keys were charged in the windows of now, by the hour of admission, and what
+ * they hold. The holds get this manager, unless they have one, and are locked in the order of their
+ * ids, as checkpoints do. The caller has locked the pool. Changes no row: the budget has a limit.
+ */
+export const startManager: Run<{ accountId: string; family: "v1" | "v2"; payer: string }> = run(
+  "billing/start-manager",
+  `-- billing/start-manager
+with windows as (
+  select (now() at time zone 'utc')::date as today,
+    date_trunc('day', now(), 'UTC') as day, date_trunc('week', now(), 'UTC') as week,
+    date_trunc('month', now(), 'UTC') as month
+), managed as materialized (
+  select k.key_id
+  from keys k
+  join budgets b
+    on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.managed_by
+  where k.account_id = $1 and k."family" = $2 and k.managed_by = $3
+    and not b.is_limited
+), ordered as (
+  select account_id, request_id
+  from holds
+  where account_id = $1 and key_id in (select key_id from managed) and manager is null
+  order by request_id
+  for update
+), taken as (
+  update holds
+  set manager = $3
+  from ordered
+  where holds.account_id = ordered.account_id and holds.request_id = ordered.request_id
+  returning holds.amount
+), charged as (
+  select coalesce(sum(u.amount) filter (where u.hour >= w.day), 0)::bigint as of_day,
+    coalesce(sum(u.amount) filter (where u.hour >= w.week), 0)::bigint as of_week,
+    coalesce(sum(u.amount) filter (where u.hour >= w.month), 0)::bigint as of_month
+  from usage_hourly u
+  cross join windows w
+  where u.account_id = $1 and u.hour >= least(w.week, w.month)
+    and u.key_id in (select key_id from managed)
+)
+update budgets b
+set held = b.held + (select coalesce(sum(amount), 0)::bigint from taken),
+  running = b.running + (select count(*)::integer from taken),
+  day = greatest(b.day, w.today), day_base = b.spent - c.of_day, week_base = b.spent - c.of_week,
+  month_base = b.spent - c.of_month, total_base = b.spent
+from windows w
+cross join charged c
+where b.account_id = $1 and b."family" = $2 and b.payer = $3
+  and not b.is_limited`,
+  (p) => [p.accountId, p.family, p.payer],
+);
+
+/**
+ * Replaces the limits of a payer's budget. The total of a person or a management key begins with
+ * its limit, that of a key with the key. The caller has locked the pool. Changes no row: it has no
+ * budget.
+ */
+export const setLimits: Run<{ dayLimit: bigint | number | null; weekLimit: bigint | number | null; monthLimit: bigint | number | null; totalLimit: bigint | number | null; runningLimit: number | null; accountId: string; family: "v1" | "v2"; payer: string }> = run(
+  "billing/set-limits",
+  `-- billing/set-limits
+update budgets
+set day_limit = $1, week_limit = $2, month_limit = $3,
+  total_limit = $4, running_limit = $5,
+  total_base = case
+    when total_limit is null and $4::bigint is not null and strpos(payer, ':') > 0
+    then spent else total_base end
+where account_id = $6 and "family" = $7 and payer = $8`,
+  (p) => [p.dayLimit, p.weekLimit, p.monthLimit, p.totalLimit, p.runningLimit, p.accountId, p.family, p.payer],
+);
+
+/**
+ * The same of a whole pool. Its total begins with its limit.
+ */
+export const setPoolLimits: Run<{ dayLimit: bigint | number | null; weekLimit: bigint | number | null; monthLimit: bigint | number | null; totalLimit: bigint | number | null; runningLimit: number | null; accountId: string; family: "v1" | "v2" }> = run(
+  "billing/set-pool-limits",
+  `-- billing/set-pool-limits
+update pools
+set day_limit = $1, week_limit = $2, month_limit = $3,
+  total_limit = $4, running_limit = $5,
+  total_base = case when total_limit is null and $4::bigint is not null
+    then spent else total_base end
+where account_id = $6 and "family" = $7`,
+  (p) => [p.dayLimit, p.weekLimit, p.monthLimit, p.totalLimit, p.runningLimit, p.accountId, p.family],
+);
+
+/**
+ * Begins the total of a payer anew. What runs counts after it. The caller has locked the pool.
+ * Changes no row: it has no budget.
+ */
+export const resetTotal: Run<{ accountId: string; family: "v1" | "v2"; payer: string }> = run(
+  "billing/reset-total",
+  `-- billing/reset-total
+update budgets
+set total_base = spent
+where account_id = $1 and "family" = $2 and payer = $3`,
+  (p) => [p.accountId, p.family, p.payer],
+);
+
+/**
+ * The same of a whole pool.
+ */
+export const resetPoolTotal: Run<{ accountId: string; family: "v1" | "v2" }> = run(
+  "billing/reset-pool-total",
+  `-- billing/reset-pool-total
+update pools
+set total_base = spent
+where account_id = $1 and "family" = $2`,
+  (p) => [p.accountId, p.family],
+);
+
+export type ReadBudgetsRow = { payer: string; family: "v1" | "v2"; at: Date; budget: bigint[] };
+/**
+ * Reads budgets of an account that are not those of keys, with the time of this: of its pools,
+ * which have an empty payer, and of persons and management keys with a limit, in the order of payer
+ * and family.
+ * `afterPayer`: of the last row of the page before; empty: from the first
+ * `afterFamily`: of the same row
+ */
+export const readBudgets: Many<{ accountId: string; afterPayer: string; afterFamily: string; rows: bigint | number }, ReadBudgetsRow> = many(
+  "billing/read-budgets",
+  `-- billing/read-budgets
+select payer as payer, "family" as "family", now() as at,
+  array[day - date '1970-01-01', spent, held, running, day_base, week_base, month_base, total_base,
+    coalesce(day_limit, -1), coalesce(week_limit, -1), coalesce(month_limit, -1),
+    coalesce(total_limit, -1), coalesce(running_limit, -1)] as budget
+from (
+  select '' collate "C" as payer, "family", day, spent, held, running, day_base, week_base,
+    month_base, total_base, day_limit, week_limit, month_limit, total_limit, running_limit
+  from pools
+  where account_id = $1
+  union all
+  select payer, "family", day, spent, held, running, day_base, week_base, month_base, total_base,
+    day_limit, week_limit, month_limit, total_limit, running_limit
+  from budgets
+  where account_id = $1 and strpos(payer, ':') > 0 and is_limited
+) b
+where (payer, "family") > ($2, $3)
+order by payer, "family"
+limit $4`,
+  (p) => [p.accountId, p.afterPayer, p.afterFamily, p.rows],
+  (v) => ({ payer: v[0], family: v[1], at: v[2], budget: v[3] }) as never,
+  "",
+);
+
+export type ReadBudgetsOfRow = { family: "v1" | "v2"; at: Date; budget: bigint[] };
+/**
+ * Reads the budgets of a payer, with the time of this: of a pool, its empty payer.
+ */
+export const readBudgetsOf: Many<{ accountId: string; payer: string }, ReadBudgetsOfRow> = many(
+  "billing/read-budgets-of",
+  `-- billing/read-budgets-of
+select "family" as "family", now() as at,
+  array[day - date '1970-01-01', spent, held, running, day_base, week_base, month_base, total_base,
+    coalesce(day_limit, -1), coalesce(week_limit, -1), coalesce(month_limit, -1),
+    coalesce(total_limit, -1), coalesce(running_limit, -1)] as budget
+from (
+  select '' as payer, "family", day, spent, held, running, day_base, week_base, month_base,
+    total_base, day_limit, week_limit, month_limit, total_limit, running_limit
+  from pools
+  where account_id = $1
+  union all
+  select payer, "family", day, spent, held, running, day_base, week_base, month_base, total_base,
+    day_limit, week_limit, month_limit, total_limit, running_limit
+  from budgets
+  where account_id = $1
+) b
+where payer = $2
+order by "family"`,
+  (p) => [p.accountId, p.payer],
+  (v) => ({ family: v[0], at: v[1], budget: v[2] }) as never,
+  "",
+);
+
+export type FindManagerRow = { managedBy: string };
+/**
+ * Who manages a key of an account, as `managed_by`. No row: there is no such key.
+ */
+export const findManager: Optional<{ accountId: string; keyId: string }, FindManagerRow> = optional(
+  "billing/find-manager",
+  `-- billing/find-manager
+select managed_by from keys where account_id = $1 and key_id = $2`,
+  (p) => [p.accountId, p.keyId],
+  (v) => ({ managedBy: v[0] }) as never,
+  "",
 );
 
 // charges.sql
@@ -773,10 +1014,10 @@ export type SettleHoldsRow = { accountId: string; requestId: string; hold: bigin
 /**
  * Turns holds into charges. The caller has locked the pools. A charge is at most its hold: the rest
  * of the cost, and the cost of output beyond the grant, is the overrun. The hold is released, the
- * charge is added to the month of the key, which also records the last use of the key, and the
- * charge is added to the roll-up of the UTC hour of admission. There, a hold that is too small
- * covers the input and web searches first, then the cache, then thinking, then output. Returns the
- * charges. A request that was settled before has no hold and no row.
+ * charge is added to the budgets of the key and of the manager that the hold names, with the time
+ * of their last use, and to the roll-up of the UTC hour of admission. There, a hold that is too
+ * small covers the input and web searches first, then the cache, then thinking, then output.
+ * Returns the charges. A request that was settled before has no hold and no row.
  * `costsInput`: of the input and web searches
  * `costsCache`: of these and the cache
  * `costsThinking`: of these and thinking
@@ -788,7 +1029,11 @@ export type SettleHoldsRow = { accountId: string; requestId: string; hold: bigin
 export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; facts: readonly (string | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[]; webSearches: readonly number[] }, SettleHoldsRow> = many(
   "billing/settle-holds",
   `-- billing/settle-holds
-with ended as (
+with today as materialized (
+  select (now() at time zone 'utc')::date as today,
+    date_trunc('week', now() at time zone 'utc')::date as monday,
+    date_trunc('month', now() at time zone 'utc')::date as first
+), ended as (
   delete from holds h
   using unnest($1::text[], $2::text[], $3::bigint[],
       $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
@@ -801,43 +1046,59 @@ with ended as (
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
-    h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by,
+    h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by, h.manager,
     h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
     e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event, e.facts,
     e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read, e.web_searches
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
     price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
-    outcome, basis, attempts, settled_at, tags, made_by, facts,
+    outcome, basis, attempts, settled_at, tags, made_by, manager, facts,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
     admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
-    output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by, facts,
+    output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by, manager, facts,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches
   from ended
-  returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
+  returning account_id, request_id, "family", key_id, manager, hold, amount, overrun, settled_at
 ), in_pools as (
-  update pools
-  set posted = pools.posted - d.amount, held = pools.held - d.hold,
+  update pools p
+  set posted = p.posted - d.amount, held = p.held - d.hold,
     -- A debt ends when the credits that are left cover the running holds.
-    in_debt = pools.in_debt and pools.posted - d.amount < pools.held - d.hold
+    in_debt = p.in_debt and p.posted - d.amount < p.held - d.hold,
+    spent = p.spent + d.amount, running = p.running - d.requests,
+    day = greatest(p.day, t.today),
+    day_base = case when p.day < t.today then p.spent else p.day_base end,
+    week_base = case when p.day < t.monday then p.spent else p.week_base end,
+    month_base = case when p.day < t.first then p.spent else p.month_base end
   from (
-    select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold,
+      count(*)::integer as requests
     from charged
     group by account_id, "family"
   ) d
-  where pools.account_id = d.account_id and pools."family" = d."family"
-), in_months as (
-  update key_months
-  set spent = key_months.spent + d.amount, held = key_months.held - d.hold,
-    last_used_at = greatest(key_months.last_used_at, now())
+  cross join today t
+  where p.account_id = d.account_id and p."family" = d."family"
+), in_budgets as (
+  update budgets b
+  set spent = b.spent + d.amount, held = b.held - d.hold, running = b.running - d.requests,
+    last_used_at = greatest(b.last_used_at, now()),
+    day = greatest(b.day, t.today),
+    day_base = case when b.day < t.today then b.spent else b.day_base end,
+    week_base = case when b.day < t.monday then b.spent else b.week_base end,
+    month_base = case when b.day < t.first then b.spent else b.month_base end
   from (
-    select account_id, key_id, month, sum(amount)::bigint as amount, sum(hold)::bigint as hold
-    from charged
-    group by account_id, key_id, month
+    select account_id, "family", payer, sum(amount)::bigint as amount, sum(hold)::bigint as hold,
+      count(*)::integer as requests
+    from (
+      select account_id, "family", key_id as payer, amount, hold from charged
+      union all
+      select account_id, "family", manager, amount, hold from charged where manager is not null
+    ) payers
+    group by account_id, "family", payer
   ) d
-  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
-    and key_months.month = d.month
+  cross join today t
+  where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
 ), rolled_up as (
   insert into usage_hourly as u (account_id, key_id, model, hour,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
@@ -1096,26 +1357,26 @@ from holds`,
   "oldestAdmittedAt firstDeadlineAt",
 );
 
-export type LockHoldsRow = { accountId: string; requestId: string; amount: bigint };
+export type LockHoldsRow = { accountId: string; requestId: string; amount: bigint; manager: string | null };
 /**
  * Locks holds in the order of their ids. A settled request has no hold and no row.
  */
 export const lockHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[] }, LockHoldsRow> = many(
   "billing/lock-holds",
   `-- billing/lock-holds
-select h.account_id, h.request_id, h.amount
+select h.account_id, h.request_id, h.amount, h.manager
 from holds h
 join unnest($1::text[], $2::text[]) as d (account_id, request_id)
   using (account_id, request_id)
 order by h.account_id, h.request_id
 for update of h`,
   (p) => [p.accountIds, p.requestIds],
-  (v) => ({ accountId: v[0], requestId: v[1], amount: v[2] }) as never,
-  "",
+  (v) => ({ accountId: v[0], requestId: v[1], amount: v[2], manager: v[3] }) as never,
+  "manager",
 );
 
 /**
- * Changes the amounts of holds, and with them the held amounts of their pools and months. The
+ * Changes the amounts of holds, and with them the held amounts of their pools and budgets. The
  * caller has locked the pools. A hold that no longer exists is ignored.
  * `mayGrow`: false: a larger amount is ignored, too
  */
@@ -1123,7 +1384,7 @@ export const resizeHolds: Run<{ accountIds: readonly string[]; requestIds: reado
   "billing/resize-holds",
   `-- billing/resize-holds
 with resized as materialized (
-  select h.request_id, h.account_id, h."family", h.key_id, h.month,
+  select h.request_id, h.account_id, h."family", h.key_id, h.manager,
     d.amount, d.amount - h.amount as added
   from holds h
   join unnest($1::text[], $2::text[], $3::bigint[])
@@ -1140,16 +1401,19 @@ with resized as materialized (
     group by account_id, "family"
   ) d
   where pools.account_id = d.account_id and pools."family" = d."family"
-), in_months as (
-  update key_months
-  set held = key_months.held + d.added
+), in_budgets as (
+  update budgets b
+  set held = b.held + d.added
   from (
-    select account_id, key_id, month, sum(added)::bigint as added
-    from resized
-    group by account_id, key_id, month
+    select account_id, "family", payer, sum(added)::bigint as added
+    from (
+      select account_id, "family", key_id as payer, added from resized
+      union all
+      select account_id, "family", manager, added from resized where manager is not null
+    ) payers
+    group by account_id, "family", payer
   ) d
-  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
-    and key_months.month = d.month
+  where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
 )
 update holds
 set amount = resized.amount
@@ -1201,19 +1465,19 @@ with released as (
   delete from holds h using charges c
   where h.account_id = $1 and h.request_id = $2
     and c.account_id = h.account_id and c.request_id = h.request_id
-  returning h.account_id, h."family", h.key_id, h.month, h.amount
+  returning h.account_id, h."family", h.key_id, h.manager, h.amount
 ), in_pool as (
   update pools
-  set held = pools.held - r.amount,
+  set held = pools.held - r.amount, running = pools.running - 1,
     in_debt = pools.in_debt and pools.posted < pools.held - r.amount
   from released r
   where pools.account_id = r.account_id and pools."family" = r."family"
 )
-update key_months
-set held = key_months.held - r.amount
+update budgets b
+set held = b.held - r.amount, running = b.running - 1
 from released r
-where key_months.account_id = r.account_id and key_months.key_id = r.key_id
-  and key_months.month = r.month`,
+where b.account_id = r.account_id and b."family" = r."family"
+  and b.payer in (r.key_id, r.manager)`,
   (p) => [p.accountId, p.requestId],
 );
 
@@ -2114,21 +2378,21 @@ export type FindSpentCapsRow = { accountId: string; keyId: string; name: string;
 export const findSpentCaps: Many<{ accountIds: readonly string[]; percent: string | bigint }, FindSpentCapsRow> = many(
   "billing/find-spent-caps",
   `-- billing/find-spent-caps
-select k.account_id, k.key_id, k.name, k.monthly_cap as cap_micro, m.month,
-  m.spent as spent_micro,
-  m.spent >= k.monthly_cap or exists (
+select b.account_id, k.key_id, k.name, b.month_limit as cap_micro,
+  date_trunc('month', b.day)::date as month, b.spent - b.month_base as spent_micro,
+  b.spent - b.month_base >= b.month_limit or exists (
     select 1
     from errors_hourly e
-    where e.account_id = m.account_id and e.key_id = m.key_id
+    where e.account_id = b.account_id and e.key_id = b.payer
       and e.reason = 'monthly_cap_reached'
       and e.hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'
       and e.hour >= date_trunc('month', now(), 'UTC')
   ) as is_reached
-from key_months m
-join keys k on m.account_id = k.account_id and m.key_id = k.key_id
-where m.account_id = any($1::text[]) and k.status = 'active' and k.monthly_cap > 0
-  and m.month = date_trunc('month', now() at time zone 'utc')::date
-  and m.spent >= k.monthly_cap * ($2::numeric / 100)`,
+from budgets b
+join keys k on k.key_id = b.payer
+where b.account_id = any($1::text[]) and k.status = 'active' and b.month_limit > 0
+  and b.day >= date_trunc('month', now() at time zone 'utc')::date
+  and b.spent - b.month_base >= b.month_limit * ($2::numeric / 100)`,
   (p) => [p.accountIds, p.percent],
   (v) => ({ accountId: v[0], keyId: v[1], name: v[2], capMicro: v[3], month: v[4], spentMicro: v[5], isReached: v[6] }) as never,
   "",
@@ -2293,9 +2557,10 @@ where ($8::text[] is null or key_id = any($8))
   "",
 );
 
-export type ListUsageRow = { day: string; keyId: string; model: string; family: "v1" | "v2" | ""; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+export type ListUsageRow = { day: string; keyId: string; model: string; family: "v1" | "v2" | ""; member: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
 /**
- * Lists roll-ups by UTC day, key and model, one page of rows, with the family of the key if asked.
+ * Lists roll-ups by UTC day, key and model, one page of rows, with the family and the manager
+ * of the key if asked.
  * Answers as QueryUsage grouped so, without reading more rows than the page has: each row is one of
  * a table already.
  * `keyIds`: null: all
@@ -2304,11 +2569,12 @@ export type ListUsageRow = { day: string; keyId: string; model: string; family: 
  * `afterKeyId`: of the same row
  * `afterModel`: of the same row
  */
-export const listUsage: Many<{ accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; keyIds: readonly string[] | null; models: readonly string[] | null; afterDay: string | null; afterKeyId: string | null; afterModel: string | null; rows: bigint | number; byFamily: boolean }, ListUsageRow> = many(
+export const listUsage: Many<{ byFamily: boolean; byMember: boolean; accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; keyIds: readonly string[] | null; models: readonly string[] | null; afterDay: string | null; afterKeyId: string | null; afterModel: string | null; rows: bigint | number }, ListUsageRow> = many(
   "billing/list-usage",
   `-- billing/list-usage
 select page.day as day, page.key_id as key_id, page.model as model,
-  coalesce(k."family", '') as "family",
+  case when $1 then coalesce(k."family", '') else '' end as "family",
+  case when $2 then coalesce(k.managed_by, '') else '' end as member,
   input as input, output as output, thinking as thinking,
   cache_write_5m as cache_write_5m, cache_write_1h as cache_write_1h,
   cache_read as cache_read, web_searches as web_searches,
@@ -2340,7 +2606,7 @@ from (
         sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
         sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
       from usage_hourly
-      where account_id = $1 and hour >= $2 and hour < $3
+      where account_id = $3 and hour >= $4 and hour < $5
       group by 1, 2, 3
       order by 1, 2, 3
     )
@@ -2353,7 +2619,7 @@ from (
         first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
         first_event_7, first_event_8, first_event_9, first_event_10
       from usage_daily
-      where account_id = $1 and day >= $4::date and day < $5::date
+      where account_id = $3 and day >= $6::date and day < $7::date
       order by day, key_id, model
     )
     union all
@@ -2369,30 +2635,32 @@ from (
         sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
         sum(first_event_10)::bigint
       from usage_hourly
-      where account_id = $1 and hour >= $6 and hour < $7
+      where account_id = $3 and hour >= $8 and hour < $9
       group by 1, 2, 3
       order by 1, 2, 3
     )
   ) rows
-  where ($8::text[] is null or key_id = any($8))
-    and ($9::text[] is null or model = any($9))
-    and ($10::date is null
-      or (day, key_id, model) > ($10, $11, $12))
+  where ($10::text[] is null or key_id = any($10))
+    and ($11::text[] is null or model = any($11))
+    and ($12::date is null
+      or (day, key_id, model) > ($12, $13, $14))
   order by day, key_id, model
-  limit $13
+  limit $15
 ) page
-left join keys k on $14 and k.account_id = $1 and k.key_id = page.key_id
+left join keys k
+  on ($1 or $2) and k.account_id = $3 and k.key_id = page.key_id
 order by page.day, page.key_id, page.model`,
-  (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.keyIds, p.models, p.afterDay, p.afterKeyId, p.afterModel, p.rows, p.byFamily],
-  (v) => ({ day: v[0], keyId: v[1], model: v[2], family: v[3], input: v[4], output: v[5], thinking: v[6], cacheWrite5m: v[7], cacheWrite1h: v[8], cacheRead: v[9], webSearches: v[10], amount: v[11], amountInput: v[12], amountOutput: v[13], amountCache: v[14], amountThinking: v[15], requests: v[16], completed: v[17], failed: v[18], cut: v[19], firstEvent1: v[20], firstEvent2: v[21], firstEvent3: v[22], firstEvent4: v[23], firstEvent5: v[24], firstEvent6: v[25], firstEvent7: v[26], firstEvent8: v[27], firstEvent9: v[28], firstEvent10: v[29] }) as never,
+  (p) => [p.byFamily, p.byMember, p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.keyIds, p.models, p.afterDay, p.afterKeyId, p.afterModel, p.rows],
+  (v) => ({ day: v[0], keyId: v[1], model: v[2], family: v[3], member: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], webSearches: v[11], amount: v[12], amountInput: v[13], amountOutput: v[14], amountCache: v[15], amountThinking: v[16], requests: v[17], completed: v[18], failed: v[19], cut: v[20], firstEvent1: v[21], firstEvent2: v[22], firstEvent3: v[23], firstEvent4: v[24], firstEvent5: v[25], firstEvent6: v[26], firstEvent7: v[27], firstEvent8: v[28], firstEvent9: v[29], firstEvent10: v[30] }) as never,
   "",
 );
 
-export type QueryUsageRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+export type QueryUsageRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; member: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
 /**
- * Sums roll-ups by time, key, model and family: one page of rows. Whole days that are closed are
- * read from the days, the rest from the hours: those from `hours_from` to `hours_to` before the
- * days, and those from `later_from` to `later_to` after them. Each end is exclusive.
+ * Sums roll-ups by time, key, model, family and manager of the key: one page of rows. Whole days
+ * that are closed are read from the days, the rest from the hours: those from `hours_from` to
+ * `hours_to` before the days, and those from `later_from` to `later_to` after them. Each end is
+ * exclusive.
  * `bucket`: hour, day, month or none
  * `keyIds`: null: all
  * `models`: null: all
@@ -2400,8 +2668,9 @@ export type QueryUsageRow = { period: Date; keyId: string; model: string; family
  * `afterKeyId`: of the same row
  * `afterModel`: of the same row
  * `afterFamily`: of the same row
+ * `afterMember`: of the same row
  */
-export const queryUsage: Many<{ accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; byFamily: boolean; bucket: string; byKey: boolean; byModel: boolean; keyIds: readonly string[] | null; models: readonly string[] | null; afterPeriod: Date | string | null; afterKeyId: string | null; afterModel: string | null; afterFamily: string | null; rows: bigint | number }, QueryUsageRow> = many(
+export const queryUsage: Many<{ accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; byFamily: boolean; byMember: boolean; bucket: string; byKey: boolean; byModel: boolean; keyIds: readonly string[] | null; models: readonly string[] | null; afterPeriod: Date | string | null; afterKeyId: string | null; afterModel: string | null; afterFamily: string | null; afterMember: string | null; rows: bigint | number }, QueryUsageRow> = many(
   "billing/query-usage",
   `-- billing/query-usage
 with used as (
@@ -2433,7 +2702,7 @@ with used as (
   where account_id = $1 and hour >= $6 and hour < $7
 )
 select named.period at time zone 'utc' as period, named.key_id as key_id,
-  named.model as model, named."family" as "family",
+  named.model as model, named."family" as "family", named.member as member,
   sum(input)::bigint as input, sum(output)::bigint as output,
   sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
   sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
@@ -2449,31 +2718,34 @@ select named.period at time zone 'utc' as period, named.key_id as key_id,
   sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
   sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
 from used
-left join keys k on $8 and k.account_id = $1 and k.key_id = used.key_id
+left join keys k
+  on ($8 or $9) and k.account_id = $1 and k.key_id = used.key_id
 cross join lateral (
   select
-    case $9::text
+    case $10::text
       when 'none' then $2::timestamptz at time zone 'utc'
-      else date_trunc($9, used.at)
+      else date_trunc($10, used.at)
     end as period,
-    case when $10 then used.key_id else '' end as key_id,
-    case when $11 then used.model else '' end as model,
-    coalesce(k."family", '') as "family"
+    case when $11 then used.key_id else '' end as key_id,
+    case when $12 then used.model else '' end as model,
+    case when $8 then coalesce(k."family", '') else '' end as "family",
+    case when $9 then coalesce(k.managed_by, '') else '' end as member
 ) named
-where ($12::text[] is null or used.key_id = any($12))
-  and ($13::text[] is null or used.model = any($13))
-  and ($14::timestamptz is null
-    or (named.period, named.key_id, named.model, named."family")
-      > ($14 at time zone 'utc', $15, $16, $17))
-group by named.period, named.key_id, named.model, named."family"
-order by named.period, named.key_id, named.model, named."family"
-limit $18`,
-  (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.byFamily, p.bucket, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.rows],
-  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], input: v[4], output: v[5], thinking: v[6], cacheWrite5m: v[7], cacheWrite1h: v[8], cacheRead: v[9], webSearches: v[10], amount: v[11], amountInput: v[12], amountOutput: v[13], amountCache: v[14], amountThinking: v[15], requests: v[16], completed: v[17], failed: v[18], cut: v[19], firstEvent1: v[20], firstEvent2: v[21], firstEvent3: v[22], firstEvent4: v[23], firstEvent5: v[24], firstEvent6: v[25], firstEvent7: v[26], firstEvent8: v[27], firstEvent9: v[28], firstEvent10: v[29] }) as never,
+where ($13::text[] is null or used.key_id = any($13))
+  and ($14::text[] is null or used.model = any($14))
+  and ($15::timestamptz is null
+    or (named.period, named.key_id, named.model, named."family", named.member)
+      > ($15 at time zone 'utc', $16, $17, $18,
+        $19))
+group by named.period, named.key_id, named.model, named."family", named.member
+order by named.period, named.key_id, named.model, named."family", named.member
+limit $20`,
+  (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.byFamily, p.byMember, p.bucket, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.afterMember, p.rows],
+  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], member: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], webSearches: v[11], amount: v[12], amountInput: v[13], amountOutput: v[14], amountCache: v[15], amountThinking: v[16], requests: v[17], completed: v[18], failed: v[19], cut: v[20], firstEvent1: v[21], firstEvent2: v[22], firstEvent3: v[23], firstEvent4: v[24], firstEvent5: v[25], firstEvent6: v[26], firstEvent7: v[27], firstEvent8: v[28], firstEvent9: v[29], firstEvent10: v[30] }) as never,
   "",
 );
 
-export type QueryTagsRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; value: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint };
+export type QueryTagsRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; member: string; value: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint };
 /**
  * Sums charges by the value of one tag, and by time, key, model and family: one page of rows. Whole
  * days whose tags are written are read from there, the rest from the charges. Without a value, the
@@ -2481,7 +2753,7 @@ export type QueryTagsRow = { period: Date; keyId: string; model: string; family:
  * kept by tag. The parameters are those of QueryUsage.
  * `value`: of the tag; null: all
  */
-export const queryTags: Many<{ bucket: string; tag: string; accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; value: string | null; byFamily: boolean; byKey: boolean; byModel: boolean; keyIds: readonly string[] | null; models: readonly string[] | null; afterPeriod: Date | string | null; afterKeyId: string | null; afterModel: string | null; afterFamily: string | null; afterValue: string | null; rows: bigint | number }, QueryTagsRow> = many(
+export const queryTags: Many<{ bucket: string; tag: string; accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; value: string | null; byFamily: boolean; byMember: boolean; byKey: boolean; byModel: boolean; keyIds: readonly string[] | null; models: readonly string[] | null; afterPeriod: Date | string | null; afterKeyId: string | null; afterModel: string | null; afterFamily: string | null; afterMember: string | null; afterValue: string | null; rows: bigint | number }, QueryTagsRow> = many(
   "billing/query-tags",
   `-- billing/query-tags
 with tagged as (
@@ -2561,7 +2833,8 @@ with tagged as (
   where $10 is null and account_id = $3 and hour >= $8 and hour < $9
 )
 select named.period at time zone 'utc' as period, named.key_id as key_id,
-  named.model as model, named."family" as "family", used.value as value,
+  named.model as model, named."family" as "family", named.member as member,
+  used.value as value,
   sum(input)::bigint as input, sum(output)::bigint as output,
   sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
   sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
@@ -2572,29 +2845,31 @@ select named.period at time zone 'utc' as period, named.key_id as key_id,
   sum(requests)::bigint as requests, sum(completed)::bigint as completed,
   sum(failed)::bigint as failed, sum(cut)::bigint as cut
 from used
-left join keys k on $11 and k.account_id = $3 and k.key_id = used.key_id
+left join keys k
+  on ($11 or $12) and k.account_id = $3 and k.key_id = used.key_id
 cross join lateral (
   select
     case $1::text
       when 'none' then $4::timestamptz at time zone 'utc'
       else date_trunc($1, used.at)
     end as period,
-    case when $12 then used.key_id else '' end as key_id,
-    case when $13 then used.model else '' end as model,
-    coalesce(k."family", '') as "family"
+    case when $13 then used.key_id else '' end as key_id,
+    case when $14 then used.model else '' end as model,
+    case when $11 then coalesce(k."family", '') else '' end as "family",
+    case when $12 then coalesce(k.managed_by, '') else '' end as member
 ) named
-where ($14::text[] is null or used.key_id = any($14))
-  and ($15::text[] is null or used.model = any($15))
-  and ($16::timestamptz is null
-    or (named.period, named.key_id, named.model, named."family", used.value)
-      > ($16 at time zone 'utc', $17, $18, $19,
-        $20))
-group by named.period, named.key_id, named.model, named."family", used.value
+where ($15::text[] is null or used.key_id = any($15))
+  and ($16::text[] is null or used.model = any($16))
+  and ($17::timestamptz is null
+    or (named.period, named.key_id, named.model, named."family", named.member, used.value)
+      > ($17 at time zone 'utc', $18, $19, $20,
+        $21, $22))
+group by named.period, named.key_id, named.model, named."family", named.member, used.value
 having sum(requests) > 0
-order by named.period, named.key_id, named.model, named."family", used.value
-limit $21`,
-  (p) => [p.bucket, p.tag, p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.value, p.byFamily, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.afterValue, p.rows],
-  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], value: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], webSearches: v[11], amount: v[12], amountInput: v[13], amountOutput: v[14], amountCache: v[15], amountThinking: v[16], requests: v[17], completed: v[18], failed: v[19], cut: v[20] }) as never,
+order by named.period, named.key_id, named.model, named."family", named.member, used.value
+limit $23`,
+  (p) => [p.bucket, p.tag, p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.value, p.byFamily, p.byMember, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.afterMember, p.afterValue, p.rows],
+  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], member: v[4], value: v[5], input: v[6], output: v[7], thinking: v[8], cacheWrite5m: v[9], cacheWrite1h: v[10], cacheRead: v[11], webSearches: v[12], amount: v[13], amountInput: v[14], amountOutput: v[15], amountCache: v[16], amountThinking: v[17], requests: v[18], completed: v[19], failed: v[20], cut: v[21] }) as never,
   "",
 );
 
@@ -2741,16 +3016,21 @@ limit 1;
 -- pool is never compared with all charges of its account, which no short snapshot can read, but
 -- step by step:
 --
---   transfers - spent months = balance       one snapshot of the account (VerifyAccounts)
---   holds = held, by pool and by month       the same
---   hours (or days, where the hours are removed; sums of closed months) = spent months    the same
+--   transfers - spent = balance              one snapshot of the account (VerifyAccounts)
+--   spent of keys = spent of their pool      the same
+--   holds = held and running, by pool, key and manager    the same
+--   hours (or days, where the hours are removed; sums of closed months) = spent of keys   the same
 --   days = hours                             the same
 --   charges = hours                          one snapshot of the hours (VerifyCharges)
 --   charges = days without hours, tags       one snapshot of the day (VerifyDays)
 --
--- Every settlement writes the charge, its hour, its month and its balance in one transaction. So
+-- Every settlement writes the charge, its hour, its budgets and its balance in one transaction. So
 -- each step holds in every snapshot, and where each step holds, the balance is that of the
--- charges.`,
+-- charges.
+--
+-- What a person or a management key has spent is compared with the charges that name them: those of
+-- open months are added up in the order of their settlement (SumManaged), which nothing joins any
+-- more but at its end, and that end is read with what they have spent (VerifyManagers).`,
   () => [],
   (v) => ({ verificationId: v[0], startedAt: v[1], endedAt: v[2], startedBy: v[3], violationCount: v[4], violations: v[5], cleanAt: v[6] }) as never,
   "cleanAt",
@@ -2859,7 +3139,7 @@ offset $4 limit 1`,
 
 export type VerifyAccountsRow = { invariant: string; subject: string; detail: string };
 /**
- * Checks balances, months, days, holds and payments of the accounts after one and up to another.
+ * Checks balances, budgets, days, holds and payments of the accounts after one and up to another.
  * Each row is a violation, at most 100 per invariant.
  * `months`: as `ListOpenMonths` found them
  */
@@ -2892,8 +3172,7 @@ with open_from as (
   group by 1, 2, 3, 4
 ), checks (invariant, subject, detail) as (
   select 'posted = transfers - charges', p.account_id || '/' || p."family",
-    format('posted %s, transfers %s, charges %s',
-      p.posted, coalesce(t.amount, 0), coalesce(m.spent, 0))
+    format('posted %s, transfers %s, charges %s', p.posted, coalesce(t.amount, 0), p.spent)
   from pools p
   left join (
     select account_id, "family", sum(amount) as amount
@@ -2901,26 +3180,32 @@ with open_from as (
     where account_id > $1 and account_id <= $2
     group by account_id, "family"
   ) t using (account_id, "family")
-  left join (
-    select m.account_id, k."family", sum(m.spent) as spent
-    from key_months m
-    join keys k using (key_id)
-    where m.account_id > $1 and m.account_id <= $2
-    group by m.account_id, k."family"
-  ) m using (account_id, "family")
   where p.account_id > $1 and p.account_id <= $2
-    and p.posted <> coalesce(t.amount, 0) - coalesce(m.spent, 0)
+    and p.posted <> coalesce(t.amount, 0) - p.spent
   union all
-  select 'held = holds', p.account_id || '/' || p."family",
-    format('held %s, holds %s', p.held, coalesce(h.amount, 0))
+  select 'spent = that of its keys', p.account_id || '/' || p."family",
+    format('spent %s, keys %s', p.spent, coalesce(b.spent, 0))
   from pools p
   left join (
-    select account_id, "family", sum(amount) as amount
+    select account_id, "family", sum(spent) as spent
+    from budgets
+    where account_id > $1 and account_id <= $2 and strpos(payer, ':') = 0
+    group by account_id, "family"
+  ) b using (account_id, "family")
+  where p.account_id > $1 and p.account_id <= $2 and p.spent <> coalesce(b.spent, 0)
+  union all
+  select 'held = holds', p.account_id || '/' || p."family",
+    format('held %s, holds %s, running %s, requests %s', p.held, coalesce(h.amount, 0), p.running,
+      coalesce(h.requests, 0))
+  from pools p
+  left join (
+    select account_id, "family", sum(amount) as amount, count(*) as requests
     from holds
     where account_id > $1 and account_id <= $2
     group by account_id, "family"
   ) h using (account_id, "family")
-  where p.account_id > $1 and p.account_id <= $2 and p.held <> coalesce(h.amount, 0)
+  where p.account_id > $1 and p.account_id <= $2
+    and (p.held <> coalesce(h.amount, 0) or p.running <> coalesce(h.requests, 0))
   union all
   select 'held <= posted unless in debt', account_id || '/' || "family",
     format('posted %s, held %s', posted, held)
@@ -2933,34 +3218,55 @@ with open_from as (
   join accounts a using (account_id)
   where p.account_id > $1 and p.account_id <= $2 and p.account_status <> a.status
   union all
-  select 'month = its charges and holds',
-    concat_ws('/', account_id, key_id) || '/' || month,
-    format('spent %s, charges %s, held %s, holds %s', m.spent, x.spent, m.held, x.held)
-  from (select * from key_months where account_id > $1 and account_id <= $2) m
+  select 'budget = its charges and holds', concat_ws('/', account_id, key_id),
+    format('spent %s, charges %s, held %s, holds %s, running %s, requests %s',
+      b.spent, x.spent, b.held, x.held, b.running, x.running)
+  from (
+    select k.account_id, k.key_id, b.spent, b.held, b.running
+    from keys k
+    left join budgets b
+      on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+    where k.account_id > $1 and k.account_id <= $2
+  ) b
   full join (
-    select account_id, key_id, month, sum(spent) as spent, sum(held) as held
+    select account_id, key_id, sum(spent) as spent, sum(held) as held, sum(running) as running
     from (
-      select account_id, key_id, date_trunc('month', day)::date as month, amount as spent,
-        0 as held
+      select account_id, key_id, amount as spent, 0 as held, 0 as running
       from summed_days, progress
       where day >= (select day from open_from) and (day, account_id) > (hours_from, removed_to)
       union all
-      select account_id, key_id, date_trunc('month', day)::date, amount, 0
+      select account_id, key_id, amount, 0, 0
       from usage_daily, progress
       where account_id > $1 and account_id <= $2
         and day >= (select day from open_from) and (day, account_id) <= (hours_from, removed_to)
       union all
-      select account_id, key_id, month, amount, 0
+      select account_id, key_id, amount, 0, 0
       from closed_months
       where account_id > $1 and account_id <= $2 and month < (select day from open_from)
       union all
-      select account_id, key_id, month, 0, amount
+      select account_id, key_id, 0, amount, 1
       from holds
       where account_id > $1 and account_id <= $2
     ) parts
-    group by account_id, key_id, month
-  ) x using (account_id, key_id, month)
-  where coalesce(m.spent, 0) <> coalesce(x.spent, 0) or coalesce(m.held, 0) <> coalesce(x.held, 0)
+    group by account_id, key_id
+  ) x using (account_id, key_id)
+  where (b.spent, b.held, b.running)
+    is distinct from (coalesce(x.spent, 0), coalesce(x.held, 0), coalesce(x.running, 0))
+  union all
+  select 'budget = its charges and holds', concat_ws('/', account_id, "family", payer),
+    format('held %s, holds %s, running %s, requests %s', b.held, h.held, b.running, h.running)
+  from (
+    select account_id, "family", payer, held, running
+    from budgets
+    where account_id > $1 and account_id <= $2 and strpos(payer, ':') > 0
+  ) b
+  full join (
+    select account_id, "family", manager as payer, sum(amount) as held, count(*) as running
+    from holds
+    where account_id > $1 and account_id <= $2 and manager is not null
+    group by account_id, "family", manager
+  ) h using (account_id, "family", payer)
+  where (b.held, b.running) is distinct from (coalesce(h.held, 0), coalesce(h.running, 0))
   union all
   select 'days = charges', concat_ws('/', account_id, key_id, model, day),
     format('amount %s, and its month has no charges', amount)
@@ -3345,6 +3651,106 @@ having count(*) > 1
 order by 2
 limit 100`,
   (p) => [p.monthsFrom, p.fromRequest, p.fromAccount, p.toRequest, p.toAccount],
+  (v) => ({ invariant: v[0], subject: v[1], detail: v[2] }) as never,
+  "",
+);
+
+export type FindManagersRow = { settledTo: string };
+/**
+ * Returns the time of now, and one some minutes ago: no settlement that began before it is still to
+ * come. No row: no person and no management key has a budget.
+ */
+export const findManagers: Optional<undefined, FindManagersRow> = optional(
+  "billing/find-managers",
+  `-- billing/find-managers
+select (now() - interval '2 minutes')::text as settled_to
+where exists (select from budgets where strpos(payer, ':') > 0)`,
+  () => [],
+  (v) => ({ settledTo: v[0] }) as never,
+  "",
+);
+
+export type FindSettledEndRow = { settledAt: string | null };
+/**
+ * Finds the end of a slice of at least so many charges of open months in the order of their
+ * settlement. Null: the slice has all that are left before a time.
+ * `monthsFrom`: the first open month
+ */
+export const findSettledEnd: One<{ monthsFrom: string; after: Date | string; settledTo: Date | string; charges: bigint | number }, FindSettledEndRow> = one(
+  "billing/find-settled-end",
+  `-- billing/find-settled-end
+select (
+  select settled_at::text
+  from charges
+  where month >= $1::date and amount >= 0
+    and settled_at > $2::timestamptz and settled_at <= $3::timestamptz
+  order by settled_at
+  offset $4 limit 1
+) as settled_at`,
+  (p) => [p.monthsFrom, p.after, p.settledTo, p.charges],
+  (v) => ({ settledAt: v[0] }) as never,
+  "settledAt",
+);
+
+export type SumManagedRow = { accountId: string; family: string; payer: string; amount: bigint };
+/**
+ * Sums the charges of a slice by the person or management key that they name.
+ * `monthsFrom`: the first open month
+ */
+export const sumManaged: Many<{ monthsFrom: string; after: Date | string; upto: Date | string }, SumManagedRow> = many(
+  "billing/sum-managed",
+  `-- billing/sum-managed
+select account_id, "family", manager as payer, sum(amount)::bigint as amount
+from charges
+where month >= $1::date and amount >= 0 and manager is not null
+  and settled_at > $2::timestamptz and settled_at <= $3::timestamptz
+group by account_id, "family", manager`,
+  (p) => [p.monthsFrom, p.after, p.upto],
+  (v) => ({ accountId: v[0], family: v[1], payer: v[2], amount: v[3] }) as never,
+  "",
+);
+
+export type VerifyManagersRow = { invariant: string; subject: string; detail: string };
+/**
+ * Checks what persons and management keys have spent: by sums of charges of open months up to a
+ * time, by the charges after it, and by the sums of closed months. Each row is a violation, at most
+ * 100. None if a month was closed meanwhile.
+ * `monthsFrom`: the first open month
+ * `lastClosed`: the last closed month; null: none
+ */
+export const verifyManagers: Many<{ accountIds: readonly string[]; families: readonly string[]; payers: readonly string[]; amounts: readonly (bigint | number)[]; monthsFrom: string; after: Date | string; lastClosed: string | null }, VerifyManagersRow> = many(
+  "billing/verify-managers",
+  `-- billing/verify-managers
+with summed as (
+  select account_id, "family", payer, sum(amount) as spent
+  from (
+    select account_id, "family", payer, amount
+    from unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+      as s (account_id, "family", payer, amount)
+    union all
+    select account_id, "family", manager, amount
+    from charges
+    where month >= $5::date and amount >= 0 and manager is not null
+      and settled_at > $6::timestamptz
+    union all
+    select account_id, "family", payer, amount
+    from closed_budgets
+    where month <= $7::date
+  ) parts
+  group by account_id, "family", payer
+)
+select 'budget = its charges and holds' as invariant,
+  concat_ws('/', account_id, "family", payer) as subject,
+  format('spent %s, charges %s', b.spent, s.spent) as detail
+from (
+  select account_id, "family", payer, spent from budgets where strpos(payer, ':') > 0
+) b
+full join summed s using (account_id, "family", payer)
+where b.spent is distinct from coalesce(s.spent, 0)
+  and (select max(month) from month_closings) is not distinct from $7::date
+order by 2
+limit 100`,
+  (p) => [p.accountIds, p.families, p.payers, p.amounts, p.monthsFrom, p.after, p.lastClosed],
   (v) => ({ invariant: v[0], subject: v[1], detail: v[2] }) as never,
   "",
 );

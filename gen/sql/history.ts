@@ -68,6 +68,25 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_se
   (p) => [p.month, p.settledAt, p.requestId, p.accountId, p.lastSettledAt, p.lastRequestId, p.lastAccountId],
 );
 
+/**
+ * Adds up the same charges by the person or management key that they name.
+ */
+export const addBudgets: Run<{ month: string; settledAt: Date | string; requestId: string; accountId: string; lastSettledAt: Date | string; lastRequestId: string; lastAccountId: string }> = run(
+  "history/add-budgets",
+  `-- history/add-budgets
+insert into closed_budgets (account_id, "family", payer, month, amount)
+select account_id, "family", manager, month, sum(amount)
+from charges
+where month = $1::date and amount >= 0 and manager is not null
+  and (settled_at, request_id, account_id) > ($2::timestamptz, $3, $4)
+  and (settled_at, request_id, account_id)
+    <= ($5::timestamptz, $6, $7)
+group by account_id, "family", manager, month
+on conflict (account_id, "family", payer, month) do update
+set amount = closed_budgets.amount + excluded.amount`,
+  (p) => [p.month, p.settledAt, p.requestId, p.accountId, p.lastSettledAt, p.lastRequestId, p.lastAccountId],
+);
+
 export type FindSumsEndRow = { accountId: string | null };
 /**
  * Finds the last account of a slice of about so many sums of a month. Null: all that are left.
@@ -463,6 +482,20 @@ export const removeBlocks: Run<{ month: string }> = run(
   `-- history/remove-blocks
 delete from closing_blocks
 where month = $1::date`,
+  (p) => [p.month],
+);
+
+/**
+ * Removes what was added up by persons and management keys for the closing of a month, unless it
+ * has blocks or is closed.
+ */
+export const removeBudgets: Run<{ month: string }> = run(
+  "history/remove-budgets",
+  `-- history/remove-budgets
+delete from closed_budgets
+where month = $1::date
+  and not exists (select from closing_blocks where month = $1::date)
+  and not exists (select from month_closings where month = $1::date)`,
   (p) => [p.month],
 );
 

@@ -1,21 +1,27 @@
 // Made of src/keys/sql by `npm run generate`. Do not edit.
 
-import { type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
+import { type Json, type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
 
 // changes.sql
 
 export type AnnounceAccountRow = { keyId: string };
 /**
- * Tells every process that the keys of an account changed, because the account did. Returns them.
+ * Tells every process that the keys of an account changed, because the account did. Returns them,
+ * and its management keys.
  * `changeId`: to which each key adds its own
  */
 export const announceAccount: Many<{ changeId: string; accountId: string }, AnnounceAccountRow> = many(
   "keys/announce-account",
   `-- keys/announce-account
 insert into key_changes (change_id, key_id)
-select $1 || '_' || key_id, key_id
-  from keys
- where account_id = $2 and status = 'active'
+select $1 || '_' || k.key_id, k.key_id
+  from (select key_id
+          from keys
+         where account_id = $2 and status = 'active'
+        union all
+        select management_key_id
+          from management_keys
+         where account_id = $2 and revoked_at is null) as k
 returning key_id`,
   (p) => [p.changeId, p.accountId],
   (v) => ({ keyId: v[0] }) as never,
@@ -43,7 +49,7 @@ select statement_timestamp() as read_at, c.change_id as change_id, c.key_id as k
   5000,
 );
 
-export type ListEventsRow = { keyId: string; accountId: string; name: string; createdAt: Date; createdBy: string; pausedAt: Date | null; revokedAt: Date | null; hint: string };
+export type ListEventsRow = { keyId: string; accountId: string; name: string; createdAt: Date; createdBy: string; manager: string | null; pausedAt: Date | null; revokedAt: Date | null; hint: string };
 /**
  * The keys that the feed names since ten seconds before a time, and that were created, paused or
  * revoked since then, with the hint of their first secret. An account that is closed has no news.
@@ -52,6 +58,9 @@ export const listEvents: Many<{ since: Date | string; rows: bigint | number }, L
   "keys/list-events",
   `-- keys/list-events
 select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
+       -- Of the management key that created it.
+       (select m.name from management_keys m
+         where k.created_by = 'mgmt:' || m.management_key_id) as manager,
        case when k.paused then k.paused_at end as paused_at, k.revoked_at,
        (select s.shown from key_secrets s
          where s.key_id = k.key_id order by s.secret_id limit 1) as hint
@@ -65,8 +74,8 @@ select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
  order by k.key_id
  limit $2`,
   (p) => [p.since, p.rows],
-  (v) => ({ keyId: v[0], accountId: v[1], name: v[2], createdAt: v[3], createdBy: v[4], pausedAt: v[5], revokedAt: v[6], hint: v[7] }) as never,
-  "pausedAt revokedAt",
+  (v) => ({ keyId: v[0], accountId: v[1], name: v[2], createdAt: v[3], createdBy: v[4], manager: v[5], pausedAt: v[6], revokedAt: v[7], hint: v[8] }) as never,
+  "manager pausedAt revokedAt",
   5000,
 );
 
@@ -87,64 +96,54 @@ delete from key_changes where changed_at < now() - interval '1 day'`,
  * Adds a key with its first secret, and announces it for the alerts: no process can have cached
  * this secret.
  */
-export const createKey: Run<{ keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: readonly string[]; monthlyCap: bigint | number | null; accountReader: boolean; expiresAt: Date | string | null; createdBy: string; managedBy: string; changeId: string; digest: Buffer; secretId: string; hint: string }> = run(
+export const createKey: Run<{ keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: readonly string[]; accountReader: boolean; expiresAt: Date | string | null; createdBy: string; managedBy: string; limitedByOwner: boolean; allowedAddresses: readonly string[]; changeId: string; digest: Buffer; secretId: string; hint: string }> = run(
   "keys/create-key",
   `-- keys/create-key
 with created as (
   insert into keys
-    (key_id, account_id, "family", name, requests_per_minute, allowed_models, monthly_cap,
-     account_reader, expires_at, created_by, managed_by)
+    (key_id, account_id, "family", name, requests_per_minute, allowed_models,
+     account_reader, expires_at, created_by, managed_by, limited_by_owner, allowed_addresses)
   values ($1, $2, $3, $4, $5, $6::text[],
-    $7, $8, $9, $10, $11)
+    $7, $8, $9, $10, $11,
+    $12::text[])
   returning key_id
 ), announced as (
   insert into key_changes (change_id, key_id)
-  select $12, key_id from created
+  select $13, key_id from created
 )
 insert into key_secrets (digest, secret_id, key_id, shown)
-select $13, $14, key_id, $15 from created`,
-  (p) => [p.keyId, p.accountId, p.family, p.name, p.requestsPerMinute, p.allowedModels, p.monthlyCap, p.accountReader, p.expiresAt, p.createdBy, p.managedBy, p.changeId, p.digest, p.secretId, p.hint],
+select $14, $15, key_id, $16 from created`,
+  (p) => [p.keyId, p.accountId, p.family, p.name, p.requestsPerMinute, p.allowedModels, p.accountReader, p.expiresAt, p.createdBy, p.managedBy, p.limitedByOwner, p.allowedAddresses, p.changeId, p.digest, p.secretId, p.hint],
   5000,
 );
 
-export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; createdBy: string; managedBy: string; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; status: "active" | "paused" | "expired" | "revoked"; monthSpent: bigint; monthHeld: bigint; monthResetsAt: Date; lastUsedAt: Date | null };
+export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; status: "active" | "paused" | "expired" | "revoked"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; lastUsedAt: Date | null; budget: bigint[]; at: Date };
 /**
- * Keys with their usage in the current UTC month and the time of their newest charge, oldest first.
+ * Keys with their budgets, as `base/budgets.ts` reads them, and the time of this, oldest first.
  */
 export const readKeys: Many<{ keyIds: readonly string[] }, ReadKeysRow> = many(
   "keys/read-keys",
   `-- keys/read-keys
-select k.key_id as key_id, k.account_id as account_id, k."family" as "family",
-       k.name as name, k.requests_per_minute, k.allowed_models as allowed_models,
-       k.monthly_cap, k.account_reader as account_reader, k.created_by as created_by,
-       k.managed_by as managed_by, k.paused as paused, k.expires_at,
-       k.created_at as created_at, k.revoked_at,
+select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
+       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused, k.expires_at,
+       k.created_at, k.revoked_at, k.allowed_addresses,
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
             else 'active' end as status,
-       coalesce(m.spent, 0)::int8 as month_spent, coalesce(m.held, 0)::int8 as month_held,
-       (date_trunc('month', now() at time zone 'UTC') + interval '1 month') at time zone 'UTC'
-         as month_resets_at,
-       used.last_used_at as last_used_at
+       b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit, b.last_used_at,
+       array[b.day - date '1970-01-01', b.spent, b.held, b.running,
+         b.day_base, b.week_base, b.month_base, b.total_base,
+         coalesce(b.day_limit, -1), coalesce(b.week_limit, -1), coalesce(b.month_limit, -1),
+         coalesce(b.total_limit, -1), coalesce(b.running_limit, -1)] as budget,
+       now() as at
   from keys k
-  left join key_months m
-    on m.account_id = k.account_id
-   and m.key_id = k.key_id
-   and m.month = date_trunc('month', now() at time zone 'UTC')::date
-  left join (
-    select account_id, key_id, max(last_used_at) as last_used_at
-      from key_months
-     where key_id = any($1::text[])
-     group by account_id, key_id
-  ) used
-    on used.account_id = k.account_id
-   and used.key_id = k.key_id
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where k.key_id = any($1::text[])
  order by k.key_id`,
   (p) => [p.keyIds],
-  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], monthlyCap: v[6], accountReader: v[7], createdBy: v[8], managedBy: v[9], paused: v[10], expiresAt: v[11], createdAt: v[12], revokedAt: v[13], status: v[14], monthSpent: v[15], monthHeld: v[16], monthResetsAt: v[17], lastUsedAt: v[18] }) as never,
-  "requestsPerMinute monthlyCap expiresAt revokedAt lastUsedAt",
+  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], accountReader: v[6], createdBy: v[7], managedBy: v[8], limitedByOwner: v[9], paused: v[10], expiresAt: v[11], createdAt: v[12], revokedAt: v[13], allowedAddresses: v[14], status: v[15], dayLimit: v[16], weekLimit: v[17], monthLimit: v[18], totalLimit: v[19], runningLimit: v[20], lastUsedAt: v[21], budget: v[22], at: v[23] }) as never,
+  "requestsPerMinute expiresAt revokedAt dayLimit weekLimit monthLimit totalLimit runningLimit lastUsedAt",
   5000,
 );
 
@@ -220,14 +219,16 @@ select count(*)::int4 as keys
 
 export type CountMadeRow = { keys: number; firstAt: Date | null };
 /**
- * How many keys an account has made in the last hour, and when the first of them was.
+ * How many keys an account has made in the last hour, and when the first of them was, without those
+ * of management keys.
  */
 export const countMade: One<{ accountId: string }, CountMadeRow> = one(
   "keys/count-made",
   `-- keys/count-made
 select count(*)::int4 as keys, min(created_at) as first_at
   from keys
- where account_id = $1 and created_at > now() - interval '1 hour'`,
+ where account_id = $1 and created_at > now() - interval '1 hour'
+   and created_by not like 'mgmt:%'`,
   (p) => [p.accountId],
   (v) => ({ keys: v[0], firstAt: v[1] }) as never,
   "firstAt",
@@ -270,16 +271,13 @@ export const pageAccountKeys: Many<{ sort: string; accountId: string; after: str
   `-- keys/page-account-keys
 select k.key_id as key_id
   from keys k
-  left join key_months m
-    on $1::text = 'spent'
-   and m.account_id = k.account_id
-   and m.key_id = k.key_id
-   and m.month = date_trunc('month', now() at time zone 'UTC')::date
   left join lateral (
-    select max(u.last_used_at) as at
-      from key_months u
-     where u.account_id = k.account_id and u.key_id = k.key_id
-  ) used on $1 = 'used'
+    select case when b.day >= date_trunc('month', now() at time zone 'utc')::date
+             then b.spent - b.month_base end as month_spent,
+           b.last_used_at
+      from budgets b
+     where b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+  ) b on $1::text in ('spent', 'used')
  where k.account_id = $2
    and ($3::text = ''
         or case when $4::boolean then k.key_id < $3 else k.key_id > $3 end)
@@ -292,10 +290,10 @@ select k.key_id as key_id
         or exists (select 1 from key_secrets s
                     where s.key_id = k.key_id and strpos(s.shown, $6::text) > 0))
  order by
-   case when $1 = 'spent' and $4 then coalesce(m.spent, 0) end desc,
-   case when $1 = 'spent' and not $4 then coalesce(m.spent, 0) end,
-   case when $1 = 'used' and $4 then coalesce(used.at, '-infinity') end desc,
-   case when $1 = 'used' and not $4 then coalesce(used.at, '-infinity') end,
+   case when $1 = 'spent' and $4 then coalesce(b.month_spent, 0) end desc,
+   case when $1 = 'spent' and not $4 then coalesce(b.month_spent, 0) end,
+   case when $1 = 'used' and $4 then coalesce(b.last_used_at, '-infinity') end desc,
+   case when $1 = 'used' and not $4 then coalesce(b.last_used_at, '-infinity') end,
    case when $1 = 'name' and $4 then lower(k.name) end desc,
    case when $1 = 'name' and not $4 then lower(k.name) end,
    case when $4 then k.key_id end desc,
@@ -307,7 +305,7 @@ select k.key_id as key_id
   5000,
 );
 
-export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; expiresAt: Date | null; paused: boolean };
+export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; expiresAt: Date | null; allowedAddresses: string[]; paused: boolean; limitedByOwner: boolean; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
 /**
  * The limits of an active key, locked until the end of the transaction, and whether it is paused.
  * No row: the key is revoked or does not exist.
@@ -315,20 +313,24 @@ export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: stri
 export const lockKey: Optional<{ keyId: string }, LockKeyRow> = optional(
   "keys/lock-key",
   `-- keys/lock-key
-select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at, paused
-  from keys
- where key_id = $1 and status = 'active'
-   for no key update`,
+select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
+       k.allowed_addresses, k.paused,
+       k.limited_by_owner, b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
+  from keys k
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+ where k.key_id = $1 and k.status = 'active'
+   for no key update of k`,
   (p) => [p.keyId],
-  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], monthlyCap: v[2], accountReader: v[3], expiresAt: v[4], paused: v[5] }) as never,
-  "requestsPerMinute monthlyCap expiresAt",
+  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], accountReader: v[2], expiresAt: v[3], allowedAddresses: v[4], paused: v[5], limitedByOwner: v[6], dayLimit: v[7], weekLimit: v[8], monthLimit: v[9], totalLimit: v[10], runningLimit: v[11] }) as never,
+  "requestsPerMinute expiresAt dayLimit weekLimit monthLimit totalLimit runningLimit",
   5000,
 );
 
 /**
  * Changes the members of a key whose flag is true. The key is locked.
+ * `limitedByOwner`: null: it stays as it is
  */
-export const updateKey: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasMonthlyCap: boolean; monthlyCap: bigint | number | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; keyId: string; changeId: string }> = run(
+export const updateKey: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; hasAllowedAddresses: boolean; allowedAddresses: readonly string[] | null; limitedByOwner: boolean | null; keyId: string; changeId: string }> = run(
   "keys/update-key",
   `-- keys/update-key
 with changed as (
@@ -338,18 +340,19 @@ with changed as (
            then $4::integer else requests_per_minute end,
          allowed_models = case when $5::boolean
            then $6::text[] else allowed_models end,
-         monthly_cap = case when $7::boolean
-           then $8::bigint else monthly_cap end,
-         account_reader = case when $9::boolean
-           then $10::boolean else account_reader end,
-         expires_at = case when $11::boolean
-           then $12::timestamptz else expires_at end
-   where key_id = $13
+         account_reader = case when $7::boolean
+           then $8::boolean else account_reader end,
+         expires_at = case when $9::boolean
+           then $10::timestamptz else expires_at end,
+         allowed_addresses = case when $11::boolean
+           then $12::text[] else allowed_addresses end,
+         limited_by_owner = coalesce($13::boolean, limited_by_owner)
+   where key_id = $14
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select $14, key_id from changed`,
-  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasMonthlyCap, p.monthlyCap, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.keyId, p.changeId],
+select $15, key_id from changed`,
+  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.hasAllowedAddresses, p.allowedAddresses, p.limitedByOwner, p.keyId, p.changeId],
   5000,
 );
 
@@ -446,16 +449,24 @@ returning key_id`,
 
 export type RevokeAccountKeysRow = { keyId: string };
 /**
- * Revokes all active keys of an account for good. Returns them.
+ * Revokes all active keys of an account for good, and its management keys. Returns them.
  * `changeId`: to which each key adds its own
  */
 export const revokeAccountKeys: Many<{ accountId: string; changeId: string }, RevokeAccountKeysRow> = many(
   "keys/revoke-account-keys",
   `-- keys/revoke-account-keys
-with revoked as (
+with revoked_keys as (
   update keys set status = 'revoked', revoked_at = now()
    where account_id = $1 and status = 'active'
   returning key_id
+), revoked_managers as (
+  update management_keys set revoked_at = now()
+   where account_id = $1 and revoked_at is null
+  returning management_key_id
+), revoked as (
+  select key_id from revoked_keys
+  union all
+  select management_key_id from revoked_managers
 )
 insert into key_changes (change_id, key_id)
 select $2 || '_' || key_id, key_id from revoked
@@ -466,9 +477,306 @@ returning key_id`,
   5000,
 );
 
+// management.sql
+
+/**
+ * Adds a management key with its first secret. The account is locked.
+ */
+export const insertManagementKey: Run<{ managementKeyId: string; accountId: string; name: string; scopes: readonly string[]; mostKeys: number; childLimits: string; allowedAddresses: readonly string[]; createdBy: string; expiresAt: Date | string | null; digest: Buffer; hint: string }> = run(
+  "keys/insert-management-key",
+  `-- keys/insert-management-key
+with made as (
+  insert into management_keys
+    (management_key_id, account_id, name, scopes, most_keys, child_limits, allowed_addresses,
+     created_by, expires_at)
+  values ($1, $2, $3, $4::text[], $5, $6::jsonb,
+    $7::text[], $8, $9)
+  returning management_key_id
+)
+insert into management_secrets (digest, management_key_id, shown)
+select $10, management_key_id, $11 from made`,
+  (p) => [p.managementKeyId, p.accountId, p.name, p.scopes, p.mostKeys, p.childLimits, p.allowedAddresses, p.createdBy, p.expiresAt, p.digest, p.hint],
+  5000,
+);
+
+export type FindManagementSecretsRow = { digest: Buffer; hint: string; managementKeyId: string; accountId: string; name: string; scopes: string[]; allowedAddresses: string[]; isRevoked: boolean; accountStatus: "active" | "suspended" | "closed"; expiresInMs: number | null; keyExpiresFirst: boolean };
+/**
+ * The secrets of management keys with these digests, and records their use, at most once a minute.
+ */
+export const findManagementSecrets: Many<{ digests: readonly Buffer[] }, FindManagementSecretsRow> = many(
+  "keys/find-management-secrets",
+  `-- keys/find-management-secrets
+with touched as (
+  update management_secrets set used_at = now()
+   where digest in (select digest from management_secrets
+                     where digest = any($1::bytea[])
+                       and (used_at is null or used_at < now() - interval '50 seconds')
+                       for update skip locked)
+)
+select s.digest, s.shown as hint, k.management_key_id, k.account_id, k.name, k.scopes,
+       k.allowed_addresses, k.revoked_at is not null as is_revoked,
+       a.status as account_status,
+       -- Of the key and the secret, whichever expires first. Null: neither does.
+       (extract(epoch from least(s.expires_at, k.expires_at) - clock_timestamp()) * 1000)::float8
+         as expires_in_ms,
+       coalesce(k.expires_at <= s.expires_at, k.expires_at is not null) as key_expires_first
+  from management_secrets s
+  join management_keys k on k.management_key_id = s.management_key_id
+  join accounts a on a.account_id = k.account_id
+ where s.digest = any($1::bytea[])`,
+  (p) => [p.digests],
+  (v) => ({ digest: v[0], hint: v[1], managementKeyId: v[2], accountId: v[3], name: v[4], scopes: v[5], allowedAddresses: v[6], isRevoked: v[7], accountStatus: v[8], expiresInMs: v[9], keyExpiresFirst: v[10] }) as never,
+  "expiresInMs",
+  5000,
+);
+
+export type FindManagementKeyRow = { managementKeyId: string; accountId: string; name: string; scopes: string[]; mostKeys: number; childLimits: Json; allowedAddresses: string[]; createdBy: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; liveKeys: number };
+/**
+ * One management key. No row: there is none.
+ */
+export const findManagementKey: Optional<{ managementKeyId: string }, FindManagementKeyRow> = optional(
+  "keys/find-management-key",
+  `-- keys/find-management-key
+select k.management_key_id, k.account_id, k.name, k.scopes, k.most_keys, k.child_limits,
+       k.allowed_addresses, k.created_by, k.created_at, k.expires_at, k.revoked_at,
+       (select count(*) from keys c
+         where c.managed_by = 'mgmt:' || k.management_key_id and c.status = 'active'
+           and (c.expires_at is null or c.expires_at > now()))::int4 as live_keys
+  from management_keys k
+ where k.management_key_id = $1`,
+  (p) => [p.managementKeyId],
+  (v) => ({ managementKeyId: v[0], accountId: v[1], name: v[2], scopes: v[3], mostKeys: v[4], childLimits: v[5], allowedAddresses: v[6], createdBy: v[7], createdAt: v[8], expiresAt: v[9], revokedAt: v[10], liveKeys: v[11] }) as never,
+  "expiresAt revokedAt",
+  5000,
+);
+
+export type ListManagementKeysRow = { managementKeyId: string; accountId: string; name: string; scopes: string[]; mostKeys: number; childLimits: Json; allowedAddresses: string[]; createdBy: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; liveKeys: number };
+/**
+ * The management keys of an account, oldest first.
+ * `after`: a management_key_id; empty: from the first
+ */
+export const listManagementKeys: Many<{ accountId: string; after: string; rows: bigint | number }, ListManagementKeysRow> = many(
+  "keys/list-management-keys",
+  `-- keys/list-management-keys
+select k.management_key_id, k.account_id, k.name, k.scopes, k.most_keys, k.child_limits,
+       k.allowed_addresses, k.created_by, k.created_at, k.expires_at, k.revoked_at,
+       (select count(*) from keys c
+         where c.managed_by = 'mgmt:' || k.management_key_id and c.status = 'active'
+           and (c.expires_at is null or c.expires_at > now()))::int4 as live_keys
+  from management_keys k
+ where k.account_id = $1 and k.management_key_id > $2
+ order by k.management_key_id
+ limit $3`,
+  (p) => [p.accountId, p.after, p.rows],
+  (v) => ({ managementKeyId: v[0], accountId: v[1], name: v[2], scopes: v[3], mostKeys: v[4], childLimits: v[5], allowedAddresses: v[6], createdBy: v[7], createdAt: v[8], expiresAt: v[9], revokedAt: v[10], liveKeys: v[11] }) as never,
+  "expiresAt revokedAt",
+  5000,
+);
+
+export type FindManagementKeyOfRow = { managementKeyId: string };
+/**
+ * A management key of an account that is not revoked. No row: there is none.
+ */
+export const findManagementKeyOf: Optional<{ managementKeyId: string; accountId: string }, FindManagementKeyOfRow> = optional(
+  "keys/find-management-key-of",
+  `-- keys/find-management-key-of
+select management_key_id
+  from management_keys
+ where management_key_id = $1 and account_id = $2
+   and revoked_at is null`,
+  (p) => [p.managementKeyId, p.accountId],
+  (v) => ({ managementKeyId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListManagementSecretsRow = { managementKeyId: string; hint: string; createdAt: Date; expiresAt: Date | null; lastUsedAt: Date | null };
+/**
+ * The secrets of these management keys, newest first: the valid ones, and the newest five.
+ */
+export const listManagementSecrets: Many<{ managementKeyIds: readonly string[] }, ListManagementSecretsRow> = many(
+  "keys/list-management-secrets",
+  `-- keys/list-management-secrets
+select management_key_id, hint, created_at, expires_at, last_used_at
+  from (select management_key_id, shown as hint, created_at, expires_at, used_at as last_used_at,
+               row_number() over (
+                 partition by management_key_id order by created_at desc, digest
+               ) as rank
+          from management_secrets
+         where management_key_id = any($1::text[])) ranked
+ where rank <= 5 or expires_at is null or expires_at > now()
+ order by management_key_id, rank`,
+  (p) => [p.managementKeyIds],
+  (v) => ({ managementKeyId: v[0], hint: v[1], createdAt: v[2], expiresAt: v[3], lastUsedAt: v[4] }) as never,
+  "expiresAt lastUsedAt",
+  5000,
+);
+
+export type CountManagementKeysRow = { keys: number };
+/**
+ * How many management keys of an account are not revoked.
+ */
+export const countManagementKeys: One<{ accountId: string }, CountManagementKeysRow> = one(
+  "keys/count-management-keys",
+  `-- keys/count-management-keys
+select count(*)::int4 as keys
+  from management_keys
+ where account_id = $1 and revoked_at is null`,
+  (p) => [p.accountId],
+  (v) => ({ keys: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type CountManagedRow = { keys: number };
+/**
+ * How many keys that somebody manages are neither revoked nor expired.
+ */
+export const countManaged: One<{ managedBy: string }, CountManagedRow> = one(
+  "keys/count-managed",
+  `-- keys/count-managed
+select count(*)::int4 as keys
+  from keys
+ where managed_by = $1 and status = 'active'
+   and (expires_at is null or expires_at > now())`,
+  (p) => [p.managedBy],
+  (v) => ({ keys: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ShareManagementKeyRow = { managementKeyId: string };
+/**
+ * A management key that may be used, which stays so until the end of the transaction. No row: it
+ * is revoked, or has expired.
+ */
+export const shareManagementKey: Optional<{ managementKeyId: string }, ShareManagementKeyRow> = optional(
+  "keys/share-management-key",
+  `-- keys/share-management-key
+select management_key_id
+  from management_keys
+ where management_key_id = $1 and revoked_at is null
+   and (expires_at is null or expires_at > now())
+   for share`,
+  (p) => [p.managementKeyId],
+  (v) => ({ managementKeyId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type LockManagementKeyRow = { name: string; scopes: string[]; mostKeys: number; childLimits: Json; allowedAddresses: string[]; expiresAt: Date | null };
+/**
+ * What can be changed of a management key that is not revoked, locked until the end of the
+ * transaction. No row: it is revoked, or there is none.
+ */
+export const lockManagementKey: Optional<{ managementKeyId: string }, LockManagementKeyRow> = optional(
+  "keys/lock-management-key",
+  `-- keys/lock-management-key
+select name, scopes, most_keys, child_limits, allowed_addresses, expires_at
+  from management_keys
+ where management_key_id = $1 and revoked_at is null
+   for update`,
+  (p) => [p.managementKeyId],
+  (v) => ({ name: v[0], scopes: v[1], mostKeys: v[2], childLimits: v[3], allowedAddresses: v[4], expiresAt: v[5] }) as never,
+  "expiresAt",
+  5000,
+);
+
+/**
+ * Changes a management key, which is locked.
+ */
+export const updateManagementKey: Run<{ name: string; scopes: readonly string[]; mostKeys: number; childLimits: string; allowedAddresses: readonly string[]; expiresAt: Date | string | null; managementKeyId: string; changeId: string }> = run(
+  "keys/update-management-key",
+  `-- keys/update-management-key
+with changed as (
+  update management_keys
+     set name = $1, scopes = $2::text[], most_keys = $3,
+         child_limits = $4::jsonb, allowed_addresses = $5::text[],
+         expires_at = $6
+   where management_key_id = $7
+  returning management_key_id
+)
+insert into key_changes (change_id, key_id)
+select $8, management_key_id from changed`,
+  (p) => [p.name, p.scopes, p.mostKeys, p.childLimits, p.allowedAddresses, p.expiresAt, p.managementKeyId, p.changeId],
+  5000,
+);
+
+/**
+ * Adds a secret to a management key, which is locked. The earlier ones expire after the overlap, or
+ * at an earlier expiry that they already have.
+ */
+export const rotateManagementKey: Run<{ overlapMs: number; managementKeyId: string; digest: Buffer; hint: string; changeId: string }> = run(
+  "keys/rotate-management-key",
+  `-- keys/rotate-management-key
+with ended as (
+  update management_secrets
+     set expires_at = least(expires_at, now() + $1::float8 * interval '1 millisecond')
+   where management_key_id = $2
+), minted as (
+  insert into management_secrets (digest, management_key_id, shown)
+  values ($3, $2, $4)
+)
+insert into key_changes (change_id, key_id) values ($5, $2)`,
+  (p) => [p.overlapMs, p.managementKeyId, p.digest, p.hint, p.changeId],
+  5000,
+);
+
+/**
+ * Revokes a management key for good. Changes no row: it is revoked already.
+ */
+export const revokeManagementKey: Run<{ managementKeyId: string; changeId: string }> = run(
+  "keys/revoke-management-key",
+  `-- keys/revoke-management-key
+with revoked as (
+  update management_keys set revoked_at = now()
+   where management_key_id = $1 and revoked_at is null
+  returning management_key_id
+)
+insert into key_changes (change_id, key_id)
+select $2, management_key_id from revoked`,
+  (p) => [p.managementKeyId, p.changeId],
+  5000,
+);
+
+export type CountChangeRow = { calls: number };
+/**
+ * Counts a changing call of a management key. No row: it has made as many as it may since a moment
+ * that is less than a minute ago.
+ */
+export const countChange: Optional<{ managementKeyId: string; most: number }, CountChangeRow> = optional(
+  "keys/count-change",
+  `-- keys/count-change
+update management_keys
+   set calls = case when calls_from <= now() - interval '1 minute' then 1 else calls + 1 end,
+       calls_from = case when calls_from <= now() - interval '1 minute' then now()
+                         else calls_from end
+ where management_key_id = $1
+   and (calls < $2::int4 or calls_from <= now() - interval '1 minute')
+returning calls`,
+  (p) => [p.managementKeyId, p.most],
+  (v) => ({ calls: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ReadChangesFromRow = { callsFrom: Date };
+/**
+ * Since when the changing calls of a management key are counted.
+ */
+export const readChangesFrom: Optional<{ managementKeyId: string }, ReadChangesFromRow> = optional(
+  "keys/read-changes-from",
+  `-- keys/read-changes-from
+select calls_from from management_keys where management_key_id = $1`,
+  (p) => [p.managementKeyId],
+  (v) => ({ callsFrom: v[0] }) as never,
+  "",
+  5000,
+);
+
 // secrets.sql
 
-export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; createdBy: string; managedBy: string; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; accountStatus: "active" | "suspended" | "closed" };
+export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; accountStatus: "active" | "suspended" | "closed"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
 /**
  * The secrets with these digests, with their keys. No row for an unknown digest.
  */
@@ -487,15 +795,22 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
             when k.paused then 'paused'
             else 'active' end as status,
        k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
-       k.monthly_cap, k.account_reader, k.created_by, k.managed_by, k.paused, k.expires_at,
-       k.created_at, k.revoked_at, a.status as account_status
+       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused, k.expires_at,
+       k.created_at, k.revoked_at, k.allowed_addresses, a.status as account_status,
+       b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit,
+       b.is_limited or exists (
+         select 1
+           from budgets m
+          where m.account_id = k.account_id and m."family" = k."family" and m.payer = k.managed_by
+            and m.is_limited) as is_limited
   from key_secrets s
   join keys k on k.key_id = s.key_id
   join accounts a on a.account_id = k.account_id
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where s.digest = any($1::bytea[])`,
   (p) => [p.digests],
-  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], monthlyCap: v[15], accountReader: v[16], createdBy: v[17], managedBy: v[18], paused: v[19], expiresAt: v[20], createdAt: v[21], revokedAt: v[22], accountStatus: v[23] }) as never,
-  "secretExpiresAt secretRevokedAt expiresInMs requestsPerMinute monthlyCap expiresAt revokedAt",
+  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], accountReader: v[15], createdBy: v[16], managedBy: v[17], limitedByOwner: v[18], paused: v[19], expiresAt: v[20], createdAt: v[21], revokedAt: v[22], allowedAddresses: v[23], accountStatus: v[24], dayLimit: v[25], weekLimit: v[26], monthLimit: v[27], totalLimit: v[28], runningLimit: v[29], isLimited: v[30] }) as never,
+  "secretExpiresAt secretRevokedAt expiresInMs requestsPerMinute expiresAt revokedAt dayLimit weekLimit monthLimit totalLimit runningLimit",
   5000,
 );
 

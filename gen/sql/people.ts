@@ -8,17 +8,19 @@ import { type Json, type Many, many, type One, one, type Optional, optional, typ
  * Adds an admin token. Changes no row: the name is or was in use.
  * `personId`: who made it; null: the machine
  */
-export const insertAdminToken: Run<{ digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; personId: string | null }> = run(
+export const insertAdminToken: Run<{ digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; personId: string | null; allowedAddresses: readonly string[] }> = run(
   "people/insert-admin-token",
   `-- people/insert-admin-token
-insert into admin_tokens (digest, token_id, name, scope, shown, created_by, person_id)
-values ($1, $2, $3, $4, $5, $6, $7)
+insert into admin_tokens
+  (digest, token_id, name, scope, shown, created_by, person_id, allowed_addresses)
+values ($1, $2, $3, $4, $5, $6, $7,
+  $8::text[])
 on conflict do nothing`,
-  (p) => [p.digest, p.tokenId, p.name, p.scope, p.hint, p.createdBy, p.personId],
+  (p) => [p.digest, p.tokenId, p.name, p.scope, p.hint, p.createdBy, p.personId, p.allowedAddresses],
   5000,
 );
 
-export type FindAdminTokenRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null };
+export type FindAdminTokenRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null; allowedAddresses: string[] };
 /**
  * An admin token. No row: there is none, or it waits for an approval.
  */
@@ -26,16 +28,16 @@ export const findAdminToken: Optional<{ tokenId: string }, FindAdminTokenRow> = 
   "people/find-admin-token",
   `-- people/find-admin-token
 select token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
-       revoked_at
+       revoked_at, allowed_addresses
   from admin_tokens
  where token_id = $1`,
   (p) => [p.tokenId],
-  (v) => ({ tokenId: v[0], name: v[1], scope: v[2], hint: v[3], createdBy: v[4], createdAt: v[5], lastUsedAt: v[6], revokedAt: v[7] }) as never,
+  (v) => ({ tokenId: v[0], name: v[1], scope: v[2], hint: v[3], createdBy: v[4], createdAt: v[5], lastUsedAt: v[6], revokedAt: v[7], allowedAddresses: v[8] }) as never,
   "lastUsedAt revokedAt",
   5000,
 );
 
-export type FindAdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; personId: string | null; isRevoked: boolean };
+export type FindAdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; personId: string | null; allowedAddresses: string[]; isRevoked: boolean };
 /**
  * The admin tokens with these digests, and records their use, at most once a minute.
  */
@@ -49,16 +51,17 @@ with touched as (
                        and (used_at is null or used_at < now() - interval '50 seconds')
                        for update skip locked)
 )
-select digest, token_id, name, scope, person_id, revoked_at is not null as is_revoked
+select digest, token_id, name, scope, shown as hint, person_id, allowed_addresses,
+       revoked_at is not null as is_revoked
   from admin_tokens
  where digest = any($1::bytea[])`,
   (p) => [p.digests],
-  (v) => ({ digest: v[0], tokenId: v[1], name: v[2], scope: v[3], personId: v[4], isRevoked: v[5] }) as never,
+  (v) => ({ digest: v[0], tokenId: v[1], name: v[2], scope: v[3], hint: v[4], personId: v[5], allowedAddresses: v[6], isRevoked: v[7] }) as never,
   "personId",
   5000,
 );
 
-export type ListAdminTokensRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null };
+export type ListAdminTokensRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null; allowedAddresses: string[] };
 /**
  * Admin tokens, oldest first.
  * `afterId`: empty: from the first
@@ -67,13 +70,13 @@ export const listAdminTokens: Many<{ afterId: string; rows: bigint | number }, L
   "people/list-admin-tokens",
   `-- people/list-admin-tokens
 select token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
-       revoked_at
+       revoked_at, allowed_addresses
   from admin_tokens
  where token_id > $1
  order by token_id
  limit $2`,
   (p) => [p.afterId, p.rows],
-  (v) => ({ tokenId: v[0], name: v[1], scope: v[2], hint: v[3], createdBy: v[4], createdAt: v[5], lastUsedAt: v[6], revokedAt: v[7] }) as never,
+  (v) => ({ tokenId: v[0], name: v[1], scope: v[2], hint: v[3], createdBy: v[4], createdAt: v[5], lastUsedAt: v[6], revokedAt: v[7], allowedAddresses: v[8] }) as never,
   "lastUsedAt revokedAt",
   5000,
 );
@@ -106,7 +109,7 @@ select token_id from admin_tokens where name = $1 and revoked_at is null for sha
   5000,
 );
 
-export type RevokeAdminTokenRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null };
+export type RevokeAdminTokenRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null; allowedAddresses: string[] };
 /**
  * Revokes an admin token, unless it is revoked already. No row: there is none.
  */
@@ -116,9 +119,9 @@ export const revokeAdminToken: Optional<{ tokenId: string }, RevokeAdminTokenRow
 update admin_tokens set revoked_at = coalesce(revoked_at, now())
  where token_id = $1
 returning token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
-          revoked_at`,
+          revoked_at, allowed_addresses`,
   (p) => [p.tokenId],
-  (v) => ({ tokenId: v[0], name: v[1], scope: v[2], hint: v[3], createdBy: v[4], createdAt: v[5], lastUsedAt: v[6], revokedAt: v[7] }) as never,
+  (v) => ({ tokenId: v[0], name: v[1], scope: v[2], hint: v[3], createdBy: v[4], createdAt: v[5], lastUsedAt: v[6], revokedAt: v[7], allowedAddresses: v[8] }) as never,
   "lastUsedAt revokedAt",
   5000,
 );

@@ -2,19 +2,19 @@
 
 import type { Json } from "../../src/postgres/statement.ts";
 
-export type AccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+export type AccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; defaultMemberLimits: Json | null };
 
 export type AddressBalancesRow = { processor: string; chain: string; address: string; atoms: string; nonce: bigint; height: bigint; blockAt: Date };
 
 export type AddressDustRow = { processor: string; chain: string; address: string; asset: string; height: bigint; decimals: number; atoms: string; since: Date; takenHeight: bigint | null };
 
-export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null; personId: string | null };
+export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null; personId: string | null; allowedAddresses: string[] };
 
 export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date };
 
 export type AlertProgressRow = { isOnly: boolean; eventsAt: Date };
 
-export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date };
+export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date; percents: number[] };
 
 export type AlertsRow = { alertId: string; accountId: string; kind: string; facts: Json; onPage: boolean; raisedAt: Date; dismissedAt: Date | null };
 
@@ -23,6 +23,8 @@ export type ApprovalsRow = { approvalId: string; kind: "transfer" | "decision" |
 export type AuditEventsRow = { eventId: string; at: Date; actor: string; accountId: string; method: string; outcome: string; facts: Json; address: string };
 
 export type AuditRefusalsRow = { actor: string; hour: Date; refused: number; eventId: string };
+
+export type BudgetsRow = { accountId: string; family: "v1" | "v2"; payer: string; spent: bigint; held: bigint; running: number; lastUsedAt: Date | null; day: string; dayBase: bigint; weekBase: bigint; monthBase: bigint; totalBase: bigint; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
 
 export type ChainBlocksRow = { processor: string; chain: string; height: bigint; hash: string };
 
@@ -34,7 +36,9 @@ export type ChargeLines1Row = { accountId: string | null; requestId: string | nu
 
 export type ChargeSumsRow = { accountId: string | null; requestId: string | null; month: string | null; family: string | null; keyId: string | null; secretId: string | null; model: string | null; input: number | null; output: number | null; cacheWrite5m: number | null; cacheWrite1h: number | null; cacheRead: number | null; thinking: number | null; priceVersion: string | null; grantedOutput: number | null; hold: bigint | null; amount: bigint | null; overrun: bigint | null; outputOver: number | null; thinkingOver: number | null; outcome: string | null; basis: string | null; attempts: Json | null; admittedAt: Date | null; settledAt: Date | null; tags: Json | null; madeBy: string | null; webSearches: number | null; cost: bigint | null; costOver: bigint | null; amountInput: bigint | null; amountOutput: bigint | null; amountCache: bigint | null; amountThinking: bigint | null; requests: number | null; completed: number | null; failed: number | null; cut: number | null };
 
-export type ChargesRow = { accountId: string; requestId: string; month: string; family: string; keyId: string; secretId: string | null; model: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; priceVersion: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; admittedAt: Date; settledAt: Date; tags: Json | null; madeBy: string | null; webSearches: number; facts: Json | null };
+export type ChargesRow = { accountId: string; requestId: string; month: string; family: string; keyId: string; secretId: string | null; model: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; priceVersion: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; admittedAt: Date; settledAt: Date; tags: Json | null; madeBy: string | null; webSearches: number; facts: Json | null; manager: string | null };
+
+export type ClosedBudgetsRow = { accountId: string; family: string; payer: string; month: string; amount: bigint };
 
 export type ClosedMonthsRow = { accountId: string; month: string; family: string; keyId: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; overrun: bigint; webSearches: bigint };
 
@@ -52,7 +56,7 @@ export type ErrorsHourlyRow = { accountId: string; hour: Date; keyId: string; re
 
 export type GivenRow = { personId: string; day: string; usdMicro: bigint };
 
-export type HoldsRow = { accountId: string; requestId: string; family: string; keyId: string; secretId: string | null; model: string; month: string; amount: bigint; grantedOutput: number; priceVersion: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; nodeId: string | null; nonce: string; admittedAt: Date; deadline: Date; tags: Json | null; madeBy: string | null; webSearches: number };
+export type HoldsRow = { accountId: string; requestId: string; family: string; keyId: string; secretId: string | null; model: string; month: string; amount: bigint; grantedOutput: number; priceVersion: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; nodeId: string | null; nonce: string; admittedAt: Date; deadline: Date; tags: Json | null; madeBy: string | null; webSearches: number; manager: string | null };
 
 export type IdentitiesRow = { issuer: string; subject: string; identityId: string; personId: string; operator: "none" | "support" | "admin"; accounts: Json; createdAt: Date; usedAt: Date };
 
@@ -60,17 +64,19 @@ export type InstallationRow = { isOnly: boolean; accountId: string | null; chall
 
 export type KeyChangesRow = { changeId: string; keyId: string; changedAt: Date };
 
-export type KeyMonthsRow = { accountId: string; keyId: string; month: string; spent: bigint; held: bigint; lastUsedAt: Date | null };
-
 export type KeySecretsRow = { digest: Buffer; secretId: string; keyId: string; shown: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; lastUsedAt: Date | null };
 
-export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null };
+export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; limitedByOwner: boolean; allowedAddresses: string[] };
 
 export type LeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
 
 export type LinksRow = { digest: Buffer; linkId: string; purpose: "owner" | "invitation" | "recovery" | "sign_up" | "email"; personId: string; accountId: string | null; role: "viewer" | "member" | "owner" | null; login: string; email: string | null; madeBy: string; madeAt: Date; endsAt: Date; usedAt: Date | null };
 
 export type MailsRow = { mailId: string; kind: "email" | "email_changed" | "invitation" | "recovered" | "recovery" | "sign_up"; address: string; linkId: string | null; facts: Json; state: "waiting" | "sent" | "failed"; problem: string; attempts: number; madeAt: Date; nextAt: Date; endsAt: Date };
+
+export type ManagementKeysRow = { managementKeyId: string; accountId: string; name: string; scopes: string[]; mostKeys: number; childLimits: Json; allowedAddresses: string[]; calls: number; callsFrom: Date; createdBy: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null };
+
+export type ManagementSecretsRow = { digest: Buffer; managementKeyId: string; shown: string; createdAt: Date; expiresAt: Date | null; usedAt: Date | null };
 
 export type MembersRow = { accountId: string; personId: string; role: "viewer" | "member" | "owner"; joinedAt: Date };
 
@@ -112,7 +118,7 @@ export type PeopleRow = { personId: string; login: string | null; name: string; 
 
 export type PeopleChangesRow = { changeId: string; subjectId: string; changedAt: Date };
 
-export type PoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: string };
+export type PoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: string; spent: bigint; running: number; day: string; dayBase: bigint; weekBase: bigint; monthBase: bigint; totalBase: bigint; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
 
 export type PriceVersionsRow = { priceVersion: string; model: string; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; createdAt: Date; webSearch: bigint };
 

@@ -22,6 +22,8 @@ export type Sources = {
   readonly findViolations?: () => Promise<Violations | undefined>;
   /** The chains of payments that are not read, each since when. */
   readonly listUnreadChains: () => Promise<readonly UnreadChain[]>;
+  /** The credentials that this process saw at addresses that their lists do not allow, today. */
+  readonly listMisplaced: () => readonly Misplaced[];
   /** What the last calls of this process came to, for each provider and model. */
   readonly modelConditions: () => readonly ModelCondition[];
   /** Why a failover would lose charges. Undefined: it would not. */
@@ -75,6 +77,8 @@ type KeyEvent = {
   readonly name: string;
   readonly hint: string;
   readonly createdBy: string;
+  /** The name of the management key that created it. Null: another caller did. */
+  readonly manager: string | null;
   readonly createdAt: Date;
   readonly pausedAt: Date | null;
   readonly revokedAt: Date | null;
@@ -106,6 +110,14 @@ type UnreadChain = {
   readonly since: Date;
   /** That its node cannot give. Null: none in particular. */
   readonly block: bigint | null;
+};
+/** As `base/client-address.ts` documents it. */
+type Misplaced = {
+  readonly accountId: string;
+  readonly id: string;
+  readonly name: string;
+  readonly hint: string;
+  readonly address: string;
 };
 type Violations = { readonly verificationId: string; readonly violations: number };
 /** As providers document it. */
@@ -170,6 +182,7 @@ export function createEvaluation(
 
   async function look(stopping?: AbortSignal): Promise<boolean> {
     await attempt("the ledger", () => raise(parts, ledgerFindings(sources)));
+    await attempt("addresses", () => raise(parts, sources.listMisplaced().map(keyMisplaced)));
     await attempt("providers", lookAtProviders);
     if (!(await lease.take())) return false;
     const { eventsAt, beganAt } = await store.run(sql.readProgress);
@@ -409,14 +422,19 @@ function capReached(cap: Awaited<ReturnType<BillingFigures["findSpentCaps"]>>[nu
 }
 
 function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {
-  const { accountId, keyId, name, hint, createdBy, createdAt, pausedAt, revokedAt } = key;
+  const { accountId, keyId, name, hint, createdBy, manager } = key;
+  const { createdAt, pausedAt, revokedAt } = key;
   const facts: AlertFacts = { key_id: keyId, key: name, hint };
   const created: Finding = {
     accountId,
     kind: "key_created",
     about: keyId,
     period: createdAt.toISOString(),
-    facts: { ...facts, ...(createdBy !== "" && { by: createdBy }) },
+    facts: {
+      ...facts,
+      ...(createdBy !== "" && { by: createdBy }),
+      ...(manager !== null && { management_key: manager }),
+    },
   };
   const stopped = (at: Date | null, more: AlertFacts): Finding[] =>
     at && at.getTime() > sinceMs
@@ -435,6 +453,13 @@ function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {
     ...stopped(pausedAt, {}),
     ...stopped(revokedAt, { revoked: "true" }),
   ];
+}
+
+/** Once for each credential and UTC day, at whichever process it is seen. */
+function keyMisplaced({ accountId, id, name, hint, address }: Misplaced): Finding {
+  const facts = { ...(accountId !== "" && { key_id: id }), key: name, hint, address };
+  const period = new Date().toISOString().slice(0, 10);
+  return { accountId, kind: "key_misplaced", about: id, period, facts };
 }
 
 function newPlace({ sessionId, personId, login, address, agent, accountIds }: NewPlace): Finding[] {

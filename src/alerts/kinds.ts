@@ -12,10 +12,12 @@ export const accountKinds = [
   "key_created",
   "new_place",
   "key_stopped",
+  "key_misplaced",
   "order_waiting",
 ] as const;
 
 const operatorKinds = [
+  "key_misplaced",
   "order_waiting",
   "provider_alarm",
   "provider_recovered",
@@ -31,6 +33,7 @@ const kindsByName: Readonly<Record<KindName, AlertKind>> = {
   key_created: AlertKind.KEY_CREATED,
   new_place: AlertKind.NEW_PLACE,
   key_stopped: AlertKind.KEY_STOPPED,
+  key_misplaced: AlertKind.KEY_MISPLACED,
   order_waiting: AlertKind.ORDER_WAITING,
   provider_alarm: AlertKind.PROVIDER_ALARM,
   provider_recovered: AlertKind.PROVIDER_RECOVERED,
@@ -76,6 +79,10 @@ export function titleOf(kind: KindName, facts: AlertFacts): string {
     case "key_stopped":
       if (facts.key_id === undefined) return "The account was suspended.";
       return facts.revoked ? `${key} was revoked.` : `${key} was paused.`;
+    case "key_misplaced":
+      return facts.key_id === undefined
+        ? `The admin token “${plainText(facts.key ?? "")}” was used from ${fact("address")}.`
+        : `${key} was used from ${fact("address")}.`;
     case "order_waiting":
       return `The payment of the order ${fact("order_id")} waits for a person.`;
     case "provider_alarm":
@@ -111,8 +118,16 @@ export function detailOf(kind: KindName, facts: AlertFacts): string {
     case "new_place":
       return "If that was not you, end your sessions in the settings, and tell the operator.";
     case "key_created":
+      if (facts.management_key !== undefined)
+        return `By the management key “${plainText(facts.management_key)}”.`;
+      return facts.by ? `By ${fact("by")}.` : "";
     case "key_stopped":
       return facts.by ? `By ${fact("by")}.` : "";
+    case "key_misplaced":
+      return (
+        "It may not be used from there, and was refused. " +
+        "If that was not you, somebody else has it: rotate or revoke it."
+      );
     case "order_waiting":
       return facts.account_id ? `Of the account ${fact("account_id")}.` : "You need do nothing.";
     case "provider_alarm":

@@ -30,6 +30,16 @@ export const errorCatalog = {
     rpc: Code.PermissionDenied,
     message: "This API key is paused. Who manages it can resume it.",
   },
+  // PermissionDenied, not Unauthenticated: the key is right, elsewhere.
+  address_not_allowed: {
+    rpc: Code.PermissionDenied,
+    message: "This key may not be used from this address.",
+  },
+  management_key_here: {
+    rpc: Code.Unauthenticated,
+    message:
+      "This is a management key, which pays for no requests. Create a key with it and use that.",
+  },
   wrong_credential_header: {
     rpc: Code.Unauthenticated,
     message: "The key came in a header that this endpoint does not read.",
@@ -210,6 +220,15 @@ export const errorCatalog = {
   monthly_cap_reached: {
     rpc: Code.FailedPrecondition,
     message: "The monthly credit cap of this key is reached.",
+  },
+  // As credits_exhausted: a budget may not reset for weeks.
+  budget_reached: {
+    rpc: Code.FailedPrecondition,
+    message: "A budget of this key, its manager or its pool is reached.",
+  },
+  too_many_running: {
+    rpc: Code.ResourceExhausted,
+    message: "As many requests run as may run at once; try again when one of them has ended.",
   },
   insufficient_funds: {
     rpc: Code.FailedPrecondition,

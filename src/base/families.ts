@@ -4,6 +4,8 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 
 export type FamilyName = "v1" | "v2";
 
+export const familyNames = ["v1", "v2"] as const satisfies readonly FamilyName[];
+
 /** `v1` or `v2`; undefined for anything else. */
 export function familyName(family: typeof Family.V1 | typeof Family.V2): FamilyName;
 export function familyName(family: Family): FamilyName | undefined;

@@ -56,6 +56,9 @@ export type MembersOfAccount = {
    * transaction he goes on to own it.
    */
   checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
+  isMember(tx: Runner, accountId: string, personId: string): Promise<boolean>;
+  /** The ids of those who are neither owners nor viewers. */
+  listPlain(tx: Runner, accountId: string): Promise<readonly string[]>;
 };
 
 /** The data of accounts that other services have. */

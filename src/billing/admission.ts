@@ -3,11 +3,12 @@
 
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { LockPoolsRow, ReadKeysRow, ReadUsedRequestsRow } from "../../gen/sql/billing.ts";
+import type { Budget, BudgetWindow, WindowName } from "../base/budgets.ts";
 import { ApiError, type ErrorReason, expiredSecret } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { credits } from "../base/money.ts";
 import type { Tags } from "../base/tags.ts";
-import { isHoldOf, least, sizeHold, type UsageBounds } from "./hold-size.ts";
+import { isHoldOf, type Limit, least, sizeHold, type UsageBounds } from "./hold-size.ts";
 
 /** The key that pays for a request, and its pool. */
 export type Payer = {
@@ -106,12 +107,17 @@ export type PlacedHold = {
 export type Hold = PlacedHold & {
   /** Free credits of the pool after admission. Zero when an earlier attempt placed the hold. */
   readonly freeMicro: bigint;
-  /** What the monthly cap of the key left free after admission. Undefined: the key has none. */
-  readonly monthFreeMicro: bigint | undefined;
+  /** What the limits of the pool, and those of the key and its manager, left free after it. */
+  readonly left: { readonly ofPool: Left; readonly ofKey: Left };
+  /** The person or management key whose budget counts the request too. Undefined: none. */
+  readonly manager: string | undefined;
 };
 
+/** Micro-credits; 0 where the requests at once are limited. Undefined: there is no limit. */
+type Left = bigint | undefined;
+
 /**
- * The rows of one batch, locked or read in its transaction. `admit` updates pools, keys, months and
+ * The rows of one batch, locked or read in its transaction. `admit` updates pools, budgets and
  * requests, so that each decision of the batch sees the ones before it.
  */
 export type Ledger = {
@@ -120,14 +126,21 @@ export type Ledger = {
   readonly nodeId: string;
   readonly pools: Map<string, LedgerPool>;
   readonly keys: Map<string, KeyRow>;
+  /** The budgets with a limit: of pools by `poolOf`, of keys and managers by `budgetOf`. */
+  readonly budgets: Map<string, RunningBudget>;
   /** Secrets that were revoked (true) or have expired (false), by id. */
   readonly deadSecrets: ReadonlyMap<string, boolean>;
   /** Requests that run or were charged, by `keyOf`. */
   readonly usedRequests: Map<string, UsedRow>;
-  /** Amounts of the growing holds, by `keyOf`. */
-  readonly amounts: Map<string, bigint>;
-  /** Months in which the growing holds were admitted, by `<key_id>/<month>`. */
-  readonly pastMonths: ReadonlyMap<string, { readonly spent: bigint; held: bigint }>;
+  /** The growing holds, by `keyOf`. */
+  readonly growing: Map<string, { amount: bigint; readonly manager: string | null }>;
+};
+
+/** A budget with a limit, and what the requests of the batch add to it. */
+export type RunningBudget = Budget & {
+  readonly of: "pool" | "key" | "manager";
+  held: bigint;
+  running: number;
 };
 
 /** A pool of one batch. */
@@ -136,7 +149,7 @@ type LedgerPool = Pick<LockPoolsRow, "posted" | "held" | "inDebt" | "accountStat
 /** How the database names the status of an account. */
 export type AccountStatusName = LockPoolsRow["accountStatus"];
 
-type KeyRow = Omit<ReadKeysRow, "keyId">;
+type KeyRow = Pick<ReadKeysRow, "status" | "allowedModels" | "manager">;
 
 /** Why a key that is not active is refused. */
 const reasonOf: Readonly<Record<Exclude<KeyRow["status"], "active">, ErrorReason>> = {
@@ -164,6 +177,11 @@ export type Admitted =
 /** The key of a pool in `Ledger.pools`. */
 export function poolOf({ accountId, family }: Pick<Payer, "accountId" | "family">): string {
   return `${accountId}/${family}`;
+}
+
+/** The key of the budget of a key or a manager in `Ledger.budgets`. */
+export function budgetOf(pool: Pick<Payer, "accountId" | "family">, payer: string): string {
+  return `${poolOf(pool)}/${payer}`;
 }
 
 export function payerOf(request: AdmissionRequest): Payer {
@@ -206,17 +224,35 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
   }
   if (pool.inDebt) return rejected(creditsExhausted(payer, pool, "in debt"));
 
-  const grant = sizeHold(price, bounds, {
-    posted: pool.posted,
-    poolHeld: pool.held,
-    ...(key.cap !== null && { cap: { limit: key.cap, spent: key.spent, held: key.held } }),
-  });
-  if (grant.kind === "short")
-    return { ...shortOf(ledger.month, payer, pool, key, grant), freeMicro: grant.freeMicro };
+  const ofPool = ledger.budgets.get(poolOf(payer));
+  const ofKey = [payer.keyId, key.manager ?? undefined].flatMap(
+    (one) => (one !== undefined && ledger.budgets.get(budgetOf(payer, one))) || [],
+  );
+  const budgets = ofPool === undefined ? ofKey : [...ofKey, ofPool];
+  for (const budget of budgets) {
+    const { running, runningLimit } = budget;
+    if (runningLimit !== null && running >= runningLimit) return tooManyRunning(budget);
+  }
+  const limits = budgets.flatMap(limitsOf);
+  const grant = sizeHold(price, bounds, { posted: pool.posted, poolHeld: pool.held, limits });
+  if (grant.kind === "short") {
+    const { by, neededMicro, freeMicro } = grant;
+    if (by === "requests")
+      return {
+        kind: "short",
+        error: new ApiError("credits_held", { retryAfterMs: 2000 }),
+        freeMicro,
+      };
+    const error = by === "pool" ? creditsExhausted(payer, pool, grant) : reached(by, neededMicro);
+    return { kind: "rejected", error, freeMicro };
+  }
   if (grant.reduced && request.mayRefine === true)
     return { kind: "reduced", freeMicro: grant.freeMicro };
   pool.held += grant.amountMicro;
-  key.held += grant.amountMicro;
+  for (const budget of budgets) {
+    budget.held += grant.amountMicro;
+    budget.running += 1;
+  }
   ledger.usedRequests.set(requestKey, {
     nodeId: nodeOf(request, ledger.nodeId),
     nonce: request.nonce,
@@ -234,7 +270,8 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
     hold: {
       ...holdOf(request, grant.output, grant.amountMicro),
       freeMicro: pool.posted - pool.held,
-      monthFreeMicro: key.cap === null ? undefined : key.cap - key.spent - key.held,
+      left: { ofPool: leftOf(ofPool ? [ofPool] : []), ofKey: leftOf(ofKey) },
+      manager: key.manager ?? undefined,
       admittedAt: ledger.at,
       month: ledger.month,
     },
@@ -260,7 +297,8 @@ function repeat(ledger: Ledger, request: HoldRequest, used: UsedRow): Admitted {
       ...holdOf(request, grantedOutput, used.amount),
       price: used.price,
       freeMicro: 0n,
-      monthFreeMicro: undefined,
+      left: { ofPool: undefined, ofKey: undefined },
+      manager: undefined,
       admittedAt: used.admittedAt,
       month: used.month,
     },
@@ -269,29 +307,29 @@ function repeat(ledger: Ledger, request: HoldRequest, used: UsedRow): Admitted {
 
 function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
   const requestKey = keyOf(requestKeyOf(hold));
-  const before = ledger.amounts.get(requestKey);
-  const key = ledger.keys.get(hold.payer.keyId);
+  const growing = ledger.growing.get(requestKey);
   const pool = ledger.pools.get(poolOf(hold.payer));
-  if (before === undefined || !key || !pool) {
+  if (!growing || !pool) {
     const message = "The hold of this request no longer exists.";
     return rejected(new ApiError("gateway_unavailable", { message }));
   }
   // What the account has given up pays for nothing.
   if (pool.accountStatus === "closed") return rejected(new ApiError("revoked_key"));
-  const month =
-    hold.month === ledger.month ? key : ledger.pastMonths.get(`${hold.payer.keyId}/${hold.month}`);
-  if (!month) {
-    const message = "The month in which this request was admitted no longer exists.";
-    return rejected(new ApiError("gateway_unavailable", { message }));
-  }
-  // A cap bounds who starts, not what is charged.
+  // A limit bounds who starts, not what is charged.
+  const before = growing.amount;
   const addedMicro = least(amountMicro - before, pool.posted - pool.held);
   if (addedMicro <= 0n)
     return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };
   pool.held += addedMicro;
-  month.held += addedMicro;
+  const counting = [hold.payer.keyId, growing.manager ?? ""].map((one) =>
+    budgetOf(hold.payer, one),
+  );
+  for (const name of [poolOf(hold.payer), ...counting]) {
+    const budget = ledger.budgets.get(name);
+    if (budget) budget.held += addedMicro;
+  }
   const grown = before + addedMicro;
-  ledger.amounts.set(requestKey, grown);
+  growing.amount = grown;
   return { kind: "held", addedMicro, hold: { ...hold, amountMicro: grown } };
 }
 
@@ -309,21 +347,26 @@ function rejected(error: ApiError): NotHeld {
   return { kind: "rejected", error };
 }
 
-/** A key's spending in one month. */
-type Spending = Pick<KeyRow, "cap" | "spent" | "held">;
+/** A window of a budget that has a limit. */
+type WindowLimit = Limit & {
+  readonly of: RunningBudget["of"];
+  readonly window: BudgetWindow & { readonly limit: bigint };
+};
 
-function shortOf(
-  month: string,
-  payer: Payer,
-  pool: { posted: bigint; held: bigint },
-  key: Spending,
-  short: { of: "pool" | "cap"; held: boolean; neededMicro: bigint },
-): NotHeld {
-  if (short.held)
-    return { kind: "short", error: new ApiError("credits_held", { retryAfterMs: 2000 }) };
-  return rejected(
-    short.of === "pool" ? creditsExhausted(payer, pool, short) : capReached(month, key, short),
-  );
+function limitsOf({ of, held, windows }: RunningBudget): WindowLimit[] {
+  return windows.flatMap((window) => {
+    const { limit, spent } = window;
+    return limit === null ? [] : [{ of, held, left: limit - spent, window: { ...window, limit } }];
+  });
+}
+
+function leftOf(budgets: readonly RunningBudget[]): Left {
+  let left: Left;
+  for (const budget of budgets) {
+    if (budget.runningLimit !== null) left = 0n;
+    for (const limit of limitsOf(budget)) left = least(limit.left - limit.held, left);
+  }
+  return left;
 }
 
 function creditsExhausted(
@@ -349,35 +392,54 @@ function creditsExhausted(
   });
 }
 
-function capReached(
-  month: string,
-  key: Spending,
-  { neededMicro }: { neededMicro: bigint },
-): ApiError {
-  const limit = key.cap ?? 0n;
-  const remaining = atLeastZero(limit - key.spent - key.held);
-  const resetsAt = monthAfter(month);
-  return new ApiError("monthly_cap_reached", {
+const whose: Readonly<Record<RunningBudget["of"], string>> = {
+  key: "this key",
+  manager: "the manager of this key",
+  pool: "the pool of this key",
+};
+const adjectives: Readonly<Record<WindowName, string>> = {
+  day: "daily",
+  week: "weekly",
+  month: "monthly",
+  total: "total",
+};
+
+function reached({ of, held, left, window }: WindowLimit, neededMicro: bigint): ApiError {
+  const { name, spent, limit, resetsAt } = window;
+  const remaining = atLeastZero(left - held);
+  const isCap = of === "key" && name === "month";
+  const reset = resetsAt
+    ? ` It resets at ${resetsAt.toISOString()}.`
+    : " It does not reset by itself.";
+  const what = isCap
+    ? "The monthly credit cap of this key"
+    : `The ${adjectives[name]} budget of ${whose[of]}`;
+  return new ApiError(isCap ? "monthly_cap_reached" : "budget_reached", {
     message:
-      `The monthly credit cap of this key is reached: ${credits(remaining)} credits of it are left, ` +
-      `and this request needs ${credits(neededMicro)} set aside. It resets at ${resetsAt.toISOString()}.`,
+      `${what} is reached: ${credits(remaining)} credits of it are left, and this request needs ` +
+      `${credits(neededMicro)} set aside.${reset}`,
     limit: {
-      name: "monthly_cap_microcredits",
-      limit,
-      used: key.spent + key.held,
+      name: isCap ? "monthly_cap_microcredits" : `${of}_${adjectives[name]}_microcredits`,
+      // Only what is free of what others spend, too: a key may not learn it.
+      ...(of === "key" ? { limit, used: spent + held } : { limit: remaining }),
       remaining,
-      ...(key.spent >= limit && { exhausted: true }),
-      resetsAt: { seconds: BigInt(resetsAt.getTime() / 1000) },
+      ...(left <= 0n && { exhausted: true }),
+      ...(resetsAt && { resetsAt: { seconds: BigInt(resetsAt.getTime() / 1000) } }),
     },
   });
 }
 
-function atLeastZero(micro: bigint): bigint {
-  return micro > 0n ? micro : 0n;
+function tooManyRunning({ of, running, runningLimit }: RunningBudget): NotHeld {
+  const limit = BigInt(runningLimit ?? 0);
+  const error = new ApiError("too_many_running", {
+    message: `The most requests at once of ${whose[of]} are running: ${limit}.`,
+    limit: { name: `${of}_requests_at_once`, limit, used: BigInt(running) },
+    retryAfterMs: 2000,
+  });
+  // A limit of none never recovers.
+  return { kind: limit === 0n ? "rejected" : "short", error };
 }
 
-/** The first instant of the UTC month after `month` (`YYYY-MM-01`). */
-function monthAfter(month: string): Date {
-  const start = new Date(`${month}T00:00:00Z`);
-  return new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1, 1));
+function atLeastZero(micro: bigint): bigint {
+  return micro > 0n ? micro : 0n;
 }

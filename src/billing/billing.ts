@@ -63,6 +63,14 @@ import {
 import type { RequestKey } from "./admission.ts";
 import { type AlertFigures, createAlertFigures } from "./alert-figures.ts";
 import { refuseArchived } from "./archived.ts";
+import {
+  type BudgetParts,
+  budgetsFor,
+  listBudgets,
+  resetBudget,
+  setBudget,
+  setDefaultMemberLimits,
+} from "./budgets.ts";
 import { ChargeWatch } from "./charge-watch.ts";
 import { chosenCharges, isChosen, listCharges } from "./charges.ts";
 import { ClusterNode } from "./cluster-node.ts";
@@ -80,6 +88,7 @@ import { UsageDays } from "./usage-days.ts";
 import { type VerificationParts, verifyLedger } from "./verification.ts";
 
 export type { Hold } from "./admission.ts";
+export { budgetsOfKeys, budgetsOfMembers } from "./budgets.ts";
 export { minHoldMicro, type UsageBounds } from "./hold-size.ts";
 export type { ExpectedHold, Holds, NewHold } from "./holds.ts";
 export { chargedUsage, costMicro, priceVersion } from "./price.ts";
@@ -181,6 +190,8 @@ type Parts = {
   readonly keys?: KeysOfAccount | undefined;
   /** The members of accounts. Absent: nobody owns one here. */
   readonly members?: MembersOfAccount | undefined;
+  /** True if an account has this management key. Absent: there are none. */
+  readonly hasManagementKey?: BudgetParts["hasManagementKey"];
   /** Default: nobody needs another person. */
   readonly approvalLimit?: ApprovalLimit | undefined;
   /** How long an admission waits for the database. */
@@ -257,6 +268,13 @@ export function createBilling(parts: Parts): Billing {
         exports: () => peers.exports,
         reports,
         onTransfer: funds.publishTransfer,
+      },
+      budgets: {
+        transaction: store.transaction,
+        reports,
+        keys,
+        members: parts.members ?? noMembers,
+        hasManagementKey: parts.hasManagementKey,
       },
       transfers: {
         store,
@@ -372,9 +390,11 @@ function createService({
   watch,
   priceOf,
   accounts,
+  budgets,
   transfers,
   log,
 }: ServiceParts & {
+  readonly budgets: BudgetParts;
   readonly reports: LedgerStore;
   readonly usage: Reports;
   /** What people know these keys of an account by. Unknown ones are left out. */
@@ -413,11 +433,16 @@ function createService({
     exportAccount: (_, call) => exportAccount(accounts, call),
     suspendAccount: (request) => suspendAccount(accounts, request),
     resumeAccount: (request) => resumeAccount(accounts, request),
+    setBudget: (request, call) => setBudget(budgets, request, call),
+    resetBudget: (request, call) => resetBudget(budgets, request, call),
+    listBudgets: (request, call) => listBudgets(budgets, request, call),
+    setDefaultMemberLimits: (request, call) => setDefaultMemberLimits(budgets, request, call),
     async getPools(_, { accountId, caller }) {
       const pools = await reports.readPools(accountId);
       if (pools.length === 0) throw noSuch("account");
       return create(GetPoolsResponseSchema, {
         pools: caller.kind === "key" ? poolsFor(caller.key, pools) : pools,
+        budgets: caller.kind === "key" ? await budgetsFor(reports, caller.key) : [],
       });
     },
 
@@ -545,6 +570,8 @@ const noKeys: KeysOfAccount = {
 };
 const noMembers: MembersOfAccount = {
   checkOwner: () => Promise.reject(new ApiError("not_permitted")),
+  isMember: async () => false,
+  listPlain: async () => [],
 };
 
 /** What a key sees of the pools: an account reader everything, another what its pool has free. */

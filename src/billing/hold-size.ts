@@ -6,8 +6,8 @@
 //
 // A count of the input is uncertain. The last request of a budget is admitted if the credits cover
 // the least that its input can be: then it holds the most that it can be, or all that the pool has
-// free. A cap bounds who starts, and the output; only the pool bounds what is charged. Otherwise
-// whoever may change the cap could make every request the last one of a budget.
+// free. A limit bounds who starts, and the output; only the pool bounds what is charged. Otherwise
+// whoever may change the limit could make every request the last one of a budget.
 
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -36,15 +36,23 @@ export type UsageBounds = {
   readonly maxOutput: number;
 };
 
-/** The credits of a pool and of the current month of a key, in micro-credits. */
-export type Funds = {
-  readonly posted: bigint;
-  readonly poolHeld: bigint;
-  /** Absent: the key has no cap. */
-  readonly cap?: { readonly limit: bigint; readonly spent: bigint; readonly held: bigint };
+/** A limit of a key, its manager or its pool, in micro-credits. */
+export type Limit = {
+  /** What it leaves of this window, running requests aside. */
+  readonly left: bigint;
+  /** What running requests hold of that. */
+  readonly held: bigint;
 };
 
-type Grant =
+/** The credits of a pool, in micro-credits, and every limit that bounds them. */
+export type Funds<L extends Limit = Limit> = {
+  readonly posted: bigint;
+  readonly poolHeld: bigint;
+  /** Absent: there are none. */
+  readonly limits?: readonly L[];
+};
+
+type Grant<L extends Limit> =
   /** `reduced`: less output than usual, although other running requests do not hold the rest. */
   | {
       readonly kind: "granted";
@@ -53,11 +61,13 @@ type Grant =
       readonly reduced: boolean;
       readonly freeMicro: bigint;
     }
-  /** `held`: true if the credits would suffice without the holds of other running requests. */
+  /**
+   * `by`: "requests" if the credits would suffice without the holds of other running requests,
+   * otherwise the pool, or the limit that leaves least.
+   */
   | {
       readonly kind: "short";
-      readonly of: "pool" | "cap";
-      readonly held: boolean;
+      readonly by: "requests" | "pool" | L;
       readonly neededMicro: bigint;
       readonly freeMicro: bigint;
     };
@@ -69,22 +79,31 @@ type Grant =
 const defaultOutput = 8192;
 
 /**
- * Decides the hold of one request against the current funds. A hold takes more than the cap has
+ * Decides the hold of one request against the current funds. A hold takes more than the limits have
  * free by what the input of `bounds` may cost above its least, and by no more.
  */
-export function sizeHold(prices: Prices, bounds: UsageBounds, funds: Funds): Grant {
+export function sizeHold<L extends Limit>(
+  prices: Prices,
+  bounds: UsageBounds,
+  { posted, poolHeld, limits = [] }: Funds<L>,
+): Grant<L> {
   const tokenMicro = maxOutputPriceMicro(prices);
   const neededMicro = minHoldMicro(prices, bounds);
 
-  const poolFree = funds.posted - funds.poolHeld;
-  const capFree = funds.cap && funds.cap.limit - funds.cap.spent - funds.cap.held;
-  const freeMicro = least(poolFree, capFree);
+  const poolFree = posted - poolHeld;
+  let freeMicro = poolFree;
+  let everFreeMicro = posted;
+  let tightest: L | undefined;
+  for (const limit of limits) {
+    freeMicro = least(freeMicro, limit.left - limit.held);
+    everFreeMicro = least(everFreeMicro, limit.left);
+    if (tightest === undefined || limit.left < tightest.left) tightest = limit;
+  }
   if (freeMicro < neededMicro) {
     const short = { kind: "short", neededMicro, freeMicro } as const;
-    if (funds.posted < neededMicro) return { ...short, of: "pool", held: false };
-    if (funds.cap && funds.cap.limit - funds.cap.spent < neededMicro)
-      return { ...short, of: "cap", held: false };
-    return { ...short, of: poolFree < neededMicro ? "pool" : "cap", held: true };
+    if (posted < neededMicro) return { ...short, by: "pool" };
+    if (tightest && tightest.left < neededMicro) return { ...short, by: tightest };
+    return { ...short, by: "requests" };
   }
 
   const inputMicro = maxInputCostMicro(prices, bounds);
@@ -93,7 +112,6 @@ export function sizeHold(prices: Prices, bounds: UsageBounds, funds: Funds): Gra
   const output = tokenMicro === 0n ? usual : Math.min(usual, Number(leftMicro / tokenMicro));
   const fullMicro = inputMicro + BigInt(output) * tokenMicro;
   const usualMicro = inputMicro + BigInt(usual) * tokenMicro;
-  const everFreeMicro = least(funds.posted, funds.cap && funds.cap.limit - funds.cap.spent);
   return {
     kind: "granted",
     output,

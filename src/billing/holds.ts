@@ -32,7 +32,13 @@ import {
   classifyAdmissionError,
   classifySettlementError,
 } from "./batch-queue.ts";
-import { maxHoldMicro, minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
+import {
+  least,
+  maxHoldMicro,
+  minHoldMicro,
+  resizedHoldMicro,
+  type UsageBounds,
+} from "./hold-size.ts";
 import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
 import type { LedgerMetrics } from "./ledger-metrics.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
@@ -63,11 +69,11 @@ export interface Holds {
   place(request: NewHold, signal: AbortSignal): Promise<Hold>;
   /**
    * Expects a hold for all of `maxOutput`, where it can hardly fail: the last admission of this
-   * process from the pool, and from the month of a key with a cap, is at most a second old, and
+   * process from the pool, and of a key whose budgets have limits, is at most a second old, and
    * this process's part of what it left free is 17 times that hold, without the holds that are
    * expected already. Undefined: it may fail.
    */
-  expectFull(request: NewHold, hasCap: boolean): ExpectedHold | undefined;
+  expectFull(request: NewHold, isLimited: boolean): ExpectedHold | undefined;
   /**
    * As `place`, for all of `maxOutput` and without waiting for held credits. Undefined: the request
    * is not admitted so; `place` says why. `expected` is over then.
@@ -114,7 +120,7 @@ const settings = {
   /** Holds of further unconfirmed requests stay until their deadlines. */
   unconfirmedMax: 10_000,
   freeKnownMs: 1_000,
-  /** Pools, and keys with a cap, whose free credits are remembered. */
+  /** Pools, and keys with limits, whose free credits are remembered. */
   freeKnownMax: 20_000,
   heldWaitMs: 2_000,
   heldRetryMs: 250,
@@ -181,7 +187,7 @@ export class HoldKeeper implements Holds {
   readonly #waiting = new Map<string, Set<{ readonly neededMicro: bigint; wake(): void }>>();
   /** Requests that failed although their admission may have been committed, by request. */
   readonly #unconfirmed = new Map<string, RequestKey & { nonce: string; untilMs: number }>();
-  /** Credits that the last admission left free, by pool, and by id of a key with a cap. */
+  /** Credits that the last admission left free, by pool, and by id of a key with limits. */
   readonly #free = new BoundedMap<string, FreeCredits>(settings.freeKnownMax);
   /** Holds that are being shrunk, by request. */
   readonly #shrinking = new Map<string, Promise<void>>();
@@ -333,17 +339,17 @@ export class HoldKeeper implements Holds {
     return new ApiError(error.reason, { ...error.facts, message: `${error.message} ${hint}` });
   }
 
-  expectFull({ payer, price, bounds }: NewHold, hasCap: boolean): ExpectedHold | undefined {
+  expectFull({ payer, price, bounds }: NewHold, isLimited: boolean): ExpectedHold | undefined {
     const micro = maxHoldMicro(price, bounds);
     const sinceMs = this.#clock.now() - settings.freeKnownMs;
     const nodes = BigInt(Math.max(1, this.#liveNodes()));
-    const of = (hasCap ? [poolOf(payer), payer.keyId] : [poolOf(payer)]).flatMap((key) => {
+    const of = (isLimited ? [poolOf(payer), payer.keyId] : [poolOf(payer)]).flatMap((key) => {
       const free = this.#free.get(key);
       const isKnown = free !== undefined && free.atMs >= sinceMs;
       // It begins only if 16 times its hold is left after it.
       return isKnown && free.micro / nodes - free.expectedMicro >= micro * 17n ? [free] : [];
     });
-    if (of.length < (hasCap ? 2 : 1)) return undefined;
+    if (of.length < (isLimited ? 2 : 1)) return undefined;
     for (const free of of) free.expectedMicro += micro;
     return { micro, of };
   }
@@ -368,9 +374,9 @@ export class HoldKeeper implements Holds {
   }
 
   #rememberFree(hold: Hold): Hold {
-    const { payer, freeMicro, monthFreeMicro } = hold;
-    this.#setFree(poolOf(payer), freeMicro);
-    if (monthFreeMicro !== undefined) this.#setFree(payer.keyId, monthFreeMicro);
+    const { payer, freeMicro, left } = hold;
+    this.#setFree(poolOf(payer), least(freeMicro, left.ofPool));
+    if (left.ofKey !== undefined) this.#setFree(payer.keyId, left.ofKey);
     return hold;
   }
 

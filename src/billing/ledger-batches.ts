@@ -8,6 +8,7 @@ import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/billin
 import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { PriceSchema, type Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
+import { readBudget, startsOf } from "../base/budgets.ts";
 import { ApiError } from "../base/errors.ts";
 import { mayBeOld } from "../base/ids.ts";
 import { firstEventBoundsMs } from "../base/shown-figures.ts";
@@ -17,6 +18,7 @@ import {
   type AdmissionRequest,
   type Admitted,
   admit,
+  budgetOf,
   type Hold,
   type HoldRequest,
   keyOf,
@@ -26,6 +28,7 @@ import {
   type PlacedHold,
   payerOf,
   poolOf,
+  type RunningBudget,
   requestKeyOf,
 } from "./admission.ts";
 import { type Decided, type Decision, decision, type Sequence, sequence } from "./batch-queue.ts";
@@ -51,41 +54,37 @@ export function admissionBatch(
   );
   // Only a caller proposes an id that may have been used long ago.
   const proposed = named.filter(({ requestId }) => mayBeOld(requestId));
-  const growing = requests.flatMap((request) => (request.kind === "grow" ? [request.hold] : []));
+  const grown = requests.flatMap((request) => (request.kind === "grow" ? [request.hold] : []));
   return decision(
     [
       sql.nodeClock.with({ nodeId }),
       sql.lockPools.with(poolIds(payers)),
       when(named.length > 0, () => sql.readUsedRequests.with(requestIds(named))),
       when(proposed.length > 0, () => sql.readOldRequests.with(requestIds(proposed))),
-      when(growing.length > 0, () => sql.lockHolds.with(requestIds(growing))),
-      when(growing.length > 0, () => sql.readPastMonths.with(monthIds(growing))),
+      when(grown.length > 0, () => sql.lockHolds.with(requestIds(grown))),
       sql.readKeys.with({ keyIds: distinct(payers.map(({ keyId }) => keyId)) }),
       sql.readDeadSecrets.with({
         secretIds: distinct(payers.flatMap(({ secretId }) => secretId ?? [])),
       }),
     ],
-    ([[now], pools, used, old, amounts, months, keys, dead]): Decided<readonly Admitted[]> => {
+    ([[now], pools, used, old, growing, keys, dead]): Decided<readonly Admitted[]> => {
       if (!now) {
         onLost();
         const error = new ApiError("gateway_unavailable", { retryAfterMs: 1000 });
         return { writes: [], outcome: requests.map(() => ({ kind: "rejected", error })) };
       }
-      const monthOf = new Map(months.map((row) => [`${row.keyId}/${row.month}`, row]));
       const ledger: Ledger = {
         ...now,
         nodeId,
         pools: new Map(pools.map((row) => [poolOf(row), row])),
-        keys: new Map(
-          keys.map((row) => [row.keyId, { ...row, ...monthOf.get(`${row.keyId}/${now.month}`) }]),
-        ),
+        keys: new Map(keys.map((row) => [row.keyId, row])),
+        budgets: budgetsOf(now.at, pools, keys),
         deadSecrets: new Map(dead.map(({ secretId, revoked }) => [secretId, revoked])),
         // Of a request that runs and was charged, the charge is the first row.
         usedRequests: new Map(
           [...old, ...used].map((row) => [keyOf(row), { ...row, price: create(PriceSchema, row) }]),
         ),
-        amounts: new Map(amounts.map((row) => [keyOf(row), row.amount])),
-        pastMonths: monthOf,
+        growing: new Map(growing.map((row) => [keyOf(row), row])),
       };
       const outcome = requests.map((request) => admit(ledger, request));
       return { outcome, writes: admissionWrites(requests, outcome, nodeId) };
@@ -97,12 +96,22 @@ function mayBeUsed({ hasNewId }: HoldRequest): boolean {
   return hasNewId !== true;
 }
 
-function monthIds(holds: readonly Hold[]) {
-  return {
-    accountIds: holds.map(({ payer }) => payer.accountId),
-    keyIds: holds.map(({ payer }) => payer.keyId),
-    months: holds.map(({ month }) => month),
-  };
+/** The budgets with a limit. Those of one manager, which several keys name, are one. */
+function budgetsOf(
+  at: Date,
+  pools: readonly sql.LockPoolsRow[],
+  keys: readonly sql.ReadKeysRow[],
+): Map<string, RunningBudget> {
+  const budgets = new Map<string, RunningBudget>();
+  for (const row of pools)
+    if (row.budget) budgets.set(poolOf(row), { ...readBudget(row.budget, at), of: "pool" });
+  for (const row of keys) {
+    const { keyId, budget, manager, managerBudget } = row;
+    if (budget) budgets.set(budgetOf(row, keyId), { ...readBudget(budget, at), of: "key" });
+    if (manager !== null && managerBudget)
+      budgets.set(budgetOf(row, manager), { ...readBudget(managerBudget, at), of: "manager" });
+  }
+  return budgets;
 }
 
 function admissionWrites(
@@ -147,7 +156,16 @@ function placeHolds(placed: readonly PlacedRequest[], nodeId: string): Query<nev
     grantedOutputs: holds.map(({ grantedOutput }) => grantedOutput),
     tags: holds.map(storedTags),
     madeBy: holds.map(({ madeBy }) => madeBy ?? null),
+    managers: holds.map(({ manager }) => manager ?? null),
+    ...windowsAt(holds[0]?.admittedAt ?? new Date(0)),
   });
+}
+
+/** When the day, the week and the month of a time began. */
+function windowsAt(at: Date) {
+  const { day, week, month } = startsOf(at);
+  const dateOf = (ms: number) => new Date(ms).toISOString().slice(0, 10);
+  return { today: dateOf(day), monday: dateOf(week), first: dateOf(month) };
 }
 
 /** The tags of a hold as its row has them. */

@@ -99,18 +99,21 @@ export function createReports(db: Runner) {
 
   /** What both statements of groups take. */
   const groupsOf = ({ asked, groupBy, bucket, page: { size, after } }: Reading) => {
-    const [afterKeyId = null, afterModel = null, afterFamily = null, afterValue = null] =
+    const [afterKeyId = null, afterModel = null, afterFamily = null, ...others] =
       after?.names ?? [];
+    const [afterMember = null, afterValue = null] = others;
     return {
       ...asked,
       bucket: bucketName(bucket),
       byKey: groupBy.includes(UsageGroup.KEY),
       byModel: groupBy.includes(UsageGroup.MODEL),
       byFamily: groupBy.includes(UsageGroup.FAMILY),
+      byMember: groupBy.includes(UsageGroup.MEMBER),
       afterPeriod: after?.at ?? null,
       afterKeyId,
       afterModel,
       afterFamily,
+      afterMember,
       afterValue,
       rows: size + 1,
     };
@@ -173,6 +176,7 @@ export function createReports(db: Runner) {
         row.keyId,
         row.model,
         row.family,
+        row.member,
         row.value ?? "",
       ]);
       const sums = nextPageToken === "" || page.after ? entries : await sumAll(reading);
@@ -183,6 +187,7 @@ export function createReports(db: Runner) {
             keyId: row.keyId,
             model: row.model,
             ...(row.family !== "" && { family: familyOf(row.family) }),
+            member: row.member,
             sums: toSums([row]),
             tagValue: row.value ?? "",
           }),
@@ -220,8 +225,7 @@ export function createReports(db: Runner) {
       const { entries, nextPageToken } = page.cut(found, range, ({ keyId, reason }) => [
         keyId,
         reason,
-        "",
-        "",
+        ...(["", "", ""] as const),
       ]);
       return create(QueryErrorsResponseSchema, {
         rows: entries.map((row) =>
@@ -378,7 +382,7 @@ type Place = {
   /** The range of the first page: it must not move with the clock. */
   readonly range: Range;
   readonly at: Date;
-  readonly names: readonly [string, string, string, string];
+  readonly names: readonly [string, string, string, string, string];
 };
 
 /** The page that a request asks for, and what cuts the rows that were found to this page. */
@@ -409,10 +413,10 @@ function parsePlace(cursor: string): Place {
   const parts = parseJson(cursor);
   if (!Array.isArray(parts)) throw invalidPageToken();
   const [from, to, at] = parts.slice(0, 3).map(timeOf);
-  const [first, second, third, fourth] = parts.slice(3).map(String);
+  const [first, second, third, fourth, fifth] = parts.slice(3).map(String);
   if (!from || !to || !at || first === undefined || second === undefined) throw invalidPageToken();
-  if (third === undefined || fourth === undefined) throw invalidPageToken();
-  const names = [first, second, third, fourth] as const;
+  if (third === undefined || fourth === undefined || fifth === undefined) throw invalidPageToken();
+  const names = [first, second, third, fourth, fifth] as const;
   if (names.some((name) => name.includes("\0"))) throw invalidPageToken();
   return { range: { from, to }, at, names };
 }
@@ -458,7 +462,7 @@ type FirstEvent = (typeof firstEvents)[number];
 /** Those by tag have no first events. */
 type SumsRow = Omit<sql.SumUsageRow, FirstEvent> & Partial<Pick<sql.SumUsageRow, FirstEvent>>;
 type UsageSumRow = SumsRow &
-  Pick<sql.QueryUsageRow, "period" | "keyId" | "model" | "family"> & {
+  Pick<sql.QueryUsageRow, "period" | "keyId" | "model" | "family" | "member"> & {
     /** Of a tag. Absent: not by a tag. */
     readonly value?: string;
   };

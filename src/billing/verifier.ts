@@ -53,11 +53,11 @@ async function* verify(
   { accounts, rows, charges, ids }: typeof sliceSizes,
 ): AsyncGenerator<Slice> {
   const slowly = (slice: () => Promise<Slice>) => runSlice(slice, signal);
+  const closed = (await db.run(sql.listClosedMonths)).map(({ month }) => month);
   const months = (await db.run(sql.listOpenMonths)).map(({ month }) => month);
   const monthsFrom = months[0] ?? "infinity";
   yield slowly(() => db.run(sql.verifyTotals));
-  for (const { month } of await db.run(sql.listClosedMonths))
-    yield slowly(() => db.run(sql.verifyClosedMonth, { month }));
+  for (const month of closed) yield slowly(() => db.run(sql.verifyClosedMonth, { month }));
 
   for (let after = firstId; after < lastId; ) {
     const end = await db.run(sql.findAccountsEnd, { after, accounts, rows });
@@ -81,6 +81,9 @@ async function* verify(
         from = to;
       }
 
+  const lastClosed = closed.at(-1) ?? null;
+  yield* verifyManagers(db, signal, { monthsFrom, lastClosed, charges });
+
   for (let from = { requestId: firstId, accountId: firstId }; from.requestId < lastId; ) {
     const size = { monthsFrom, ...from, charges: ids };
     const to = (await db.run(sql.findIdsEnd, size)) ?? { requestId: lastId, accountId: firstId };
@@ -89,4 +92,39 @@ async function* verify(
     yield slowly(() => db.run(sql.verifyIds, { monthsFrom, ...start, ...end }));
     from = to;
   }
+}
+
+/** Compares what persons and management keys have spent with the charges that name them. */
+async function* verifyManagers(
+  db: Runner,
+  signal: AbortSignal,
+  { lastClosed, ...slice }: { monthsFrom: string; lastClosed: string | null; charges: number },
+): AsyncGenerator<Slice> {
+  const found = await db.run(sql.findManagers);
+  if (!found) return;
+  const { settledTo } = found;
+  const sums = new Map<string, sql.SumManagedRow>();
+  let after = "-infinity";
+  while (after !== settledTo) {
+    const end = await db.run(sql.findSettledEnd, { ...slice, after, settledTo });
+    const upto = end.settledAt ?? settledTo;
+    const part = { monthsFrom: slice.monthsFrom, after, upto };
+    for (const row of await runSlice(() => db.run(sql.sumManaged, part), signal)) {
+      const name = `${row.accountId}/${row.family}/${row.payer}`;
+      const amount = (sums.get(name)?.amount ?? 0n) + row.amount;
+      sums.set(name, { ...row, amount });
+    }
+    after = upto;
+  }
+  const rows = [...sums.values()];
+  const end = {
+    accountIds: rows.map(({ accountId }) => accountId),
+    families: rows.map(({ family }) => family),
+    payers: rows.map(({ payer }) => payer),
+    amounts: rows.map(({ amount }) => amount),
+    monthsFrom: slice.monthsFrom,
+    after,
+    lastClosed,
+  };
+  yield runSlice(() => db.run(sql.verifyManagers, end), signal);
 }

@@ -9,7 +9,7 @@ import { KeyStatus, KeysService, type Secret } from "../../gen/gateway/keys/v1/k
 import { MemberKeys, PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { createBilling } from "../billing/billing.ts";
+import { budgetsOfKeys, createBilling } from "../billing/billing.ts";
 import { closedPeople } from "../config/catalog.ts";
 import { createKeys } from "../keys/keys.ts";
 import { createPeople } from "../people/people.ts";
@@ -100,7 +100,13 @@ export async function withdrawAgain(
 type Services = ReturnType<typeof createServices>;
 
 function createServices(postgres: Postgres, log: Log) {
-  const keys = createKeys({ postgres, adminToken: "", resolveModel: () => undefined, log });
+  const keys = createKeys({
+    budgets: budgetsOfKeys,
+    postgres,
+    adminToken: "",
+    resolveModel: () => undefined,
+    log,
+  });
   const people = createPeople({
     postgres,
     publicUrl: () => new URL("http://localhost"),

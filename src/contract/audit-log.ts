@@ -205,6 +205,9 @@ const recordedFields = new Set([
   "key_id",
   "order_id",
   "secret_id",
+  "management_key_id",
+  "most_keys",
+  "children",
   "session_id",
   "invitation_id",
   "passkey_id",
@@ -221,7 +224,11 @@ const recordedFields = new Set([
   "amount_microdollars",
   "usd_cents",
   "requests_per_minute",
+  "daily_cap_microcredits",
+  "weekly_cap_microcredits",
   "monthly_cap_microcredits",
+  "total_cap_microcredits",
+  "requests_at_once",
   "account_reader",
 ]);
 /** Texts that are safe only in an answer: there the gateway has checked them. */

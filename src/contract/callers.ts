@@ -2,9 +2,22 @@
 // caller may see in it. Pure functions over the `callers` option of the method.
 
 import type { Callers } from "../../gen/gateway/common/v1/options_pb.ts";
-import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  AccountRole,
+  AdminScope,
+  ManagementScope,
+  OperatorRole,
+} from "../../gen/gateway/common/v1/roles_pb.ts";
+import { type AddressMatcher, plainAddress } from "../base/client-address.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import type { AuthenticatedCall, Call, Caller, CallHeaders, Person } from "./contract.ts";
+import type {
+  AuthenticatedCall,
+  Call,
+  Caller,
+  CallHeaders,
+  ManagementCaller,
+  Person,
+} from "./contract.ts";
 
 /**
  * True if the method admits the caller at all. For a person the account decides too: see
@@ -16,6 +29,8 @@ export function isAdmitted(allowed: Callers, caller: Caller): boolean {
       return allowed.key || (allowed.accountReader && caller.key.accountReader) || allowed.anyone;
     case "admin":
       return covers(caller.scope, allowed.admin) || allowed.anyone;
+    case "management":
+      return isScopeAdmitted(allowed, caller) || allowed.anyone;
     case "person":
       return isPersonAdmitted(allowed, caller) || allowed.anyone;
     case "internal":
@@ -29,6 +44,23 @@ export function isAdmitted(allowed: Callers, caller: Caller): boolean {
 function covers(scope: AdminScope, needed: AdminScope): boolean {
   if (needed === AdminScope.UNSPECIFIED || scope === AdminScope.UNSPECIFIED) return false;
   return scope === AdminScope.ALL || needed === AdminScope.READ || needed === scope;
+}
+
+function isScopeAdmitted(allowed: Callers, { scopes }: ManagementCaller): boolean {
+  const sufficient = scopesFor(allowed);
+  return scopes.some((scope) => sufficient.includes(scope));
+}
+
+/** The scopes of which a management key needs one. Empty: it may not call the method. */
+export function scopesFor({ management, accountReader }: Callers): readonly ManagementScope[] {
+  const { READ } = ManagementScope;
+  return accountReader && !management.includes(READ) ? [READ, ...management] : management;
+}
+
+/** The error for a caller whom the method does not admit. */
+export function refusalOf(allowed: Callers, caller: Caller): ApiError {
+  const isPayer = allowed.key && caller.kind === "management" && !allowed.accountReader;
+  return new ApiError(isPayer ? "management_key_here" : "not_permitted");
 }
 
 function isPersonAdmitted(allowed: Callers, { operator, memberships }: Person): boolean {
@@ -85,6 +117,9 @@ export function checkAccess(
     case "key":
       if (caller.key.accountId !== accountId) throw absent();
       return;
+    case "management":
+      if (caller.accountId !== accountId) throw absent();
+      return;
     case "person": {
       if (isOpenTo(allowed, caller.operator)) return;
       const role = roleIn(caller, accountId);
@@ -102,6 +137,7 @@ export function checkAccess(
 
 function ownAccount(caller: Caller): string {
   if (caller.kind === "key") return caller.key.accountId;
+  if (caller.kind === "management") return caller.accountId;
   if (caller.kind !== "person") throw invalidField("account_id", "is required");
   const [only, ...others] = caller.memberships;
   if (caller.operator !== OperatorRole.UNSPECIFIED)
@@ -128,8 +164,9 @@ export function isOutsider(caller: Caller, accountId: string): boolean {
   return caller.kind === "person" && roleIn(caller, accountId) === AccountRole.UNSPECIFIED;
 }
 
-/** True for a person who has no part in the account, not even as an operator. */
+/** True for a caller who has no part in the account, not even as an operator. */
 export function isStranger(caller: Caller, accountId: string): boolean {
+  if (caller.kind === "management") return caller.accountId !== accountId;
   return (
     caller.kind === "person" &&
     caller.operator === OperatorRole.UNSPECIFIED &&
@@ -153,8 +190,8 @@ export function checkStrong(caller: Caller): void {
 }
 
 /**
- * The caller as transfers, keys and audit events name it: `person:` or `key:` and an id, `token:`
- * and the name of an admin token, or the name of a part of the gateway.
+ * The caller as transfers, keys and audit events name it: `person:`, `key:` or `mgmt:` and an id,
+ * `token:` and the name of an admin token, or the name of a part of the gateway.
  */
 export function actorOf(caller: Caller): string {
   switch (caller.kind) {
@@ -162,6 +199,8 @@ export function actorOf(caller: Caller): string {
       return `key:${caller.key.keyId}`;
     case "admin":
       return `token:${caller.name}`;
+    case "management":
+      return `mgmt:${caller.managementKeyId}`;
     case "person":
       return `person:${caller.personId}`;
     case "internal":
@@ -180,7 +219,6 @@ export function subjectOf(caller: Caller): string | undefined {
 /** The program and the machine from which a person calls. Each is empty if it is unknown. */
 export type Client = { readonly address: string; readonly agent: string };
 
-const addressHeader = "x-client-address";
 const agentHeader = "x-client-agent";
 const agentLengthMax = 300;
 
@@ -188,7 +226,11 @@ const agentLengthMax = 300;
  * The client of a call: as the listener in front names it, if that is one of ours, otherwise the
  * peer of the connection.
  */
-export function clientOf({ requestHeader, namesClient, peer }: Call): Client {
+export function clientOf({
+  requestHeader,
+  namesClient,
+  peer,
+}: Pick<Call, "requestHeader" | "namesClient" | "peer">): Client {
   const agent = requestHeader.get(namesClient ? agentHeader : "user-agent") ?? "";
   const named = namesClient ? requestHeader.get(addressHeader) : null;
   return { address: named ?? peer ?? "", agent: agent.slice(0, agentLengthMax) };
@@ -207,6 +249,28 @@ export function dropOperatorRole(headers: Headers): void {
 export function dropsOperatorRole(headers: CallHeaders): boolean {
   return headers.get(operatorHeader) === "none";
 }
+
+/**
+ * Throws `address_not_allowed` for a call from an address that the list of its credential does not
+ * allow. `onRefused` gets the address.
+ */
+export function checkAddress(
+  isAllowedAt: AddressMatcher,
+  from: Pick<Call, "requestHeader" | "namesClient" | "peer">,
+  onRefused?: (address: string) => void,
+): void {
+  const { address } = clientOf(from);
+  if (isAllowedAt(address)) return;
+  // What is no address may be any text.
+  const plain = plainAddress(address) ?? "an unknown address";
+  onRefused?.(plain);
+  throw new ApiError("address_not_allowed", {
+    message: `This key may not be used from ${plain}.`,
+  });
+}
+
+/** The header by which a listener names its client. */
+export const addressHeader = "x-client-address";
 
 /** Sets the headers that `clientOf` reads. A listener does so for its own calls. */
 export function nameClient(headers: Headers, { address, agent }: Client): void {

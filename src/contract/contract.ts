@@ -30,6 +30,7 @@ import type { Callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import {
   type AccountRole,
   AdminScope,
+  type ManagementScope,
   type OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
@@ -76,13 +77,23 @@ export interface Call {
 
 /** The authenticated caller. */
 export type Caller =
-  | { readonly kind: "key"; readonly key: Key; readonly secret: Secret }
+  | KeyCaller
   | AdminToken
+  | ManagementCaller
   | Person
   /** A part of the gateway, such as `payments`. Only the local binding names it, never a header. */
   | { readonly kind: "internal"; readonly service: string }
   /** A call without a valid credential, of a method that is for everybody. */
   | { readonly kind: "anyone" };
+
+/** The holder of an API key. */
+export type KeyCaller = {
+  readonly kind: "key";
+  readonly key: Key;
+  readonly secret: Secret;
+  /** True: the key or who manages it has a budget with a limit. Absent: neither has. */
+  readonly isLimited?: boolean;
+};
 
 /** The holder of an admin token: sees every account and has none. */
 export type AdminToken = {
@@ -94,6 +105,15 @@ export type AdminToken = {
   readonly tokenId: string | undefined;
   /** Who made it. Absent: the machine. */
   readonly personId?: string | undefined;
+};
+
+/** The holder of a management key: changes and reads its account, and pays for nothing. */
+export type ManagementCaller = {
+  readonly kind: "management";
+  readonly managementKeyId: string;
+  readonly accountId: string;
+  readonly name: string;
+  readonly scopes: readonly ManagementScope[];
 };
 
 /** The admin token that the environment, or the first start, gives. */
@@ -137,11 +157,15 @@ export interface AuthenticatedCall extends Call {
 /** Facts of an audit event by name, as text. Never a secret, and no free text of the caller. */
 export type AuditFacts = Readonly<Record<string, string>>;
 
+/** Where a call comes from, beside its headers. */
+export type Origin = Pick<Call, "namesClient" | "peer">;
+
 /**
  * Finds the caller of a credential. Throws `missing_key`, `invalid_key` or `revoked_key`, or
- * another error whose gRPC code is UNAUTHENTICATED.
+ * another error whose gRPC code is UNAUTHENTICATED, and `address_not_allowed`. `origin` absent:
+ * unknown, which no list of addresses allows.
  */
-export type Authenticate = (requestHeader: CallHeaders) => Promise<Caller>;
+export type Authenticate = (requestHeader: CallHeaders, origin?: Origin) => Promise<Caller>;
 
 /**
  * Calls `listener` when a session of a person has ended, a role of the person changed, or an admin
@@ -352,12 +376,22 @@ export function knownCaller(answer: AuthenticateResponse, atMs: number): LocalFa
 }
 
 /** The caller that an answer of `KeysService.Authenticate` describes. Undefined: it names none. */
-export function toCaller({ admin, key, secret, person }: AuthenticateResponse): Caller | undefined {
+export function toCaller({
+  admin,
+  key,
+  secret,
+  person,
+  management,
+}: AuthenticateResponse): Caller | undefined {
   if (admin) {
     const { name, scope, tokenId } = admin;
     return { kind: "admin", name, scope, tokenId: tokenId === "" ? undefined : tokenId };
   }
-  if (key && secret) return { kind: "key", key, secret };
+  if (key && secret) return { kind: "key", key, secret, isLimited: true };
+  if (management) {
+    const { managementKeyId, accountId, name, scopes } = management;
+    return { kind: "management", managementKeyId, accountId, name, scopes };
+  }
   if (!person) return undefined;
   const { personId, sessionId, memberships, operator, strongUntil } = person;
   return {

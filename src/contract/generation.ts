@@ -23,8 +23,9 @@ import { checkRequest } from "./validate.ts";
 /** A caller that pays. */
 export type PayingCaller = Extract<Caller, { kind: "key" }>;
 
-/** Throws `not_permitted` for a caller that has no account of its own to pay from. */
+/** Throws `not_permitted` for a caller that pays for nothing, and `management_key_here`. */
 export function payingCaller(caller: Caller | undefined): PayingCaller {
+  if (caller?.kind === "management") throw new ApiError("management_key_here");
   if (caller?.kind !== "key") throw new ApiError("not_permitted");
   return caller;
 }

@@ -5,7 +5,7 @@ import { type DescMethod, type DescService, getOption, type Message } from "@buf
 import { Code } from "@connectrpc/connect";
 import { audited, callers, endless, strong } from "../../gen/gateway/common/v1/options_pb.ts";
 import { type Clock, every, systemClock } from "../base/clock.ts";
-import { ApiError, errorCatalog, toApiError } from "../base/errors.ts";
+import { type ApiError, errorCatalog, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import {
   type Act,
@@ -14,7 +14,14 @@ import {
   streamWithAudit,
   withAudit,
 } from "./audit-log.ts";
-import { checkAllAccounts, checkStrong, decideAccount, isAdmitted, subjectOf } from "./callers.ts";
+import {
+  checkAllAccounts,
+  checkStrong,
+  decideAccount,
+  isAdmitted,
+  refusalOf,
+  subjectOf,
+} from "./callers.ts";
 import {
   type Authenticate,
   type AuthenticatedCall,
@@ -25,6 +32,7 @@ import {
   failureOf,
   type Implementation,
   implement,
+  type ManagementCaller,
   type OnCallerChange,
 } from "./contract.ts";
 import { checkRequest, refuseUnknownFields } from "./validate.ts";
@@ -39,8 +47,12 @@ export type InterceptorParts = {
   readonly audit?: AuditSink | undefined;
   /** Ends the streams of persons and admin tokens. Absent: none changes here. */
   readonly onCallerChange?: OnCallerChange | undefined;
+  /** Counts a changing call of a management key. Throws `rate_limited`. Absent: no limit. */
+  readonly countChange?: CountChange | undefined;
   readonly clock?: Clock | undefined;
 };
+
+export type CountChange = (caller: ManagementCaller) => Promise<void>;
 
 /**
  * The same service for callers that are not authenticated yet. Each call is authenticated, checked
@@ -55,7 +67,7 @@ export function intercept<S extends DescService>(
   const looks = audit && new OperatorLooks(audit, log);
   return implement<Implementation<S>>(service, (desc) => {
     const method = boundMethod<S, AuthenticatedCall>(implementation, desc);
-    const admit = admission(desc, parts.authenticate);
+    const admit = admission(desc, parts);
     const isEndless = getOption(desc, endless);
     const fail = (thrown: unknown, call: Call): never => {
       throw failureOf(thrown, desc, call, log);
@@ -108,7 +120,10 @@ export function intercept<S extends DescService>(
  * Authenticates a call of one method, and checks its caller, its request and its account. Returns
  * no promise for a caller that is known.
  */
-function admission(desc: DescMethod, authenticate: Authenticate) {
+function admission(
+  desc: DescMethod,
+  { authenticate, countChange }: Pick<InterceptorParts, "authenticate" | "countChange">,
+) {
   // Without the option, the empty message admits nobody.
   const allowed = getOption(desc, callers);
   const needsStrong = getOption(desc, strong);
@@ -125,7 +140,7 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
     if (call.signal.aborted) throw abortError(call.signal);
     const check = (caller: Caller): AuthenticatedCall => {
       identified?.(caller);
-      if (!isAdmitted(allowed, caller)) throw new ApiError("not_permitted");
+      if (!isAdmitted(allowed, caller)) throw refusalOf(allowed, caller);
       checkRequest(desc.input, request);
       if (isAudited) refuseUnknownFields(desc.input, request);
       const named = accountField ? String(Reflect.get(request, accountField.localName)) : "";
@@ -137,15 +152,21 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
       if (call.signal.aborted) throw abortError(call.signal);
       return { ...call, caller, allowed, accountId };
     };
-    return call.caller ? check(call.caller) : identify(call.requestHeader).then(check);
+    const checkAndCount = async (caller: Caller) => {
+      const admitted = check(caller);
+      if (isAudited && caller.kind === "management") await countChange?.(caller);
+      return admitted;
+    };
+    if (!call.caller) return identify(call.requestHeader, call).then(checkAndCount);
+    return call.caller.kind === "management" ? checkAndCount(call.caller) : check(call.caller);
   };
 }
 
 /** For methods that are for everybody: without a valid credential, the caller is anyone. */
 function tolerant(authenticate: Authenticate): Authenticate {
-  return async (requestHeader) => {
+  return async (requestHeader, origin) => {
     if (!requestHeader.has("authorization")) return { kind: "anyone" };
-    return authenticate(requestHeader).catch((error: unknown) => {
+    return authenticate(requestHeader, origin).catch((error: unknown) => {
       if (errorCatalog[toApiError(error).reason].rpc !== Code.Unauthenticated) throw error;
       return { kind: "anyone" } as const;
     });

@@ -79,7 +79,8 @@ export type GrpcServerParts = {
 
 export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   // With client authorities, every connection has presented a certificate that one of them signed.
-  const calls = new ActiveCalls(parts.tls?.clientAuthorities !== undefined);
+  const namesClient = parts.tls?.clientAuthorities !== undefined;
+  const calls = new ActiveCalls(namesClient);
   const certificate =
     parts.tls && new Certificate({ ...parts.tls, authorities: parts.tls.clientAuthorities });
   const fail = (error: unknown) => {
@@ -88,7 +89,7 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   };
   const health = createHealth(parts.readiness);
   const server = new Server({
-    interceptors: [authenticateBeforeReading(parts.authenticate, fail)],
+    interceptors: [authenticateBeforeReading(parts.authenticate, fail, namesClient)],
     // grpc-js has one limit for the whole server. `decodeRequest` checks the smaller ones.
     "grpc.max_receive_message_length": messageBytesMax,
     // A facade has one connection, with one stream for each running request.
@@ -234,24 +235,30 @@ const guardedPaths = new Set(
  * Authenticates a call while its request still waits in the socket. Methods for everybody, health
  * and reflection need no credential.
  */
-function authenticateBeforeReading(authenticate: Authenticate, fail: Fail): ServerInterceptor {
+function authenticateBeforeReading(
+  authenticate: Authenticate,
+  fail: Fail,
+  namesClient: boolean,
+): ServerInterceptor {
   return (method, call) =>
     new ServerInterceptingCall(call, {
       start: (next) =>
         next({
           onReceiveMetadata: (metadata, proceed) => {
             if (!guardedPaths.has(method.path)) return proceed(metadata);
-            check(metadata).then(
+            const origin = { namesClient, peer: peerOf(call) };
+            authenticate(headersOf(metadata), origin).then(
               () => proceed(metadata),
               (error: unknown) => call.sendStatus(fail(error)),
             );
           },
         }),
     });
+}
 
-  async function check(metadata: Metadata): Promise<void> {
-    await authenticate(headersOf(metadata));
-  }
+/** IP address of the other side. */
+function peerOf(call: Pick<SurfaceCall, "getPeer">): string {
+  return call.getPeer().replace(/:\d+$/, "");
 }
 
 /** The part of a grpc-js server call that this file uses. */
@@ -303,7 +310,7 @@ class ActiveCalls {
         signal: controller.signal,
         requestHeader: headersOf(surface.metadata),
         namesClient: this.#namesClient,
-        peer: surface.getPeer().replace(/:\d+$/, ""),
+        peer: peerOf(surface),
       });
     } finally {
       this.#controllers.delete(controller);

@@ -91,6 +91,7 @@ export async function forget(reader: Reader, month: string): Promise<void> {
 
 /** Removes the sums of a month without blocks, and those of closed ones. */
 export async function removeSums(reader: Reader, month: string): Promise<void> {
+  await inSlice(reader, month, () => reader.owner.run(sql.removeBudgets, { month }));
   const remove = () => reader.owner.run(sql.removeSums, { month, sums: sumsPerSlice });
   while ((await inSlice(reader, month, remove)) === sumsPerSlice);
 }
@@ -189,6 +190,7 @@ async function storePart(
     await keepLease(otherLease);
     await other.run(sql.addBlocks, { month, first, form: lineForm, ...blocks });
     await other.run(sql.addSums, { month, ...from, ...lastOf(to) });
+    await other.run(sql.addBudgets, { month, ...from, ...lastOf(to) });
   });
 }
 

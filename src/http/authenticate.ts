@@ -19,14 +19,21 @@ import type { OnPayerChange } from "./key-load.ts";
 export type LoginAttempt = {
   /** The `Authorization` header of the call to the services. Empty if the client sent no key. */
   readonly authorization: string;
-  /** IP address of the client. */
+  /** IP address of the client, which the headers of the call name too. */
   readonly address: string;
   /** True to read the spending of the key this month, which costs a database query. */
   readonly monthUsage: boolean;
 };
 
-/** A caller, and when the keys service identified it, by `performance.now()`. */
-export type IdentifiedCaller = { readonly caller: AuthenticateResponse; readonly atMs: number };
+/**
+ * A caller, when the keys service identified it, by `performance.now()`, and the address of its
+ * call then.
+ */
+export type IdentifiedCaller = {
+  readonly caller: AuthenticateResponse;
+  readonly atMs: number;
+  readonly address: string;
+};
 
 /**
  * Finds the caller, without a promise where it is known. Throws the errors of
@@ -58,8 +65,11 @@ export function createIdentifyCaller(
   onPayerChange(({ kind }) => {
     if (kind === "key") keysChangedAtMs = performance.now();
   });
-  const isReusable = ({ atMs }: IdentifiedCaller) =>
-    performance.now() - atMs < reuseMs && atMs > keysChangedAtMs;
+  const isReusable = (earlier: IdentifiedCaller, address: string) =>
+    performance.now() - earlier.atMs < reuseMs &&
+    earlier.atMs > keysChangedAtMs &&
+    // A list of addresses is checked anew for each of them.
+    (earlier.address === address || earlier.caller.key?.allowedAddresses.length === 0);
 
   async function identify(
     digest: string,
@@ -69,12 +79,14 @@ export function createIdentifyCaller(
     if (!known.get(digest)) failedCredentials.check(address);
     try {
       const atMs = performance.now();
-      const identified = { caller: await core.keys.authenticate({ monthUsage }, call), atMs };
+      const caller = await core.keys.authenticate({ monthUsage }, call);
+      const identified = { caller, atMs, address };
       known.set(digest, identified);
       return identified;
     } catch (error) {
-      known.delete(digest);
       const { reason } = toApiError(error);
+      // The credential is good, elsewhere.
+      if (reason !== "address_not_allowed") known.delete(digest);
       if (reason === "invalid_key" || reason === "invalid_session")
         failedCredentials.record(address);
       throw error;
@@ -84,7 +96,7 @@ export function createIdentifyCaller(
   return (attempt, call) => {
     const digest = hash("sha256", attempt.authorization, "base64");
     const earlier = known.get(digest);
-    if (earlier && !attempt.monthUsage && isReusable(earlier)) return earlier;
+    if (earlier && !attempt.monthUsage && isReusable(earlier, attempt.address)) return earlier;
     return identify(digest, attempt, call);
   };
 }
@@ -199,7 +211,7 @@ export function readCredential(
   if (token === "") throw new ApiError("missing_key");
   // Node keeps the first of several such headers and drops the others silently.
   if (countAuthorizationHeaders(request.rawHeaders) > 1) throw new ApiError("invalid_key");
-  if (form === "native" && nativeBearer === "auto" && !token.startsWith("sk-gw2-"))
+  if (form === "native" && nativeBearer === "auto" && !/^[sm]k-gw2-/.test(token))
     throw new ApiError("invalid_key");
   return checkKeyShape(token);
 }

@@ -1,4 +1,5 @@
-// GET /v1/credits: the balance of the caller's pool and the key's spending this month.
+// GET /v1/credits: the balance of the caller's pool and the key's spending this month. A management
+// key sees both pools.
 // GET /v1/receipts/{request_id}: the cost of one request.
 // GET /v1/receipts?limit=…: the finished requests, newest first, in pages.
 // The admin token names the account in the query, `?account_id=…`.
@@ -15,6 +16,7 @@ import {
   type Pool,
   type Receipt,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Budget, BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
@@ -57,33 +59,77 @@ export function keyOfRequest(request: FastifyRequest): Key {
   return key;
 }
 
-/** The pool that the key of a request draws on. Throws as `keyOfRequest` does. */
-export async function readPool(core: Core, request: FastifyRequest): Promise<Pool> {
-  const { family } = keyOfRequest(request);
-  const { pools } = await core.billing.getPools({}, callFor(request));
+/**
+ * The pool that the key of a request draws on, and every budget that bounds it. Throws as
+ * `keyOfRequest` does.
+ */
+export async function readFunds(
+  core: Core,
+  request: FastifyRequest,
+): Promise<{ pool: Pool; budgets: readonly Budget[] }> {
+  const { family, budget } = keyOfRequest(request);
+  const { pools, budgets } = await core.billing.getPools({}, callFor(request));
   const pool = pools.find((one) => one.family === family);
   assert(pool, "an account has a pool of each family");
-  return pool;
+  return { pool, budgets: budget ? [budget, ...budgets] : budgets };
 }
 
 export function getCredits(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    if (identityOf(request).caller.management) {
+      const { pools } = await core.billing.getPools({}, callFor(request));
+      return sendJson(reply, { object: "credits", pools: pools.map(renderPool) });
+    }
     const key = keyOfRequest(request);
-    const pool = await readPool(core, request);
-    const { family } = pool;
-    const { postedMicrocredits: posted, heldMicrocredits: held, freeMicrocredits: free } = pool;
+    const { pool, budgets } = await readFunds(core, request);
     return sendJson(reply, {
       object: "credits",
-      pool: {
-        family: familyName(family) ?? null,
-        // Only an account reader sees what the account bought, and what other keys hold.
-        ...(posted !== undefined && { posted_credits: credits(posted) }),
-        ...(held !== undefined && { held_credits: credits(held) }),
-        free_credits: credits(free),
-      },
+      pool: renderPool(pool),
       key: renderKeyMonth(key),
+      budgets: budgets.flatMap(renderBudget),
     });
   };
+}
+
+function renderPool(pool: Pool): JsonObject {
+  const { postedMicrocredits: posted, heldMicrocredits: held, freeMicrocredits: free } = pool;
+  return {
+    family: familyName(pool.family) ?? null,
+    // Only an account reader sees what the account bought, and what other keys hold.
+    ...(posted !== undefined && { posted_credits: credits(posted) }),
+    ...(held !== undefined && { held_credits: credits(held) }),
+    free_credits: credits(free),
+  };
+}
+
+const windowNames: Readonly<Record<BudgetWindow_Name, string>> = {
+  [BudgetWindow_Name.UNSPECIFIED]: "",
+  [BudgetWindow_Name.DAY]: "day",
+  [BudgetWindow_Name.WEEK]: "week",
+  [BudgetWindow_Name.MONTH]: "month",
+  [BudgetWindow_Name.TOTAL]: "total",
+};
+
+/** A line for each window with a limit. A plain key may not learn what others spend. */
+function renderBudget({ payer, windows }: Budget): JsonObject[] {
+  const kind = payer?.payer.case;
+  const of = kind === "keyId" ? "key" : kind === "pool" ? "pool" : "manager";
+  return windows.flatMap(
+    ({ window, freeMicrocredits: free, spentMicrocredits, resetsAt, ...one }) =>
+      free === undefined
+        ? []
+        : [
+            {
+              of,
+              window: windowNames[window] ?? null,
+              limit_credits:
+                one.limitMicrocredits === undefined ? null : credits(one.limitMicrocredits),
+              spent_credits: spentMicrocredits === undefined ? null : credits(spentMicrocredits),
+              free_credits: credits(free),
+              resets_at: rfc3339OrNull(resetsAt),
+            },
+          ],
+  );
 }
 
 function renderKeyMonth(key: Key): JsonObject {
@@ -143,6 +189,15 @@ const keyMonth = closed({
   month_held_credits: decimal,
   monthly_cap_credits: orNull(decimal),
   resets_at: orNull(time),
+});
+
+const budget = closed({
+  of: oneOf("key", "manager", "pool"),
+  window: oneOf("day", "week", "month", "total"),
+  limit_credits: described("Null: it is another's, who keeps it to himself.", orNull(decimal)),
+  spent_credits: described("By the time of settlement. Null: as `limit_credits`.", orNull(decimal)),
+  free_credits: described("What a new request may still use.", decimal),
+  resets_at: described("Null: it does not reset by itself.", orNull(time)),
 });
 
 const attempt = closed({
@@ -205,7 +260,13 @@ const receipt = closed(
 );
 
 export const receiptSchemas: Readonly<Record<string, Schema>> = {
-  Credits: closed({ object: oneOf("credits"), pool, key: keyMonth }),
+  Credits: closed(
+    { object: oneOf("credits") },
+    {
+      ...{ pool, key: keyMonth, budgets: list(budget) },
+      pools: described("For a management key, in place of the others.", list(pool)),
+    },
+  ),
   Receipt: receipt,
   ReceiptList: closed({
     object: oneOf("list"),

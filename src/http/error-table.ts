@@ -75,6 +75,18 @@ export const errorTable = {
     chat: [invalid, "key_paused"],
     ...noRetry,
   },
+  address_not_allowed: {
+    status: 403,
+    native: ["permission_error", "address_not_allowed"],
+    chat: [invalid, "address_not_allowed"],
+    ...noRetry,
+  },
+  management_key_here: {
+    status: 401,
+    native: [authentication, "management_key_here"],
+    chat: [invalid, "management_key_here"],
+    ...noRetry,
+  },
   wrong_credential_header: {
     status: 401,
     native: [authentication, "wrong_credential_header"],
@@ -343,6 +355,18 @@ export const errorTable = {
     native: ["billing_error", "monthly_cap_reached"],
     chat: ["insufficient_quota", "monthly_cap_reached"],
     ...needsPerson,
+  },
+  budget_reached: {
+    status: 402,
+    native: ["billing_error", "budget_reached"],
+    chat: ["insufficient_quota", "budget_reached"],
+    ...needsPerson,
+  },
+  too_many_running: {
+    status: 429,
+    native: ["rate_limit_error", "too_many_running"],
+    chat: ["requests", "too_many_running"],
+    retryAfterSeconds: 1,
   },
   insufficient_funds: {
     status: 402,

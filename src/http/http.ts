@@ -6,10 +6,11 @@ import { performance } from "node:perf_hooks";
 import type { DescMethod, JsonObject } from "@bufbuild/protobuf";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { type Clock, systemClock } from "../base/clock.ts";
-import { shuttingDown } from "../base/errors.ts";
+import { ApiError, shuttingDown } from "../base/errors.ts";
 import { keepAliveMarginMs, keepAliveTimeoutMs } from "../base/keep-alive.ts";
 import type { Log } from "../base/log.ts";
 import { Stopwatch } from "../base/stopwatch.ts";
+import { addressHeader } from "../contract/callers.ts";
 import { type Core, serviceTypes } from "../contract/contract.ts";
 import { type Generate, overRpc } from "../contract/generation.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -343,14 +344,18 @@ function addRoutes(
         const headers = {
           authorization,
           "x-request-id": context.requestId,
+          [addressHeader]: request.ip ?? "",
           ...repeatHeader(request),
           ...context.trace?.headers,
         };
         const call = { headers, signal: context.hangUp.signal };
         const attempt = { authorization, address: request.ip, monthUsage };
         const identifying = identifyCaller(attempt, call);
-        const { caller, atMs } = identifying instanceof Promise ? await identifying : identifying;
-        context.identity = { caller, atMs, headers };
+        const identified = identifying instanceof Promise ? await identifying : identifying;
+        const { caller } = identified;
+        context.identity = { ...identified, headers };
+        // Before the body is read.
+        if (route.earlyCheck && caller.management) throw new ApiError("management_key_here");
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)
           context.turn = keyLoad.check(context.identity.caller.key, request.ip);

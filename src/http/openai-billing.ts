@@ -19,7 +19,7 @@ import {
 import { max, min, usd } from "../base/money.ts";
 import { rangeParams, readQuery } from "../base/query.ts";
 import type { Core } from "../contract/contract.ts";
-import { keyOfRequest, readPool } from "./balance-and-receipts.ts";
+import { keyOfRequest, readFunds } from "./balance-and-receipts.ts";
 import { callFor, sendJson } from "./context.ts";
 import { json, type Operation } from "./operation.ts";
 
@@ -28,12 +28,12 @@ type Balance = { readonly key: Key; readonly free: bigint; readonly spent: bigin
 
 async function readBalance(core: Core, request: FastifyRequest): Promise<Balance> {
   const key = keyOfRequest(request);
-  const { freeMicrocredits } = await readPool(core, request);
-  const { monthlyCapMicrocredits: cap, monthHeldMicrocredits: held } = key;
-  const spent = key.monthSpentMicrocredits;
-  const inPool = max(freeMicrocredits, 0n);
-  const free = cap === undefined ? inPool : min(inPool, max(cap - spent - held, 0n));
-  return { key, free, spent };
+  const { pool, budgets } = await readFunds(core, request);
+  const left = budgets.flatMap(({ windows }) =>
+    windows.flatMap(({ freeMicrocredits }) => freeMicrocredits ?? []),
+  );
+  const free = left.reduce(min, max(pool.freeMicrocredits, 0n));
+  return { key, free, spent: key.monthSpentMicrocredits };
 }
 
 /** Dollars as a number, which is what these paths have always had. */

@@ -19,11 +19,13 @@ import {
   AccountRoleSchema,
   AdminScope,
   AdminScopeSchema,
+  ManagementScopeSchema,
   OperatorRole,
   OperatorRoleSchema,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { errorCatalog } from "../base/errors.ts";
 import { described, list, oneOf, open, ref, type Schema, text, time } from "../base/json-schema.ts";
+import { scopesFor } from "../contract/callers.ts";
 import { json } from "./operation.ts";
 
 /** The media type of a stream of messages. */
@@ -132,8 +134,12 @@ function framesOf({ typeName }: DescMessage): Schema {
 }
 
 function securityOf(desc: DescMethod): JsonObject[] {
-  const { key, accountReader, admin, person, operator, anyone } = getOption(desc, callers);
-  const isForBearers = key || accountReader || admin !== AdminScope.UNSPECIFIED;
+  const { key, accountReader, management, admin, person, operator, anyone } = getOption(
+    desc,
+    callers,
+  );
+  const isForBearers =
+    key || accountReader || management.length > 0 || admin !== AdminScope.UNSPECIFIED;
   const isForPeople = person !== AccountRole.UNSPECIFIED || operator !== OperatorRole.UNSPECIFIED;
   return [
     ...(anyone ? [{}] : []),
@@ -145,9 +151,13 @@ function securityOf(desc: DescMethod): JsonObject[] {
 function callersText(desc: DescMethod): string {
   const { key, accountReader, admin, person, operator, anyone } = getOption(desc, callers);
   const word = (type: DescEnum, value: number) => type.value[value]?.localName.toLowerCase() ?? "";
+  const scopes = scopesFor(getOption(desc, callers)).map((scope) =>
+    word(ManagementScopeSchema, scope),
+  );
   const who = [
     ...(anyone ? ["everybody"] : []),
     ...(key ? ["API keys"] : accountReader ? ["API keys that read the account"] : []),
+    ...(scopes.length > 0 ? [`management keys (${scopes.join(", ")})`] : []),
     ...(person ? [`members of the account, from ${word(AccountRoleSchema, person)}`] : []),
     ...(operator ? [`operators, from ${word(OperatorRoleSchema, operator)}`] : []),
     ...(admin ? [`admin tokens (${word(AdminScopeSchema, admin)})`] : []),

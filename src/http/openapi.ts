@@ -230,7 +230,14 @@ function headersOf({ isPaid }: Operation): JsonObject {
 
 const ofEvery: readonly ErrorReason[] = ["gateway_unavailable", "internal"];
 const ofCredentials: readonly ErrorReason[] = [
-  ...(["missing_key", "invalid_key", "revoked_key", "key_expired", "key_paused"] as const),
+  ...([
+    "missing_key",
+    "invalid_key",
+    "revoked_key",
+    "key_expired",
+    "key_paused",
+    "address_not_allowed",
+  ] as const),
   ...(["wrong_credential_header", "account_suspended", "not_permitted"] as const),
   ...(["auth_rate_limited", "database_unavailable", "invalid_request"] as const),
 ];
@@ -245,6 +252,7 @@ const ofBodies: readonly ErrorReason[] = [
 const ofPaying: readonly ErrorReason[] = [
   ...(["request_id_used", "rate_limited", "requests_not_allowed", "too_many_failed"] as const),
   ...(["credits_exhausted", "credits_held", "monthly_cap_reached", "cancelled"] as const),
+  ...(["budget_reached", "too_many_running"] as const),
 ];
 
 /** The errors of a route, by status: which reasons there are, and how their bodies look. */

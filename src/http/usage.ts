@@ -1,4 +1,5 @@
-// GET /v1/usage: what the caller's key used and was charged, by time, key, model and family.
+// GET /v1/usage: what the caller's key used and was charged, by time, key, model, family and
+// member.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -38,7 +39,12 @@ import { callFor, rfc3339OrNull, sendJson } from "./context.ts";
 import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";
 
 const buckets = { none: Bucket.NONE, hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH };
-const groups = { key: UsageGroup.KEY, model: UsageGroup.MODEL, family: UsageGroup.FAMILY };
+const groups = {
+  key: UsageGroup.KEY,
+  model: UsageGroup.MODEL,
+  family: UsageGroup.FAMILY,
+  member: UsageGroup.MEMBER,
+};
 const rowsMax = 2_000;
 
 const parameters = {
@@ -90,6 +96,10 @@ export const usageSchemas: Readonly<Record<string, Schema>> = {
       key_id: text,
       model: text,
       family: oneOf("v1", "v2"),
+      member: described(
+        "Who manages the keys now, such as `person:per_…`. Null: nobody.",
+        orNull(text),
+      ),
       tag_value: described("Null: the requests without the tag.", orNull(text)),
     },
   ),
@@ -99,8 +109,8 @@ export const usageOperation: Operation = {
   id: "getUsage",
   summary: "Sums what was used and charged",
   description:
-    "By UTC time of admission, key, model and family, or by the values of one tag. A request may " +
-    "have several tags, so sums by different tags are never added up.",
+    "By UTC time of admission, key, model, family and member, or by the values of one tag. A " +
+    "request may have several tags, so sums by different tags are never added up.",
   query: parameters,
   answer: { [json]: ref("Usage") },
   errors: ["report_too_large", "not_found"],
@@ -130,7 +140,12 @@ export function getUsage(core: Core) {
       from: rfc3339OrNull(answer.from),
       to: rfc3339OrNull(answer.to),
       complete_until: rfc3339OrNull(answer.completeUntil),
-      data: answer.rows.map((row) => renderRow(row, textParam(query, "group_by_tag"))),
+      data: answer.rows.map((row) =>
+        renderRow(row, {
+          isByMember: listParam(query, "group_by").includes("member"),
+          isByTag: textParam(query, "group_by_tag") !== "",
+        }),
+      ),
       // On the first page: the sums of all pages.
       ...(answer.totals && { totals: renderSums(answer.totals) }),
       next_page_token: answer.nextPageToken || null,
@@ -139,16 +154,17 @@ export function getUsage(core: Core) {
 }
 
 function renderRow(
-  { from, keyId, model, family, sums, tagValue }: UsageRow,
-  groupByTag: string,
+  { from, keyId, model, family, member, sums, tagValue }: UsageRow,
+  { isByMember, isByTag }: { isByMember: boolean; isByTag: boolean },
 ): JsonObject {
   return {
     from: rfc3339OrNull(from),
     ...(keyId !== "" && { key_id: keyId }),
     ...(model !== "" && { model }),
     ...(familyName(family) && { family: familyName(family) ?? null }),
+    ...(isByMember && { member: member || null }),
     // Null: the requests without that tag.
-    ...(groupByTag !== "" && { tag_value: tagValue || null }),
+    ...(isByTag && { tag_value: tagValue || null }),
     ...(sums && renderSums(sums)),
   };
 }

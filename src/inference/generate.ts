@@ -170,11 +170,11 @@ function repeatOf(headers: CallHeaders): number {
 function expectFull(
   { overlap, holds, unpaidCalls }: GenerateParts,
   newHold: NewHold,
-  { isNewId, caller: { key } }: Generation,
+  { isNewId, caller: { key, isLimited = false } }: Generation,
 ): ExpectedHold | undefined {
   // A proposed id may be taken, which only the ledger knows.
   if (!overlap || !isNewId || unpaidCalls.areMany(key.keyId)) return undefined;
-  return holds.expectFull(newHold, key.monthlyCapMicrocredits !== undefined);
+  return holds.expectFull(newHold, isLimited);
 }
 
 /**

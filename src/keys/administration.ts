@@ -4,7 +4,11 @@
 import { create } from "@bufbuild/protobuf";
 import { type Duration, type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  AccountRole,
+  ManagementScope,
+  OperatorRole,
+} from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type CreateKeyRequest,
   type CreateKeyResponse,
@@ -38,7 +42,9 @@ import {
   type UpdateKeyResponse,
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { type BudgetLimits, checkLimits, limitNames, unlimited } from "../base/budgets.ts";
 import type { Changes } from "../base/change-feed.ts";
+import { checkAddresses } from "../base/client-address.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
@@ -55,7 +61,18 @@ import {
   type KeyFamily,
   mintSecret,
 } from "./secret.ts";
-import type { Controls, KeyPage, KeyStore, Limits, NewSecret } from "./store.ts";
+import {
+  type Controls,
+  checkBounds,
+  checkManaged,
+  checkManagementKey,
+  type KeyPage,
+  type KeyStore,
+  type Limits,
+  type NewSecret,
+  type Parent,
+  readParent,
+} from "./store.ts";
 
 type Parts = {
   store: KeyStore;
@@ -79,16 +96,25 @@ export async function createKey(
   call: AuthenticatedCall,
 ): Promise<CreateKeyResponse> {
   const family = checkFamily(request.family);
-  const controls = checkControls(request, parts.resolveModel);
   const { caller, note } = call;
+  const parent = caller.kind === "management" ? await readParent(parts.store, caller) : undefined;
+  const asked = checkControls(request, parts.resolveModel);
+  const controls = parent ? { ...asked, ...boundByParent(asked, parent, "") } : asked;
   const accountId = checkId("account_id", call.accountId);
-  const key = { ...controls, accountId, family, createdBy: actorOf(caller) };
-  // The programs of the operator are not bounded.
-  const liveMax = caller.kind === "person" ? parts.keysMax?.() : undefined;
+  const budget = { ...unlimited, ...controls.budget };
+  const limitedByOwner = !isMember(caller, accountId) && hasLimit(controls);
+  const createdBy = actorOf(caller);
+  const key = { ...controls, budget, limitedByOwner, accountId, family, createdBy };
+  // The programs of the operator are not bounded, and those of an account have a pace of their own.
+  const perHourMax = caller.kind === "person" ? keysPerHourMax : undefined;
+  const liveMax = caller.kind === "person" || parent ? parts.keysMax?.() : undefined;
   const created = await parts.store.createKey(key, newSecret(family), {
     once: onceFor(KeysService.method.createKey, request, call),
     admit: admitTo(parts, accountId, call),
-    bounds: liveMax === undefined ? undefined : { liveMax, perHourMax: keysPerHourMax },
+    async checkNumber(tx) {
+      if (liveMax !== undefined) await checkBounds(tx, accountId, { liveMax, perHourMax });
+      if (parent) await checkManaged(tx, createdBy, parent.mostKeys);
+    },
   });
   if (controls.expiresAt) note?.({ expiresAt: controls.expiresAt.toISOString() });
   return create(CreateKeyResponseSchema, created);
@@ -160,12 +186,26 @@ export async function updateKey(
   request: UpdateKeyRequest,
   call: AuthenticatedCall,
 ): Promise<UpdateKeyResponse> {
-  const { keyId, controls } = checkUpdate(request, parts.resolveModel);
-  const { accountId } = await findChangeable(parts, keyId, call);
-  const earlier = await parts.store.updateKey(keyId, controls, {
-    admit: admitTo(parts, accountId, call),
+  const { keyId, controls: asked } = checkUpdate(request, parts.resolveModel);
+  const found = await findChangeable(parts, keyId, call);
+  const { caller } = call;
+  const isChild = caller.kind === "management" && found.managedBy === actorOf(caller);
+  const parent = isChild ? await readParent(parts.store, caller) : undefined;
+  if (caller.kind === "management") checkNoReader(asked, "key.account_reader");
+  const controls = parent ? { ...asked, ...boundByParent(asked, parent, "key.") } : asked;
+  const earlier = await parts.store.updateKey(found, controls, {
+    admit: admitTo(parts, found.accountId, call),
     check(before) {
-      if (isRaise(controls, before)) checkStrong(call.caller);
+      const isTheirs = isMember(call.caller, found.accountId);
+      if (isRaise(controls, before)) {
+        if (isTheirs && before.limitedByOwner)
+          throw new ApiError("not_permitted", {
+            message: "An owner has set the limits of this key. You may only tighten them.",
+          });
+        checkStrong(call.caller);
+      }
+      // A member who tightens them leaves them an owner's; his own changes make them his.
+      return controlNames.some((name) => name in controls) && !isTheirs ? true : null;
     },
   });
   const key = published(parts, await parts.store.readKey(keyId));
@@ -265,14 +305,17 @@ async function findChangeable(
   checkAccess(call, key.accountId, noSuchKey);
   // A failure leaves an audit event too, which belongs to the account.
   call.note?.({ accountId: key.accountId });
+  if (isMember(caller, key.accountId) && key.managedBy !== actorOf(caller))
+    throw new ApiError("not_permitted", {
+      message: "As a member of this account you may change only the keys that you manage.",
+    });
   if (
-    caller.kind === "person" &&
-    caller.operator !== OperatorRole.ADMIN &&
-    roleIn(caller, key.accountId) !== AccountRole.OWNER &&
+    caller.kind === "management" &&
+    !caller.scopes.includes(ManagementScope.ALL_KEYS) &&
     key.managedBy !== actorOf(caller)
   )
     throw new ApiError("not_permitted", {
-      message: "As a member of this account you may change only the keys that you manage.",
+      message: "This management key may change only the keys that it created.",
     });
   return key;
 }
@@ -280,6 +323,7 @@ async function findChangeable(
 function admitTo({ checkManager }: Parts, accountId: string, { caller }: AuthenticatedCall) {
   return async (tx: Runner): Promise<void> => {
     if (caller.kind === "person") await checkManager(tx, accountId, caller.personId);
+    if (caller.kind === "management") await checkManagementKey(tx, caller);
   };
 }
 
@@ -287,15 +331,82 @@ function noSuchKey(): ApiError {
   return new ApiError("not_found", { field: "key_id" });
 }
 
+/**
+ * The limits that a management key bounds, if they are present in `asked`: one that is not set
+ * becomes its ceiling. Throws `invalid_request` with the limit that is above it.
+ */
+function boundByParent(
+  asked: Pick<Partial<Controls>, "requestsPerMinute" | "budget" | "accountReader">,
+  { childLimits }: Parent,
+  path: string,
+): Pick<Partial<Controls>, "requestsPerMinute" | "budget"> {
+  checkNoReader(asked, `${path}account_reader`);
+  const bound = <T extends number | bigint>(
+    limit: T | null | undefined,
+    ceiling: T | undefined,
+    field: string,
+  ) => {
+    if (limit === undefined || ceiling === undefined) return limit;
+    if (limit !== null && limit > ceiling)
+      throw invalidField(path + field, `is above ${ceiling}, the most for keys of this program`);
+    return limit ?? ceiling;
+  };
+  const { budget = {} } = asked;
+  const perMinute = childLimits.requestsPerMinute;
+  const requestsPerMinute = bound(asked.requestsPerMinute, perMinute, "requests_per_minute");
+  const bounded = {
+    day: bound(budget.day, childLimits.dailyCapMicrocredits, "daily_cap_microcredits"),
+    week: bound(budget.week, childLimits.weeklyCapMicrocredits, "weekly_cap_microcredits"),
+    month: bound(budget.month, childLimits.monthlyCapMicrocredits, "monthly_cap_microcredits"),
+    total: bound(budget.total, childLimits.totalCapMicrocredits, "total_cap_microcredits"),
+    running: bound(budget.running, childLimits.requestsAtOnce, "requests_at_once"),
+  };
+  const changed = Object.entries(bounded).filter(([, limit]) => limit !== undefined);
+  return {
+    ...(requestsPerMinute !== undefined && { requestsPerMinute }),
+    ...(changed.length > 0 && { budget: Object.fromEntries(changed) }),
+  };
+}
+
+/** Throws `invalid_request`: a program gives nobody a look into the account. */
+function checkNoReader(
+  { accountReader }: Pick<Partial<Controls>, "accountReader">,
+  field: string,
+): void {
+  if (accountReader) throw invalidField(field, "is not for keys of a management key");
+}
+
 /** True if a change raises or removes a limit: the thief of a session could do so. */
-function isRaise(changed: Partial<Limits>, before: Limits): boolean {
-  const { requestsPerMinute, allowedModels, monthlyCap, accountReader, expiresAt } = changed;
+function isRaise(changed: Partial<Controls>, before: Limits): boolean {
+  const { requestsPerMinute, allowedModels, budget, accountReader, expiresAt } = changed;
+  const { allowedAddresses } = changed;
   return (
     isAbove(requestsPerMinute, before.requestsPerMinute) ||
-    isAbove(monthlyCap, before.monthlyCap) ||
+    limitNames.some((name) => isAbove(budget?.[name], before.budget[name])) ||
     isAbove(expiresAt, before.expiresAt) ||
     (accountReader === true && !before.accountReader) ||
-    (allowedModels !== undefined && isWider(allowedModels, before.allowedModels))
+    (allowedModels !== undefined && isWider(allowedModels, before.allowedModels)) ||
+    (allowedAddresses !== undefined && isWider(allowedAddresses, before.allowedAddresses))
+  );
+}
+
+/** True for a person who may change the keys that he manages alone. */
+function isMember(caller: AuthenticatedCall["caller"], accountId: string): boolean {
+  return (
+    caller.kind === "person" &&
+    caller.operator !== OperatorRole.ADMIN &&
+    roleIn(caller, accountId) !== AccountRole.OWNER
+  );
+}
+
+function hasLimit(controls: Controls): boolean {
+  const { requestsPerMinute, allowedModels, allowedAddresses, budget, expiresAt } = controls;
+  return (
+    allowedAddresses.length > 0 ||
+    requestsPerMinute !== null ||
+    expiresAt !== null ||
+    allowedModels.length > 0 ||
+    limitNames.some((name) => (budget[name] ?? null) !== null)
   );
 }
 
@@ -305,32 +416,46 @@ function isAbove<T extends number | bigint | Date>(next: T | null | undefined, b
   return next === null || next > before;
 }
 
-/** An empty list is every model. */
+/** An empty list is everything: every model, or every address. */
 function isWider(next: readonly string[], before: readonly string[]): boolean {
   if (before.length === 0) return false;
-  return next.length === 0 || next.some((model) => !before.includes(model));
+  return next.length === 0 || next.some((one) => !before.includes(one));
 }
 
 /** The limits that a change names, as they were and as they are, for the audit. */
-function changedLimits(changed: Partial<Controls>, earlier: Limits): AuditFacts {
+function changedLimits(
+  { budget = {}, ...changed }: Partial<Controls>,
+  earlier: Limits,
+): AuditFacts {
   const facts: Record<string, string> = {};
-  for (const name of limitNames) {
-    if (!(name in changed)) continue;
-    const fact = name === "monthlyCap" ? "monthlyCapMicrocredits" : name;
-    const none = name === "expiresAt" ? "never" : "unlimited";
-    facts[fact] = limitText(changed[name], none);
-    facts[`old${fact.charAt(0).toUpperCase()}${fact.slice(1)}`] = limitText(earlier[name], none);
-  }
+  const add = (fact: string, next: Parameters<typeof limitText>[0], before: typeof next) => {
+    const none = fact === "expiresAt" ? "never" : "unlimited";
+    facts[fact] = limitText(next, none);
+    facts[`old${fact.charAt(0).toUpperCase()}${fact.slice(1)}`] = limitText(before, none);
+  };
+  for (const name of controlNames)
+    if (name !== "budget" && name in changed) add(name, changed[name], earlier[name]);
+  for (const name of limitNames)
+    if (name in budget) add(budgetFacts[name], budget[name], earlier.budget[name]);
   return facts;
 }
 
-const limitNames = [
+const controlNames = [
   "requestsPerMinute",
   "allowedModels",
-  "monthlyCap",
+  "budget",
   "accountReader",
   "expiresAt",
+  "allowedAddresses",
 ] as const;
+/** As requests name them. */
+const budgetFacts: Readonly<Record<keyof BudgetLimits, string>> = {
+  day: "dailyCapMicrocredits",
+  week: "weeklyCapMicrocredits",
+  month: "monthlyCapMicrocredits",
+  total: "totalCapMicrocredits",
+  running: "requestsAtOnce",
+};
 
 function limitText(
   limit: number | bigint | boolean | Date | readonly string[] | null | undefined,
@@ -362,7 +487,6 @@ export type ResolveModel = (name: string) => string | undefined;
 const keysPerHourMax = 60;
 const requestsPerMinuteMax = 1_000_000;
 const allowedModelsMax = 100;
-const monthlyCapMax = 2n ** 53n;
 const queryLengthMax = 200;
 const expiryMsMax = Date.UTC(9999, 11, 31);
 const overlapMsDefault = 24 * 3_600_000;
@@ -371,9 +495,14 @@ const changeable = [
   "name",
   "requests_per_minute",
   "allowed_models",
+  "daily_cap_microcredits",
+  "weekly_cap_microcredits",
   "monthly_cap_microcredits",
+  "total_cap_microcredits",
+  "requests_at_once",
   "account_reader",
   "expires_at",
+  "allowed_addresses",
 ];
 
 /** An id that can exist. Any other text fails like an id that does not exist. */
@@ -394,9 +523,10 @@ function checkControls(request: CreateKeyRequest, resolve: ResolveModel): Contro
     name: checkName("name", request.name),
     requestsPerMinute: checkRequestsPerMinute("requests_per_minute", request.requestsPerMinute),
     allowedModels: resolveModels("allowed_models", request.allowedModels, resolve),
-    monthlyCap: checkMonthlyCap("monthly_cap_microcredits", request.monthlyCapMicrocredits),
+    budget: checkBudget("", request),
     accountReader: request.accountReader,
     expiresAt: checkExpiry("expires_at", request.expiresAt),
+    allowedAddresses: checkAddresses("allowed_addresses", request.allowedAddresses),
   };
 }
 
@@ -409,7 +539,7 @@ function checkUpdate(
   if (!key || key.keyId === "") throw invalidField("key.key_id", "is required");
   const paths = request.updateMask?.paths ?? [];
   if (paths.length === 0) throw invalidField("update_mask", "has to name at least one field");
-  const controls: Partial<Controls> = {};
+  const controls: { -readonly [Name in keyof Controls]?: Controls[Name] } = {};
   for (const path of paths) {
     switch (path) {
       case "name":
@@ -424,17 +554,24 @@ function checkUpdate(
       case "allowed_models":
         controls.allowedModels = resolveModels("key.allowed_models", key.allowedModels, resolve);
         break;
+      case "daily_cap_microcredits":
+      case "weekly_cap_microcredits":
       case "monthly_cap_microcredits":
-        controls.monthlyCap = checkMonthlyCap(
-          "key.monthly_cap_microcredits",
-          key.monthlyCapMicrocredits,
-        );
+      case "total_cap_microcredits":
+      case "requests_at_once": {
+        const budget = checkBudget("key.", key);
+        const name = budgetPaths[path];
+        controls.budget = { ...controls.budget, [name]: budget[name] };
         break;
+      }
       case "account_reader":
         controls.accountReader = key.accountReader;
         break;
       case "expires_at":
         controls.expiresAt = checkExpiry("key.expires_at", key.expiresAt);
+        break;
+      case "allowed_addresses":
+        controls.allowedAddresses = checkAddresses("key.allowed_addresses", key.allowedAddresses);
         break;
       default:
         throw invalidField("update_mask", "names a field that cannot be changed", changeable);
@@ -444,7 +581,7 @@ function checkUpdate(
 }
 
 /** How long the earlier secrets remain valid, in milliseconds. */
-function checkOverlap(overlap: Duration | undefined): number {
+export function checkOverlap(overlap: Duration | undefined): number {
   if (!overlap) return overlapMsDefault;
   const { seconds, nanos } = overlap;
   const overlapMs = Number(seconds) * 1000 + nanos / 1e6;
@@ -454,7 +591,7 @@ function checkOverlap(overlap: Duration | undefined): number {
   return overlapMs;
 }
 
-function checkRequestsPerMinute(field: string, limit: number | undefined): number | null {
+export function checkRequestsPerMinute(field: string, limit: number | undefined): number | null {
   if (limit === undefined) return null;
   if (Number.isInteger(limit) && limit >= 0 && limit <= requestsPerMinuteMax) return limit;
   throw invalidField(field, `has to be a whole number from 0 to ${requestsPerMinuteMax}`);
@@ -471,7 +608,7 @@ function resolveModels(field: string, names: readonly string[], resolve: Resolve
   return [...new Set(ids)];
 }
 
-function checkExpiry(field: string, expiresAt: Timestamp | undefined): Date | null {
+export function checkExpiry(field: string, expiresAt: Timestamp | undefined): Date | null {
   if (expiresAt === undefined) return null;
   const date = timestampDate(expiresAt);
   // A binary message can hold a time that no date has, and `NaN` is greater than nothing.
@@ -486,7 +623,38 @@ function checkQuery(query: string): string {
   return isSecret(query) ? hintOf(query) : query;
 }
 
-function checkMonthlyCap(field: string, cap: bigint | undefined): bigint | null {
-  if (cap === undefined || (cap >= 0n && cap <= monthlyCapMax)) return cap ?? null;
-  throw invalidField(field, `has to be from 0 to ${monthlyCapMax}`);
+const budgetPaths = {
+  daily_cap_microcredits: "day",
+  weekly_cap_microcredits: "week",
+  monthly_cap_microcredits: "month",
+  total_cap_microcredits: "total",
+  requests_at_once: "running",
+} as const satisfies Record<string, keyof BudgetLimits>;
+
+/** `prefix`: of the names of fields. */
+export function checkBudget(
+  prefix: string,
+  of: Pick<
+    Key,
+    | "dailyCapMicrocredits"
+    | "weeklyCapMicrocredits"
+    | "monthlyCapMicrocredits"
+    | "totalCapMicrocredits"
+    | "requestsAtOnce"
+  >,
+): BudgetLimits {
+  return checkLimits(
+    {
+      day: of.dailyCapMicrocredits ?? null,
+      week: of.weeklyCapMicrocredits ?? null,
+      month: of.monthlyCapMicrocredits ?? null,
+      total: of.totalCapMicrocredits ?? null,
+      running: of.requestsAtOnce ?? null,
+    },
+    (name) => {
+      for (const [path, one] of Object.entries(budgetPaths))
+        if (one === name) return `${prefix}${path}`;
+      return prefix;
+    },
+  );
 }

@@ -2,18 +2,21 @@
 // up in the cache, then in the database.
 
 import { timingSafeEqual } from "node:crypto";
+import type { MisplacedUse } from "../base/client-address.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, expiredSecret } from "../base/errors.ts";
 import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
+import { checkAddress } from "../contract/callers.ts";
 import {
   type Authenticate,
   type Caller,
   type CallHeaders,
   environmentToken,
+  type Origin,
 } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import { digestSecret, isSecret } from "./secret.ts";
+import { digestSecret, isManagementSecret, isSecret } from "./secret.ts";
 import type { FoundSecret } from "./store.ts";
 
 // About 1.5 KB per key, and 100 bytes per unknown secret (Node 24, 30,000 entries).
@@ -39,6 +42,14 @@ export function createAuthentication(parts: {
   adminToken: string;
   findSecrets: (digests: readonly string[]) => Promise<FoundSecret[]>;
   onUse: (secretId: string) => void;
+  /** Absent: there are no management keys. */
+  authenticateManagement?: (
+    secret: string,
+    requestHeader: CallHeaders,
+    origin: Origin | undefined,
+  ) => Promise<Caller>;
+  /** Called for each call from an address that the list of its key does not allow. */
+  onMisplaced?: ((use: MisplacedUse) => void) | undefined;
   /** Called at each use of the admin token. */
   onAdminUse?: (() => void) | undefined;
   maxWaitMs?: number | undefined;
@@ -63,9 +74,33 @@ export function createAuthentication(parts: {
   const isAdmin = adminCheck(adminToken);
   const looks = countLooks(parts.metrics);
 
+  /**
+   * Throws `invalid_key` for an unknown or expired secret, `revoked_key`, `account_suspended`,
+   * `key_expired`, `key_paused` and `address_not_allowed`.
+   */
+  const callerOf = (
+    found: FoundSecret | undefined,
+    isExpired: boolean,
+    requestHeader: CallHeaders,
+    origin: Origin | undefined,
+  ): Caller => {
+    if (!found) throw new ApiError("invalid_key");
+    const refusal = refusalOf(found, isExpired);
+    if (refusal) throw refusal;
+    const { caller, isAllowedAt } = found;
+    if (isAllowedAt)
+      checkAddress(isAllowedAt, { requestHeader, ...origin }, (address) => {
+        const { key, secret } = caller;
+        parts.onMisplaced?.({ ...key, id: key.keyId, hint: secret.hint, address });
+      });
+    return caller;
+  };
+
   return {
-    async authenticate(requestHeader) {
+    async authenticate(requestHeader, origin) {
       const token = bearerToken(requestHeader);
+      if (parts.authenticateManagement && isManagementSecret(token))
+        return parts.authenticateManagement(token, requestHeader, origin);
       if (!isSecret(token)) {
         if (isAdmin(token)) {
           parts.onAdminUse?.();
@@ -78,12 +113,12 @@ export function createAuthentication(parts: {
       if (!cached) {
         const read = await lookup.find(digest);
         looks[read ? "miss" : "invalid"].value += 1;
-        return callerOf(read, false);
+        return callerOf(read, false, requestHeader, origin);
       }
       looks[cached.found ? "hit" : "invalid"].value += 1;
       // In the background: a failure matters only when the entry is too old to be used.
       if (cached.isStale) lookup.refresh(digest);
-      return callerOf(cached.found, cached.isExpired);
+      return callerOf(cached.found, cached.isExpired, requestHeader, origin);
     },
     forget: (keyId) => cache.invalidate(keyId),
   };
@@ -93,17 +128,6 @@ function countLooks(metrics: Metrics | undefined) {
   const tally = (result: string) =>
     metrics?.counter("gateway_key_cache_total", [result]) ?? { value: 0 };
   return { hit: tally("hit"), miss: tally("miss"), invalid: tally("invalid") };
-}
-
-/**
- * Throws `invalid_key` for an unknown or expired secret, `revoked_key`, `account_suspended`,
- * `key_expired` and `key_paused`.
- */
-function callerOf(found: FoundSecret | undefined, isExpired: boolean): Caller {
-  if (!found) throw new ApiError("invalid_key");
-  const refusal = refusalOf(found, isExpired);
-  if (refusal) throw refusal;
-  return found.caller;
 }
 
 /** The error of a key or secret that is known, and must not be used. Undefined: it may. */

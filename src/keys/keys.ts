@@ -12,6 +12,7 @@ import {
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/keys.ts";
 import { createChanges } from "../base/change-feed.ts";
+import type { MisplacedUse } from "../base/client-address.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -22,6 +23,7 @@ import type {
   Caller,
   Implementation,
 } from "../contract/contract.ts";
+import type { CountChange } from "../contract/interceptor.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
@@ -40,9 +42,20 @@ import {
 } from "./administration.ts";
 import { createAuthentication } from "./authenticate.ts";
 import { LastUse } from "./last-use.ts";
+import {
+  type CheckOwner,
+  countChange,
+  createManagementAuthentication,
+  createManagementKey,
+  listManagementKeys,
+  revokeManagementKey,
+  rotateManagementKey,
+  updateManagementKey,
+} from "./management.ts";
 import { RevocationCheck } from "./revocation.ts";
 import {
   accountKeys,
+  type BudgetsOfKeys,
   createKeyStore,
   type KeyEvent,
   type KeyStore,
@@ -56,6 +69,7 @@ export type Keys = {
   /** Without authentication: the interceptor has authenticated the caller. */
   service: Implementation<typeof KeysService, AuthenticatedCall>;
   authenticate: Authenticate;
+  countChange: CountChange;
   /** Calls `listener` for each change of a key, on every node, within a second of its commit. */
   onChanged(listener: (change: { keyId: string }) => void): () => void;
   /**
@@ -79,6 +93,8 @@ export type Keys = {
 
 /** What a change of an account does to its keys. */
 type KeysOfAccount = {
+  /** True if the account has this management key, and it is not revoked. */
+  hasManagementKey(tx: Runner, accountId: string, managementKeyId: string): Promise<boolean>;
   /**
    * Announces, in the transaction that changes the status of an account, that its keys changed.
    * Returns the ids for `publish`.
@@ -102,16 +118,21 @@ export const hintChannel = "gateway:keys-changed";
 
 export function createKeys(parts: {
   postgres: Pick<Postgres, "run" | "transaction">;
+  budgets: BudgetsOfKeys;
   /** Empty: no token authenticates the operator. */
   adminToken: string;
   resolveModel: ResolveModel;
   /** Default: nobody is shut out here. */
   checkManager?: CheckManager;
+  /** Default: every person owns every account. */
+  checkOwner?: CheckOwner;
   /** How many live keys the people of an account may make. Absent: any number, at any pace. */
   keysMax?: () => number;
   log: Log;
   /** Makes other nodes read the change feed at once, not within 0.5 s. */
   hints?: Hints | undefined;
+  /** Called for each call from an address that the list of its key does not allow. */
+  onMisplaced?: (use: MisplacedUse) => void;
   /** Called at each use of the admin token. */
   onAdminUse?: (() => void) | undefined;
   /** How long a call waits for an unreachable database. */
@@ -122,17 +143,8 @@ export function createKeys(parts: {
   metrics?: Metrics | undefined;
 }): Keys {
   const { adminToken, resolveModel, log, hints, clock } = parts;
-  const store = createKeyStore(parts.postgres);
+  const store = createKeyStore(parts.postgres, parts.budgets);
   const lastUse = new LastUse((secretIds) => store.run(sql.recordUses, { secretIds }), log);
-  const { authenticate, forget } = createAuthentication({
-    adminToken,
-    findSecrets: store.findSecrets,
-    onUse: (secretId) => lastUse.add(secretId),
-    onAdminUse: parts.onAdminUse,
-    maxWaitMs: parts.maxWaitMs,
-    clock,
-    metrics: parts.metrics,
-  });
   const revocation = new RevocationCheck(store.liveSecrets, clock);
   const changes = createChanges({
     source: {
@@ -144,9 +156,24 @@ export function createKeys(parts: {
     clock,
     log,
   });
+  const { checkOwner = async () => {}, onMisplaced } = parts;
+  const managing = { postgres: parts.postgres, changes, checkOwner, onMisplaced };
+  const management = createManagementAuthentication(managing);
+  const { authenticate, forget } = createAuthentication({
+    adminToken,
+    findSecrets: store.findSecrets,
+    onUse: (secretId) => lastUse.add(secretId),
+    authenticateManagement: management.authenticate,
+    onMisplaced: parts.onMisplaced,
+    onAdminUse: parts.onAdminUse,
+    maxWaitMs: parts.maxWaitMs,
+    clock,
+    metrics: parts.metrics,
+  });
   // Registered first: other listeners may read the key at once.
   changes.onChanged((keyId) => {
     forget(keyId);
+    management.forget(keyId);
     revocation.forget(keyId);
   });
 
@@ -164,8 +191,14 @@ export function createKeys(parts: {
       revokeKey: (request, call) => revokeKey(all, request, call),
       revokeSecret: (request, call) => revokeSecret(all, request, call),
       authenticate: (request, { caller }) => describeCaller(store, request, caller),
+      createManagementKey: (request, call) => createManagementKey(managing, request, call),
+      listManagementKeys: (request, call) => listManagementKeys(managing, request, call),
+      updateManagementKey: (request, call) => updateManagementKey(managing, request, call),
+      rotateManagementKey: (request, call) => rotateManagementKey(managing, request, call),
+      revokeManagementKey: (request, call) => revokeManagementKey(managing, request, call),
     },
     authenticate,
+    countChange: (caller) => countChange(parts.postgres, caller),
     onChanged: (listener) => changes.onChanged((keyId) => listener({ keyId })),
     listEvents: (since, rows) => store.run(sql.listEvents, { since, rows }),
     refusalOf: (keyId, secretId) => revocation.refusalOf(keyId, secretId),
@@ -216,6 +249,12 @@ async function describeCaller(
         memberships: [...memberships],
         ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
       },
+    });
+  }
+  if (caller.kind === "management") {
+    const { managementKeyId, accountId, name, scopes } = caller;
+    return create(AuthenticateResponseSchema, {
+      management: { managementKeyId, accountId, name, scopes: [...scopes] },
     });
   }
   // The method admits no other caller.

@@ -1,6 +1,7 @@
 // The secret of a key: `sk-gw2-`, one character for the family, 43 random characters, and a
-// checksum of 6 characters. The checksum rejects typing mistakes and noise without a look-up; it
-// protects nothing. Only the digest of a secret is stored.
+// checksum of 6 characters. That of a management key: `mk-gw2-`, and the same without a family. The
+// checksum rejects typing mistakes and noise without a look-up; it protects nothing. Only the
+// digest of a secret is stored.
 
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
@@ -12,6 +13,7 @@ import { randomId } from "../base/ids.ts";
 export type KeyFamily = typeof Family.V1 | typeof Family.V2;
 
 const prefix = "sk-gw2-";
+const managementPrefix = "mk-gw2-";
 /** 62^43 is more than 2^256. */
 const randomLength = 43;
 const checksumLength = 6;
@@ -19,6 +21,7 @@ const familyCharacter = { [Family.V1]: "1", [Family.V2]: "2" } as const;
 
 const secretLength = prefix.length + 1 + randomLength + checksumLength;
 const secretForm = /^sk-gw2-[12][0-9A-Za-z]{49}$/;
+const managementForm = /^mk-gw2-[0-9A-Za-z]{49}$/;
 
 /** A new secret. */
 export function mintSecret(family: KeyFamily): string {
@@ -26,10 +29,24 @@ export function mintSecret(family: KeyFamily): string {
   return body + checksum(body);
 }
 
+/** A new secret of a management key. */
+export function mintManagementSecret(): string {
+  const body = randomId(managementPrefix, randomLength);
+  return body + checksum(body);
+}
+
 /** True when `text` has the form and checksum of a secret. The secret need not exist. */
 export function isSecret(text: string): boolean {
   // The length first, so that a long credential does not cost more.
-  if (text.length !== secretLength || !secretForm.test(text)) return false;
+  return text.length === secretLength && secretForm.test(text) && endsInChecksum(text);
+}
+
+/** The same for the secret of a management key. */
+export function isManagementSecret(text: string): boolean {
+  return text.length === secretLength - 1 && managementForm.test(text) && endsInChecksum(text);
+}
+
+function endsInChecksum(text: string): boolean {
   return text.slice(-checksumLength) === checksum(text.slice(0, -checksumLength));
 }
 

@@ -1,8 +1,11 @@
 // The tables of keys: what is more than one statement, or makes messages of rows.
 
-import { create } from "@bufbuild/protobuf";
+import assert from "node:assert/strict";
+import { create, fromJsonString } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  type ChildLimits,
+  ChildLimitsSchema,
   type Key,
   type KeyLabel,
   KeyLabelSchema,
@@ -12,16 +15,18 @@ import {
   SecretSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/keys.ts";
+import { type BudgetLimits, limitsOf, readBudget, toBudget } from "../base/budgets.ts";
 import type { ChangePage } from "../base/change-feed.ts";
+import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
 import { ApiError, type ErrorReason } from "../base/errors.ts";
-import { familyName, familyOf } from "../base/families.ts";
+import { type FamilyName, familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { shownName } from "../base/names.ts";
 import type { Found } from "../base/secret-cache.ts";
-import type { Caller } from "../contract/contract.ts";
+import type { KeyCaller, ManagementCaller } from "../contract/contract.ts";
 import type { CreateOnce } from "../contract/replays.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import type { Runner } from "../postgres/statement.ts";
+import type { Json, Runner } from "../postgres/statement.ts";
 import { digestBytes, type KeyFamily } from "./secret.ts";
 
 /** Why a secret is refused, or its active requests have to end. */
@@ -29,11 +34,13 @@ export type Refusal = Extract<ErrorReason, "revoked_key" | "account_suspended">;
 
 /** A secret that was found by its digest, with its key. */
 export type FoundSecret = Found & {
-  readonly caller: Caller;
+  readonly caller: KeyCaller;
   readonly secretId: string;
   /** Undefined: neither the key nor this secret is revoked, and the account is active. */
   readonly refusal: Refusal | undefined;
   readonly paused: boolean;
+  /** Where the key may be used. Undefined: everywhere. */
+  readonly isAllowedAt: AddressMatcher | undefined;
   /** Which of the two ends after `expiresInMs`. */
   readonly expiresFirst: "key" | "secret";
   /** True if the last recorded use is more than a minute ago. */
@@ -72,34 +79,67 @@ export type NewKey = Controls & {
   readonly accountId: string;
   readonly family: KeyFamily;
   readonly createdBy: string;
+  readonly limitedByOwner: boolean;
+  readonly budget: BudgetLimits;
 };
 
 /** Throws if the caller may not change the keys of the account any more. */
 export type Admit = (tx: Runner) => Promise<void>;
 
-/** How many keys an account may have, and make. */
-export type Bounds = { readonly liveMax: number; readonly perHourMax: number };
+/** How many keys an account may have, and make. Absent: any number. */
+export type Bounds = {
+  readonly liveMax?: number | undefined;
+  readonly perHourMax?: number | undefined;
+};
 
 export type HowCreated = {
   readonly once: CreateOnce;
   readonly admit: Admit;
-  /** Undefined: any number. */
-  readonly bounds: Bounds | undefined;
+  /** Throws if there may be no further key. Called while the account is locked. */
+  readonly checkNumber: Admit;
 };
 
 /** A key as it is now. `secret`: empty if an earlier call made it, and it was not kept. */
 export type Created = { readonly key: Key; readonly secret: string };
 
-/** What the operator limits a key to. Null: no limit; it does not expire. */
-export type Limits = Omit<sql.LockKeyRow, "paused">;
+/** What a key is limited to. Null: no limit; it does not expire. */
+export type Limits = Pick<
+  sql.LockKeyRow,
+  "requestsPerMinute" | "allowedModels" | "accountReader" | "expiresAt" | "allowedAddresses"
+> & { readonly budget: BudgetLimits };
 
-/** The members of a key that the operator sets. */
-export type Controls = Limits & { name: string };
+/** The members of a key that a caller sets. */
+export type Controls = Omit<Limits, "budget"> & {
+  name: string;
+  readonly budget: Partial<BudgetLimits>;
+};
+
+/** A key as it is before a change. */
+export type EarlierKey = Limits & { readonly limitedByOwner: boolean };
+
+/** What the ledger does for keys, in the transaction that changes them. */
+export type BudgetsOfKeys = {
+  /** Gives a new key its budget. */
+  open(tx: Runner, key: KeyOfPool, limits: BudgetLimits): Promise<void>;
+  /** Admits no request of the pool until the end of the transaction. Before any lock of a key. */
+  lock(tx: Runner, key: Omit<KeyOfPool, "keyId">): Promise<void>;
+  /** The pool is locked. */
+  setLimits(tx: Runner, key: KeyOfPool, limits: BudgetLimits): Promise<void>;
+};
+
+type KeyOfPool = {
+  readonly accountId: string;
+  readonly family: FamilyName;
+  readonly keyId: string;
+};
 
 export type KeyStore = ReturnType<typeof createKeyStore>;
 
 /** Every function throws `database_unavailable` while the database is unreachable. */
-export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "transaction">) {
+export function createKeyStore(
+  { run, transaction }: Pick<Postgres, "run" | "transaction">,
+  budgets: BudgetsOfKeys,
+) {
   async function readKeys(keyIds: readonly string[]): Promise<Key[]> {
     if (keyIds.length === 0) return [];
     const [keys, secrets] = await Promise.all([
@@ -130,22 +170,24 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
 
     /**
      * Creates a key unless an earlier call has. Throws `not_found` for an unknown account,
-     * `account_closed`, and `too_many_keys`.
+     * `account_closed`, and what `how` throws.
      */
     async createKey(key: NewKey, secret: NewSecret, how: HowCreated): Promise<Created> {
       const { accountId, createdBy } = key;
-      const { once, admit, bounds } = how;
+      const { once, admit, checkNumber } = how;
       const keyId = timeOrderedId("key_");
-      const managedBy = createdBy.startsWith("person:") ? createdBy : "";
-      const row = { ...key, keyId, family: familyName(key.family), managedBy, ...secret.stored };
+      const managedBy = /^(person|mgmt):/.test(createdBy) ? createdBy : "";
+      const family = familyName(key.family);
+      const row = { ...key, keyId, family, managedBy, ...secret.stored };
       const made = await transaction(async (tx) => {
         const account = await tx.run(sql.lockAccount, { accountId });
         if (!account) throw new ApiError("not_found", { field: "account_id" });
         if (account.status === "closed") throw new ApiError("account_closed");
         await admit(tx);
         return once(tx, { id: keyId, secret: secret.secret }, async () => {
-          if (bounds) await checkBounds(tx, accountId, bounds);
+          await checkNumber(tx);
           await tx.run(sql.createKey, { ...row, changeId: newChange() });
+          await budgets.open(tx, { keyId, accountId, family }, key.budget);
         });
       });
       return { key: await this.readKey(made.id), secret: made.secret };
@@ -158,7 +200,7 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
       return key;
     },
 
-    /** A key with its usage of this month, without its secrets. Throws `not_found`. */
+    /** A key with its budget, without its secrets. Throws `not_found`. */
     async readWithMonthUsage(keyId: string): Promise<Key> {
       const [row] = await run(sql.readKeys, { keyIds: [keyId] });
       if (!row) throw new ApiError("not_found", { field: "key_id" });
@@ -185,30 +227,38 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
 
     /**
      * Changes the members that are present in `controls`. `check` gets the limits of before, which
-     * nobody changes meanwhile, and throws what refuses the change. Resolves with these limits.
-     * Throws `not_found` and `key_not_active`.
+     * nobody changes meanwhile, and throws what refuses the change; it returns who limits the key
+     * from now on, null: as before. Resolves with these limits. Throws `not_found` and
+     * `key_not_active`.
      */
     updateKey(
-      keyId: string,
+      { keyId, accountId, family }: Pick<Key, "keyId" | "accountId" | "family">,
       controls: Partial<Controls>,
-      { admit, check }: { admit: Admit; check: (earlier: Limits) => void },
+      { admit, check }: { admit: Admit; check: (earlier: EarlierKey) => boolean | null },
     ): Promise<Limits> {
       const values = {
-        ...{ name: null, requestsPerMinute: null, allowedModels: null, monthlyCap: null },
-        ...{ accountReader: null, expiresAt: null },
+        ...{ name: null, requestsPerMinute: null, allowedModels: null },
+        ...{ accountReader: null, expiresAt: null, allowedAddresses: null },
         ...controls,
         hasName: "name" in controls,
         hasRequestsPerMinute: "requestsPerMinute" in controls,
         hasAllowedModels: "allowedModels" in controls,
-        hasMonthlyCap: "monthlyCap" in controls,
         hasAccountReader: "accountReader" in controls,
         hasExpiresAt: "expiresAt" in controls,
+        hasAllowedAddresses: "allowedAddresses" in controls,
       };
+      const name = familyName(family);
+      assert(name, "a key is of a family");
+      const key = { keyId, accountId, family: name };
       return transaction(async (tx) => {
         await admit(tx);
-        const earlier = await lockKey(tx, keyId);
-        check(earlier);
-        await tx.run(sql.updateKey, { keyId, changeId: newChange(), ...values });
+        if (controls.budget) await budgets.lock(tx, key);
+        const row = await lockKey(tx, keyId);
+        const earlier = { ...row, budget: limitsOf(row) };
+        const limitedByOwner = check(earlier);
+        await tx.run(sql.updateKey, { keyId, changeId: newChange(), limitedByOwner, ...values });
+        if (controls.budget)
+          await budgets.setLimits(tx, key, { ...earlier.budget, ...controls.budget });
         return earlier;
       });
     },
@@ -239,7 +289,7 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
       keyId: string,
       { secret, stored }: NewSecret,
       overlapMs: number,
-      { admit, once }: Omit<HowCreated, "bounds">,
+      { admit, once }: Omit<HowCreated, "checkNumber">,
     ): Promise<Created> {
       const values = { keyId, ...stored, overlapMs, changeId: newChange() };
       const made = await transaction(async (tx) => {
@@ -289,14 +339,15 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
 }
 
 /** Throws `too_many_keys`. The account is locked. */
-async function checkBounds(tx: Runner, accountId: string, bounds: Bounds): Promise<void> {
+export async function checkBounds(tx: Runner, accountId: string, bounds: Bounds): Promise<void> {
   const { liveMax, perHourMax } = bounds;
-  const { keys: live } = await tx.run(sql.countLive, { accountId });
-  if (live >= liveMax)
+  const live = liveMax === undefined ? 0 : (await tx.run(sql.countLive, { accountId })).keys;
+  if (liveMax !== undefined && live >= liveMax)
     throw new ApiError("too_many_keys", {
       message: `An account has ${liveMax} keys at most. Revoke some that are not used any more.`,
       limit: { name: "live_keys", limit: BigInt(liveMax), used: BigInt(live) },
     });
+  if (perHourMax === undefined) return;
   const { keys: made, firstAt } = await tx.run(sql.countMade, { accountId });
   if (made < perHourMax) return;
   const resetsAt = firstAt && new Date(firstAt.getTime() + 3_600_000);
@@ -312,8 +363,48 @@ async function checkBounds(tx: Runner, accountId: string, bounds: Bounds): Promi
   });
 }
 
+/** What bounds the keys that a management key makes. */
+export type Parent = { readonly mostKeys: number; readonly childLimits: ChildLimits };
+
+/** Throws `revoked_key` for one that may not be used any more. Until the end of `tx` it may. */
+export async function checkManagementKey(
+  tx: Runner,
+  { managementKeyId }: ManagementCaller,
+): Promise<void> {
+  if (!(await tx.run(sql.shareManagementKey, { managementKeyId })))
+    throw new ApiError("revoked_key");
+}
+
+/** Throws `revoked_key`. */
+export async function readParent(
+  db: Pick<Postgres, "run">,
+  { managementKeyId }: ManagementCaller,
+): Promise<Parent> {
+  const row = await db.run(sql.findManagementKey, { managementKeyId });
+  if (!row || row.revokedAt) throw new ApiError("revoked_key");
+  return { mostKeys: row.mostKeys, childLimits: readChildLimits(row.childLimits) };
+}
+
+/** Throws `too_many_keys`. The account is locked. */
+export async function checkManaged(tx: Runner, managedBy: string, mostKeys: number): Promise<void> {
+  const { keys } = await tx.run(sql.countManaged, { managedBy });
+  if (keys < mostKeys) return;
+  throw new ApiError("too_many_keys", {
+    message: `This management key has ${mostKeys} keys at most. Revoke some that are not used.`,
+    limit: { name: "managed_keys", limit: BigInt(mostKeys), used: BigInt(keys) },
+  });
+}
+
+/** The limits of a row. One that only a newer program knows is left out. */
+export function readChildLimits(json: Json): ChildLimits {
+  return fromJsonString(ChildLimitsSchema, JSON.stringify(json), { ignoreUnknownFields: true });
+}
+
 /** What becomes of the keys of an account with it, in the transaction that changes it. */
 export const accountKeys = {
+  /** True if the account has this management key, and it is not revoked. */
+  hasManagementKey: async (tx: Runner, accountId: string, managementKeyId: string) =>
+    (await tx.run(sql.findManagementKeyOf, { accountId, managementKeyId })) !== undefined,
   async announce(tx: Runner, accountId: string): Promise<readonly string[]> {
     return idsOf(await tx.run(sql.announceAccount, { accountId, changeId: newChange() }));
   },
@@ -371,11 +462,12 @@ export async function readLabels(
   return rows.map((row) => create(KeyLabelSchema, { ...row, name: shownName(row.name) }));
 }
 
-const newChange = () => timeOrderedId("chg_");
+/** The id of a change in the feed. */
+export const newChange = () => timeOrderedId("chg_");
 const idsOf = (rows: readonly { keyId: string }[]) => rows.map(({ keyId }) => keyId);
 
 /** What the status of its account does to a key. */
-const refusalBy: Record<sql.ReadLiveSecretsRow["accountStatus"], Refusal | undefined> = {
+export const refusalBy: Record<sql.ReadLiveSecretsRow["accountStatus"], Refusal | undefined> = {
   active: undefined,
   suspended: "account_suspended",
   closed: "revoked_key",
@@ -396,26 +488,37 @@ function nameOfStatus(status: KeyStatus): string {
 /** The columns of a key. */
 type KeyRow = Pick<sql.ReadKeysRow, keyof sql.ReadKeysRow & keyof sql.FindSecretsRow>;
 
-function keyMembers({ family, status, requestsPerMinute, monthlyCap, ...row }: KeyRow) {
+function keyMembers({ family, status, requestsPerMinute, ...row }: KeyRow) {
+  const { day, week, month, total, running } = limitsOf(row);
   return {
     ...row,
     name: shownName(row.name),
     family: familyOf(family),
     status: statusOf[status],
     requestsPerMinute: requestsPerMinute ?? undefined,
-    monthlyCapMicrocredits: monthlyCap ?? undefined,
+    dailyCapMicrocredits: day ?? undefined,
+    weeklyCapMicrocredits: week ?? undefined,
+    monthlyCapMicrocredits: month ?? undefined,
+    totalCapMicrocredits: total ?? undefined,
+    requestsAtOnce: running ?? undefined,
     expiresAt: stamp(row.expiresAt),
     createdAt: stamp(row.createdAt),
     revokedAt: stamp(row.revokedAt),
   };
 }
 
-function toKey(row: sql.ReadKeysRow, secrets: readonly SecretRow[] = []): Key {
+function toKey(
+  { budget: numbers, at, ...row }: sql.ReadKeysRow,
+  secrets: readonly SecretRow[] = [],
+) {
+  const budget = readBudget(numbers, at);
+  const month = budget.windows.find(({ name }) => name === "month");
   return create(KeySchema, {
     ...keyMembers(row),
-    monthSpentMicrocredits: row.monthSpent,
-    monthHeldMicrocredits: row.monthHeld,
-    monthResetsAt: stamp(row.monthResetsAt),
+    budget: toBudget({ case: "keyId", value: row.keyId }, row.family, budget),
+    monthSpentMicrocredits: month?.spent ?? 0n,
+    monthHeldMicrocredits: budget.held,
+    monthResetsAt: stamp(month?.resetsAt ?? null),
     lastUsedAt: stamp(row.lastUsedAt),
     secrets: secrets.map(toSecret),
   });
@@ -454,9 +557,11 @@ function toFoundSecret(row: sql.FindSecretsRow): FoundSecret {
         ...{ secretId, hint, createdAt: row.secretCreatedAt, lastUsedAt: null },
         ...{ expiresAt: secretExpiresAt, revokedAt: secretRevokedAt },
       }),
+      isLimited: row.isLimited,
     },
     refusal: isRevoked ? "revoked_key" : refusalBy[row.accountStatus],
     paused: row.paused,
+    isAllowedAt: matcherOf(row.allowedAddresses),
     expiresInMs: row.expiresInMs ?? undefined,
     expiresFirst: keyExpiresFirst ? "key" : "secret",
     useIsDue: row.useIsDue,

@@ -20,6 +20,7 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import type { Changes } from "../base/change-feed.ts";
+import { checkAddresses, type MisplacedUse } from "../base/client-address.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { randomId, timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
@@ -33,7 +34,7 @@ import {
   needsApproval,
   personBehind,
 } from "../contract/approvals.ts";
-import { actorOf } from "../contract/callers.ts";
+import { actorOf, checkAddress, type clientOf } from "../contract/callers.ts";
 import {
   type Authenticate,
   type AuthenticatedCall,
@@ -65,37 +66,50 @@ export type AdminTokens = {
   forget(tokenId: string): void;
 };
 
+/** Called for each call from an address that the list of its token does not allow. */
+export type OnMisplaced = (use: MisplacedUse) => void;
+
 /** `changes`: the feed of changed people and tokens. */
 export function createAdminTokens({
   store,
   changes,
+  onMisplaced,
 }: {
   store: PeopleStore;
   changes: Changes;
+  onMisplaced?: OnMisplaced | undefined;
 }): AdminTokens {
   const cache = new SecretCache<FoundAdminToken>(cacheLimits);
   const lookup = createSecretLookup(store.findAdminTokens, cache);
   return {
-    async authenticate(requestHeader) {
+    async authenticate(requestHeader, origin) {
       const secret = headerForm.exec(requestHeader.get("authorization") ?? "")?.[1];
       if (secret === undefined) throw new ApiError("invalid_key");
       const digest = digestToken(secret).toString("base64");
       const cached = cache.get(digest);
       // A node that may have missed a change must not trust what it remembers.
       if (!cached || (cached.found && !changes.isCurrent()))
-        return callerOf(await lookup.find(digest));
+        return callerOf(await lookup.find(digest), { requestHeader, ...origin }, onMisplaced);
       if (cached.isStale) lookup.refresh(digest);
-      return callerOf(cached.found);
+      return callerOf(cached.found, { requestHeader, ...origin }, onMisplaced);
     },
     forget: (tokenId) => cache.invalidate(tokenId),
   };
 }
 
-function callerOf(found: FoundAdminToken | undefined): Caller {
+function callerOf(
+  found: FoundAdminToken | undefined,
+  from: Parameters<typeof clientOf>[0],
+  onMisplaced: OnMisplaced | undefined,
+): Caller {
   if (!found) throw new ApiError("invalid_key");
   if (found.isRevoked)
     throw new ApiError("revoked_key", { message: "This admin token was revoked." });
-  const { name, scope, ownerId: tokenId, personId } = found;
+  const { name, scope, ownerId: tokenId, personId, isAllowedAt, hint } = found;
+  if (isAllowedAt)
+    checkAddress(isAllowedAt, from, (address) =>
+      onMisplaced?.({ accountId: "", id: tokenId, name, hint, address }),
+    );
   return { kind: "admin", name, scope, tokenId, ...(personId !== null && { personId }) };
 }
 
@@ -111,7 +125,8 @@ export async function createAdminToken(
   const minted = { id: timeOrderedId("tok_"), secret: randomId(prefix, randomLength) };
   const createOnce = onceFor(PeopleService.method.createAdminToken, request, call);
   const hint = `${minted.secret.slice(0, prefix.length + 4)}…${minted.secret.slice(-4)}`;
-  const made = { tokenId: minted.id, name, scope, hint };
+  const allowedAddresses = checkAddresses("allowed_addresses", request.allowedAddresses);
+  const made = { tokenId: minted.id, name, scope, hint, allowedAddresses };
   const digest = digestToken(minted.secret);
   const isMoney = scope === AdminScope.MONEY || scope === AdminScope.ALL;
   const waits = isMoney && needsApproval(caller, approvalLimit());
@@ -129,7 +144,11 @@ export async function createAdminToken(
         what: `Makes the admin token "${name}" of the scope ${AdminScopeSchema.value[scope]?.localName}.`,
         reason: "",
         usdMicro: 0n,
-        request: { ...made, digest: digest.toString("base64") },
+        request: {
+          ...made,
+          allowedAddresses: allowedAddresses.join(" "),
+          digest: digest.toString("base64"),
+        },
       });
     });
     return { ...once, approval };
@@ -154,6 +173,7 @@ export function carryOutAdminToken({ publish }: Pick<Parts, "publish">): CarryOu
       hint: memberOf(approved, "hint"),
       digest: Buffer.from(digest, "base64"),
       scope: scope === AdminScope.MONEY ? AdminScope.MONEY : AdminScope.ALL,
+      allowedAddresses: memberOf(approved, "allowedAddresses").split(" ").filter(Boolean),
       createdBy: approved.requestedBy,
       personId: approved.personId,
     });

@@ -10,6 +10,7 @@ import type {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { type ChangeHints, createChanges } from "../base/change-feed.ts";
+import type { MisplacedUse } from "../base/client-address.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -71,7 +72,7 @@ import {
   signOut,
 } from "./sign-in.ts";
 import { confirmEmail, signUp } from "./sign-up.ts";
-import { createPeopleStore, type Owners, type PeopleStore } from "./store.ts";
+import { createPeopleStore, type OnJoin, type Owners, type PeopleStore } from "./store.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
 export { codeGuesses } from "./guessing.ts";
@@ -115,6 +116,9 @@ type MembersOfAccount = {
    * transaction he goes on to own it.
    */
   checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
+  isMember(tx: Runner, accountId: string, personId: string): Promise<boolean>;
+  /** The ids of those who are neither owners nor viewers. */
+  listPlain(tx: Runner, accountId: string): Promise<readonly string[]>;
   /**
    * Throws `not_permitted` unless the person may manage keys of the account at this moment, as a
    * member or an operator. Until the end of the transaction he goes on to be that.
@@ -188,6 +192,8 @@ export function createPeople(parts: {
   /** The address under which people reach the console. */
   publicUrl: () => URL;
   keys: ManagedKeys;
+  /** What a person who becomes a member may spend. Absent: as much as the account has. */
+  budgets?: { join: OnJoin };
   /** Makes other nodes read the change feed at once, not within 0.5 s. */
   hints?: ChangeHints | undefined;
   /** Undefined: links are shown to those who make them. */
@@ -206,13 +212,15 @@ export function createPeople(parts: {
   hasAdminToken?: boolean;
   /** How long the credits of an account will last. Absent: nobody knows. */
   forecastsOf?: (accountId: string) => Promise<readonly Forecast[]>;
+  /** Called for each call from an address that the list of its admin token does not allow. */
+  onMisplaced?: (use: MisplacedUse) => void;
   /** Default: the clock of this machine. */
   clock?: Clock | undefined;
   log: Log;
 }): People {
   const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
   const { outbound = new Outbound() } = parts;
-  const store = createPeopleStore(parts.postgres);
+  const store = createPeopleStore(parts.postgres, parts.budgets?.join);
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
     hints,
@@ -223,7 +231,7 @@ export function createPeople(parts: {
   const sessions = createSessions({ store, changes, passkeyOnly });
   // Registered first: other listeners may authenticate at once.
   changes.onChanged(sessions.forget);
-  const tokens = createAdminTokens({ store, changes });
+  const tokens = createAdminTokens({ store, changes, onMisplaced: parts.onMisplaced });
   changes.onChanged(tokens.forget);
   const challenges = createChallenges(store);
   let settings = parts.settings ?? closedPeople;
@@ -289,9 +297,9 @@ export function createPeople(parts: {
       revokeAdminToken: (request, call) => revokeAdminToken(all, request, call),
       listAuditEvents: (request, call) => listAuditEvents(all, request, call),
     },
-    authenticate: (headers) =>
+    authenticate: (headers, origin) =>
       isAdminToken(headers.get("authorization") ?? "")
-        ? tokens.authenticate(headers)
+        ? tokens.authenticate(headers, origin)
         : sessions.authenticate(headers),
     onCallerChange: (listener) => changes.onChanged((subjectId) => listener({ subjectId })),
     audit: { record: store.recordAct },
@@ -350,6 +358,13 @@ export const membersOfAccount = {
   async checkOwner(tx: Runner, accountId: string, personId: string) {
     if (!(await tx.run(sql.lockOwner, { accountId, personId })))
       throw new ApiError("not_permitted");
+  },
+  async isMember(tx: Runner, accountId: string, personId: string): Promise<boolean> {
+    return (await tx.run(sql.shareMember, { accountId, personId })) !== undefined;
+  },
+  async listPlain(tx: Runner, accountId: string): Promise<readonly string[]> {
+    const members = await tx.run(sql.listMembers, { accountId, personId: null });
+    return members.filter(({ role }) => role === "member").map(({ personId }) => personId);
   },
   async checkManager(tx: Runner, accountId: string, personId: string) {
     const member = await tx.run(sql.shareMember, { accountId, personId });

@@ -30,7 +30,7 @@ import {
   SignOutResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
-import { networkOf } from "../base/client-address.ts";
+import { networkOf, plainAddress } from "../base/client-address.ts";
 import { withTimeout } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { clientOf } from "../contract/callers.ts";
@@ -82,6 +82,7 @@ export async function getSession(
     ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
     providers: listProviders(parts),
     sellsCredits: parts.sellsCredits(),
+    address: plainAddress(clientOf(call).address) ?? "",
     ...(shownAccount && { shownAccount }),
   });
 }

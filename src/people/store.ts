@@ -22,6 +22,7 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import type { ChangePage } from "../base/change-feed.ts";
+import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { shownName } from "../base/names.ts";
@@ -36,7 +37,10 @@ import type { Json, Runner } from "../postgres/statement.ts";
 export type FoundAdminToken = Found & {
   readonly name: string;
   readonly scope: AdminScope;
+  readonly hint: string;
   readonly isRevoked: boolean;
+  /** Where it may be used. Undefined: everywhere. */
+  readonly isAllowedAt: AddressMatcher | undefined;
   /** Who made it. Null: the machine. */
   readonly personId: string | null;
 };
@@ -119,6 +123,12 @@ export type AttemptSubject = {
   readonly kind: sql.CountAttemptsRow["kind"];
 };
 
+/** Called in the transaction in which a person becomes a member who is neither owner nor viewer. */
+export type OnJoin = (
+  tx: Runner,
+  member: { readonly accountId: string; readonly personId: string },
+) => Promise<void>;
+
 /** The functions of the store that run in one transaction, or each in its own. */
 export type PeopleTables = ReturnType<typeof tablesOn>;
 export type PeopleStore = ReturnType<typeof createPeopleStore>;
@@ -127,12 +137,12 @@ export type PeopleStore = ReturnType<typeof createPeopleStore>;
 const refusedKept = 60;
 
 /** Every function throws `database_unavailable` while the database is unreachable. */
-export function createPeopleStore(postgres: Postgres) {
+export function createPeopleStore(postgres: Postgres, onJoin: OnJoin = async () => {}) {
   return {
-    ...tablesOn(postgres),
+    ...tablesOn(postgres, onJoin),
     /** Runs `work` in one transaction. Repeats it after a conflict. */
     transaction: <T>(work: (tables: PeopleTables, tx: Runner) => Promise<T>): Promise<T> =>
-      postgres.transaction((tx) => work(tablesOn(tx), tx)),
+      postgres.transaction((tx) => work(tablesOn(tx, onJoin), tx)),
     /**
      * Stores an act. Of the refused calls of an hour, those beyond `refusedKept` share one event:
      * nobody fills the table with them.
@@ -155,7 +165,7 @@ export function createPeopleStore(postgres: Postgres) {
   };
 }
 
-export function tablesOn(db: Runner) {
+export function tablesOn(db: Runner, onJoin: OnJoin = async () => {}) {
   return {
     run: db.run,
 
@@ -328,8 +338,10 @@ export function tablesOn(db: Runner) {
       const rows = await db.run(sql.lockMembers, { accountId });
       return rows.map((row) => ({ ...row, role: rolesByName[row.role] }));
     },
-    putMember: (personId: string, { accountId, role }: Membership) =>
-      db.run(sql.putMember, { accountId, personId, role: nameIn(rolesByName, role) }),
+    async putMember(personId: string, { accountId, role }: Membership): Promise<void> {
+      await db.run(sql.putMember, { accountId, personId, role: nameIn(rolesByName, role) });
+      if (role === AccountRole.MEMBER) await onJoin(db, { accountId, personId });
+    },
     updateMember: (personId: string, { accountId, role }: Membership) =>
       db.run(sql.updateMember, { accountId, personId, role: nameIn(rolesByName, role) }),
     async listMembers(accountId: string, onlyPersonId?: string): Promise<Member[]> {
@@ -384,6 +396,7 @@ export function tablesOn(db: Runner) {
         ownerId: row.tokenId,
         expiresInMs: undefined,
         scope: scopesByName[row.scope],
+        isAllowedAt: matcherOf(row.allowedAddresses),
       }));
     },
     /** Throws `name_taken`. */
@@ -396,6 +409,7 @@ export function tablesOn(db: Runner) {
       readonly createdBy: string;
       /** Who made it. Null: the machine. */
       readonly personId: string | null;
+      readonly allowedAddresses: readonly string[];
     }): Promise<void> {
       const scope = nameIn(scopesByName, token.scope);
       if ((await db.run(sql.insertAdminToken, { ...token, scope })) === 0)

@@ -14,6 +14,7 @@ const ofOwner = [
   "charge_sums",
   "month_closings",
   "closed_months",
+  "closed_budgets",
   "month_archives",
   "closing_blocks",
   "closing_sums",

@@ -1,7 +1,8 @@
 // Callers and payers: keys, the ledger and people. Each uses those above it here; what the
 // ledger and people use of later services they get when they start.
 
-import { createBilling } from "../billing/billing.ts";
+import { MisplacedUses } from "../base/client-address.ts";
+import { budgetsOfKeys, budgetsOfMembers, createBilling } from "../billing/billing.ts";
 import type { Authenticate } from "../contract/contract.ts";
 import { createKeys } from "../keys/keys.ts";
 import {
@@ -30,12 +31,18 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     config.databaseUrl === undefined
       ? await findAdminToken(config.dataDir, config.adminToken)
       : (config.adminToken ?? "");
+  const misplaced = new MisplacedUses();
   const keys = createKeys({
     postgres,
+    budgets: budgetsOfKeys,
     adminToken,
     resolveModel: (name) => settings.catalog.find(name)?.model.id,
-    checkManager: membersOfAccount.checkManager,
+    ...membersOfAccount,
     keysMax: () => settings.file.people.limits.keys,
+    onMisplaced(use) {
+      misplaced.note(use);
+      billing.countRejected({ ...use, keyId: use.id }, "address_not_allowed");
+    },
     onAdminUse: noteAdminUse(parts, data, settings),
     log,
     hints,
@@ -50,6 +57,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     log,
     keys: keys.ofAccount,
     members: membersOfAccount,
+    hasManagementKey: keys.ofAccount.hasManagementKey,
     approvalLimit,
     maxWaitMs: config.ledgerMaxWaitMs,
     parent: parts.shared?.nodes,
@@ -62,6 +70,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     hasAdminToken: adminToken !== "",
     publicUrl,
     keys: keys.managed,
+    budgets: budgetsOfMembers,
     hints: hints && hintsOn(hints, "gateway:people-changed"),
     mailer,
     settings: settings.file.people,
@@ -69,11 +78,12 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     outbound,
     ensureAccount: billing.ensureAccount,
     forecastsOf: billing.forecastsOf,
+    onMisplaced: (use) => misplaced.note(use),
     clock,
     log,
   });
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
-  return { adminToken, keys, billing, people, authenticate };
+  return { adminToken, keys, billing, people, authenticate, misplaced };
 }
 
 function noteAdminUse(
@@ -102,8 +112,8 @@ function noteAdminUse(
  * session.
  */
 export function identifyBy(keys: Authenticate, people: Authenticate): Authenticate {
-  return (requestHeader) =>
+  return (requestHeader, origin) =>
     isOfPeople(requestHeader.get("authorization") ?? "")
-      ? people(requestHeader)
-      : keys(requestHeader);
+      ? people(requestHeader, origin)
+      : keys(requestHeader, origin);
 }

@@ -20,11 +20,12 @@ export function createMoney(
   { config, env, log, clock, outbound, shared }: GatewayParts,
   { postgres, months, ledgerProblem, mailer }: Data,
   settings: SettingsInUse,
-  { keys, billing, people, authenticate }: Accounts,
+  { keys, billing, people, authenticate, misplaced }: Accounts,
   { providers, limits }: RequestParts,
 ) {
   const { audit, onCallerChange } = people;
-  const interceptor = { authenticate, log, audit, onCallerChange, clock };
+  const { countChange } = keys;
+  const interceptor = { authenticate, log, audit, onCallerChange, countChange, clock };
   const billingService = intercept(BillingService, billing.service, interceptor);
   const payments = createPayments({
     postgres,
@@ -47,6 +48,7 @@ export function createMoney(
       listUnreadChains: payments.listUnreadChains,
       listBypasses: (since, limit) => listBypasses(postgres, since, limit),
       findViolations: billing.overview.findViolations,
+      listMisplaced: () => misplaced.list(),
       modelConditions: providers.modelConditions,
       ledgerProblem,
     },

@@ -130,10 +130,8 @@ test("a cap is told at 80 % and when it is reached, and again after it was raise
   const { accountId, keyId } = await nodes.payer(100n * credit, { cap: 10n * credit });
   const spend = (micro: bigint) =>
     nodes.run(
-      `insert into key_months (account_id, key_id, month, spent)
-         values ($1, $2, date_trunc('month', now() at time zone 'utc')::date, $3)
-         on conflict (account_id, key_id, month) do update set spent = excluded.spent`,
-      [accountId, keyId, micro],
+      `update budgets set day = (now() at time zone 'utc')::date, spent = $2 where payer = $1`,
+      [keyId, micro],
     );
   const percents = async () =>
     (await nodes.raised(accountId))
@@ -154,14 +152,14 @@ test("a cap is told at 80 % and when it is reached, and again after it was raise
   );
   await look();
   expect(await percents()).toEqual(["80", "100"]);
-  await nodes.run("update keys set monthly_cap = $2 where key_id = $1", [keyId, 20n * credit]);
+  await nodes.run("update budgets set month_limit = $2 where payer = $1", [keyId, 20n * credit]);
   await nodes.run("delete from errors_hourly where key_id = $1", [keyId]);
   await look();
   expect(await percents()).toEqual(["80", "100"]);
   // Reached at once: the part of it is not told besides.
   await spend(20n * credit);
   await look();
-  await nodes.run("update key_months set spent = $2 where key_id = $1", [keyId, 19n * credit]);
+  await nodes.run("update budgets set spent = $2 where payer = $1", [keyId, 19n * credit]);
   await look();
   expect(await percents()).toEqual(["80", "100", "100"]);
 });
@@ -190,6 +188,26 @@ test("a new key and a paused one are told, by the feed of keys", async () => {
     "The key “nightly b build” was revoked.",
   ]);
   expect(await titlesOf(accountId)).toHaveLength(4);
+});
+
+test("a credential at an address that its list does not allow is told once a day", async () => {
+  const { accountId } = await nodes.payer(0n);
+  const use = { accountId, id: "key_1", name: "nightly", hint: "sk-gw2-1ab…cd" };
+  const seen = [
+    { ...use, address: "192.0.2.1" },
+    { ...use, accountId: "", id: "tok_1", name: "deploy", address: "2001:db8::1" },
+  ];
+  const node = nodes.node({ sources: { listMisplaced: () => seen } });
+  for (let times = 0; times < 2; times++) await look(node);
+  // Another process saw the same key elsewhere.
+  const [first] = seen;
+  expect.assert(first);
+  await look(nodes.node({ sources: { listMisplaced: () => [{ ...first, address: "::1" }] } }));
+  expect(await titlesOf(accountId)).toEqual(["The key “nightly” was used from 192.0.2.1."]);
+  const raised = await nodes.raised("");
+  expect(raised.map(({ kind, facts }) => [kind, facts])).toEqual([
+    ["key_misplaced", { key: "deploy", hint: use.hint, address: "2001:db8::1" }],
+  ]);
 });
 
 test("a key of which a look that failed did not read is told by the next look", async () => {
@@ -697,7 +715,7 @@ test("settings are kept, and the secret of a webhook is shown once", async () =>
   const { accountId } = await nodes.payer(0n);
   const owner = nodes.as(member(accountId));
   const before = await owner.listAlerts({ accountId });
-  expect([before.settings?.belowDays, before.settings?.rules.length]).toEqual([3, 6]);
+  expect([before.settings?.belowDays, before.settings?.rules.length]).toEqual([3, 7]);
   const settings = { ...settingsBy({ mail: true, webhook: true }), belowDays: 7 };
   const set = await owner.setAlerts({ accountId, settings });
   expect(set.webhookSecret).toMatch(/^whsec_[0-9A-Za-z+/]{43}=$/);

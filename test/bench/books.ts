@@ -56,6 +56,10 @@ export async function addKeys(postgres: Postgres, count: number, accounts: numbe
      select 'key_' || n, 'acc_' || (n - 1) % $2::int + 1, 'v1', 'bench' from generate_series(1, $1::int) n`,
     [count, accounts],
   );
+  await runSql(
+    postgres,
+    "insert into budgets (account_id, family, payer) select account_id, family, key_id from keys",
+  );
 }
 
 /**

@@ -51,13 +51,13 @@ export async function addMonths(
 
   await runSql(
     postgres,
-    `insert into key_months (account_id, key_id, month, spent)
-     select account_id, key_id, date_trunc('month', hour at time zone 'UTC')::date, sum(amount)
-     from usage_hourly group by 1, 2, 3`,
+    `update budgets set spent = used.spent
+     from (select key_id, sum(amount)::bigint as spent from usage_hourly group by 1) used
+     where used.key_id = budgets.payer`,
   );
   await runSql(
     postgres,
-    `update pools set posted = posted - spent
+    `update pools set posted = posted - used.spent, spent = used.spent
      from (select account_id, sum(amount)::bigint as spent from usage_hourly group by 1) used
      where used.account_id = pools.account_id`,
   );

@@ -5,6 +5,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { printResult, type Result } from "./report.ts";
 import { billingPrice } from "./suites/billing-price.ts";
+import { budgets } from "./suites/budgets.ts";
 import { chains } from "./suites/chains.ts";
 import { closing } from "./suites/closing.ts";
 import { codec } from "./suites/codec.ts";
@@ -43,6 +44,7 @@ const suites: Record<string, () => Promise<Result>> = {
   latency,
   "billing-price": billingPrice,
   ledger,
+  budgets,
   codec,
   failover,
   overload,

@@ -8,7 +8,7 @@ import { BillingService, ReceiptSchema } from "../../gen/gateway/billing/v1/bill
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createLog } from "../../src/base/log.ts";
-import { createBilling, type Hold, type Holds } from "../../src/billing/billing.ts";
+import { budgetsOfKeys, createBilling, type Hold, type Holds } from "../../src/billing/billing.ts";
 import { costMicro } from "../../src/billing/price.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { readCatalogPath, readConfig } from "../../src/config/environment.ts";
@@ -36,7 +36,8 @@ const holdsInMemory: Holds = {
     model,
     price,
     freeMicro,
-    monthFreeMicro: undefined,
+    left: { ofPool: undefined, ofKey: undefined },
+    manager: undefined,
     grantedOutput: bounds.maxOutput,
     amountMicro: 1n,
     month: "2026-01-01",
@@ -76,7 +77,13 @@ const catalog = createCatalog(file);
 const postgres = connectPostgres(config.databaseUrl ?? "");
 const providers = createProviders({ file, log, env: process.env });
 const resolveModel = (name: string) => catalog.find(name)?.model.id;
-const keys = createKeys({ postgres, adminToken: config.adminToken ?? "", resolveModel, log });
+const keys = createKeys({
+  budgets: budgetsOfKeys,
+  postgres,
+  adminToken: config.adminToken ?? "",
+  resolveModel,
+  log,
+});
 const limits = createRateLimits({ nodes: { id: () => "bench", live: () => ["bench"] }, log });
 const billing = createBilling({
   postgres,

@@ -36,6 +36,10 @@ export async function addHistoryAccounts(postgres: Postgres): Promise<void> {
   );
   await runSql(
     postgres,
+    "insert into budgets (account_id, family, payer) select account_id, family, key_id from keys",
+  );
+  await runSql(
+    postgres,
     "insert into price_versions values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing",
     [
       ...[price.priceVersion, "bench-history", price.input, price.output, price.cacheWrite5m],
@@ -109,13 +113,13 @@ const tagsOfDay = "jsonb_build_object('user', 'u' || n % 5003, 'team', 't' || n 
 async function book(postgres: Postgres): Promise<number> {
   await runSql(
     postgres,
-    `insert into key_months (account_id, key_id, month, spent)
-     select account_id, key_id, date_trunc('month', hour at time zone 'UTC')::date, sum(amount)
-     from usage_hourly group by 1, 2, 3`,
+    `update budgets set spent = used.spent
+     from (select key_id, sum(amount)::bigint as spent from usage_hourly group by 1) used
+     where used.key_id = budgets.payer`,
   );
   await runSql(
     postgres,
-    `update pools set posted = posted - spent
+    `update pools set posted = posted - used.spent, spent = used.spent
      from (select account_id, sum(amount)::bigint as spent from usage_hourly group by 1) used
      where used.account_id = pools.account_id`,
   );

@@ -11,6 +11,7 @@ import {
   type HoldRequest,
   type Ledger,
   payerOf,
+  type RunningBudget,
 } from "../../src/billing/admission.ts";
 import { least } from "../../src/billing/hold-size.ts";
 import { beside, within } from "../support/arbitraries.ts";
@@ -63,16 +64,17 @@ function lockRows(model: Model): Ledger {
       ],
     ]),
     keys: new Map(
-      Object.entries(model.keys).map(([keyId, { cap }]) => [
+      Object.keys(model.keys).map((keyId) => [
         keyId,
-        {
-          status: "active",
-          allowedModels: [],
-          cap,
-          spent: spentBy(model, keyId),
-          held: heldBy(model, keyId),
-        },
+        { status: "active", allowedModels: [], manager: null },
       ]),
+    ),
+    budgets: new Map(
+      Object.entries(model.keys).flatMap(([keyId, { cap }]) =>
+        cap === null
+          ? []
+          : [[`acc/v1/${keyId}`, capped(cap, spentBy(model, keyId), heldBy(model, keyId))]],
+      ),
     ),
     deadSecrets: new Map(),
     usedRequests: new Map([
@@ -88,8 +90,12 @@ function lockRows(model: Model): Ledger {
           [`acc/${id}`, { ...usedRow(), keyId, amount: 0n, grantedOutput: 0 }] as const,
       ),
     ]),
-    amounts: new Map([...model.running].map(([id, { amountMicro }]) => [`acc/${id}`, amountMicro])),
-    pastMonths: new Map(),
+    growing: new Map(
+      [...model.running].map(([id, { amountMicro: amount }]) => [
+        `acc/${id}`,
+        { amount, manager: null },
+      ]),
+    ),
   };
 }
 
@@ -177,7 +183,8 @@ function runAdmissions(model: Model, batch: readonly Command[]): void {
     // The rows that admission updated must equal the sums of the model.
     expect(ledger.pools.get("acc/v1")?.held).toBe(heldBy(model));
     for (const keyId of Object.keys(model.keys))
-      expect(ledger.keys.get(keyId)?.held).toBe(heldBy(model, keyId));
+      if (model.keys[keyId]?.cap !== null)
+        expect(ledger.budgets.get(`acc/v1/${keyId}`)?.held).toBe(heldBy(model, keyId));
   }
   expect(heldBy(model) <= model.posted - spentBy(model)).toBe(true);
   for (const [keyId, { cap }] of Object.entries(model.keys)) {
@@ -281,7 +288,8 @@ function unheld(requestId: string): Hold {
     grantedOutput: 1,
     amountMicro: 0n,
     freeMicro: 0n,
-    monthFreeMicro: undefined,
+    left: { ofPool: undefined, ofKey: undefined },
+    manager: undefined,
     month,
     admittedAt: at,
   };
@@ -293,12 +301,20 @@ function expectRejected(outcome: Admitted, reason: string): void {
 
 const payer = { accountId: "acc", family: "v1" as const, keyId: "key_a", secretId: "sec_a" };
 const active = { posted: heldFor(4), held: 0n, inDebt: false, accountStatus: "active" } as const;
-const open: KeyRow = { status: "active", allowedModels: [], cap: null, spent: 0n, held: 0n };
+const open: KeyRow = { status: "active", allowedModels: [], manager: null };
 
-/** The rows of a batch with one key and its pool. */
+/** A budget with a limit of this month. */
+function capped(cap: bigint, spent: bigint, held: bigint): RunningBudget {
+  const window = { name: "month", limit: cap, spent, resetsAt: new Date("2026-04-01Z") } as const;
+  return { of: "key", running: 0, runningLimit: null, windows: [window], held };
+}
+
+type CappedKey = Partial<KeyRow> & { cap?: bigint; spent?: bigint; held?: bigint };
+
+/** The rows of a batch with one key, which may have a monthly cap, and its pool. */
 function rowsOf(
   pool: Partial<LedgerPool> = {},
-  key: Partial<KeyRow> = {},
+  { cap, spent = 0n, held = 0n, ...key }: CappedKey = {},
   more: Partial<Ledger> = {},
 ): Ledger {
   return {
@@ -307,10 +323,10 @@ function rowsOf(
     nodeId: "node_of_test",
     pools: new Map([["acc/v1", { ...active, ...pool }]]),
     keys: new Map([["key_a", { ...open, ...key }]]),
+    budgets: new Map(cap === undefined ? [] : [["acc/v1/key_a", capped(cap, spent, held)]]),
     deadSecrets: new Map(),
     usedRequests: new Map(),
-    amounts: new Map(),
-    pastMonths: new Map(),
+    growing: new Map(),
     ...more,
   };
 }
@@ -409,13 +425,13 @@ test.for<[string, Ledger, string, Record<string, unknown>]>([
     { limit: { ...cap, limit: 7n, used: 9n, remaining: 0n, exhausted: true } },
   ],
 ])("a request %s is rejected", ([, ledger, reason, facts]) => {
-  const { usedRequests, pools, keys } = structuredClone(ledger);
+  const { usedRequests, pools, budgets } = structuredClone(ledger);
   const outcome = admit(ledger, placing());
   expectRejected(outcome, reason);
   const { message, limit, allowed, field } = Object(outcome).error.facts;
   expect({ message, limit, allowed, field }).toMatchObject(facts);
   expect(limit).toEqual(facts.limit);
-  expect(ledger).toMatchObject({ usedRequests, pools, keys });
+  expect(ledger).toMatchObject({ usedRequests, pools, budgets });
 });
 
 test("a request waits where other requests hold what it needs, of the pool or of the cap", () => {
@@ -440,17 +456,19 @@ test("an admission holds exactly what is free, and says what it leaves", () => {
   expect(admit(ledger, placing())).toMatchObject({
     kind: "held",
     addedMicro: needed,
-    hold: { freeMicro: 0n, monthFreeMicro: 0n, admittedAt: at, month },
+    hold: { freeMicro: 0n, left: { ofPool: undefined, ofKey: 0n }, admittedAt: at, month },
   });
-  expect([ledger.pools.get("acc/v1")?.held, ledger.keys.get("key_a")?.held]).toEqual([
+  const budget = ledger.budgets.get("acc/v1/key_a");
+  expect([ledger.pools.get("acc/v1")?.held, budget?.held, budget?.running]).toEqual([
     needed + 3n,
     needed + 5n,
+    1,
   ]);
   expect(admit(rowsOf({ posted: needed + 1n }), placing())).toMatchObject({
-    hold: { freeMicro: 1n, monthFreeMicro: undefined },
+    hold: { freeMicro: 1n, left: { ofPool: undefined, ofKey: undefined } },
   });
   expect(admit(rowsOf({}, { cap: needed + 2n }), placing())).toMatchObject({
-    hold: { freeMicro: 0n, monthFreeMicro: 2n },
+    hold: { freeMicro: 0n, left: { ofPool: undefined, ofKey: 2n } },
   });
   // The secret of an internal service is not known.
   const { secretId: _, ...service } = payer;
@@ -499,7 +517,12 @@ test("only the same request of the same process repeats its admission, and gets 
   const outcome = { kind: "held", addedMicro: undefined };
   expect(again({})).toMatchObject({
     ...outcome,
-    hold: { ...hold, month: "2026-02-01", freeMicro: 0n, monthFreeMicro: undefined },
+    hold: {
+      ...hold,
+      month: "2026-02-01",
+      freeMicro: 0n,
+      left: { ofPool: undefined, ofKey: undefined },
+    },
   });
   expect(again({ nodeId: null }, { owner: "caller" })).toMatchObject(outcome);
   for (const other of [
@@ -539,10 +562,10 @@ test("a hold grows as far as the pool has free credits, whatever the cap", () =>
     const ledger = rowsOf(
       { posted: free + 30n, held: 30n },
       { cap: 35n, held: 30n },
-      { amounts: new Map([["acc/req_growing1", 10n]]), ...more },
+      { growing: new Map([["acc/req_growing1", { amount: 10n, manager: null }]]), ...more },
     );
     const outcome = admit(ledger, { kind: "grow", hold, amountMicro });
-    return { outcome, ledger, held: [ledger.pools, ledger.keys].map(heldOf) };
+    return { outcome, ledger, held: [ledger.pools, ledger.budgets].map(heldOf) };
   };
   const heldOf = (rows: ReadonlyMap<string, { held: bigint }>) => [...rows.values()][0]?.held;
   for (const [amount, free, added] of [
@@ -563,24 +586,9 @@ test("a hold grows as far as the pool has free credits, whatever the cap", () =>
       hold: { amountMicro: 10n + added },
     });
     expect(held).toEqual([30n + added, 30n + added]);
-    expect(ledger.amounts.get("acc/req_growing1")).toBe(10n + added);
+    expect(ledger.growing.get("acc/req_growing1")?.amount).toBe(10n + added);
   }
-  // The month of its admission has it, not the current one.
-  const before = { ...hold, month: "2026-02-01" };
-  const pastMonths = new Map([["key_a/2026-02-01", { spent: 0n, held: 10n }]]);
-  const ledger = rowsOf({}, {}, { amounts: new Map([["acc/req_growing1", 10n]]), pastMonths });
-  admit(ledger, { kind: "grow", hold: before, amountMicro: 15n });
-  expect(pastMonths.get("key_a/2026-02-01")?.held).toBe(15n);
-  expect(ledger.keys.get("key_a")?.held).toBe(0n);
-  const unknown = rowsOf({}, {}, { amounts: new Map([["acc/req_growing1", 10n]]) });
-  const lost = admit(unknown, { kind: "grow", hold: before, amountMicro: 15n });
-  expectRejected(lost, "gateway_unavailable");
-  expect(Object(lost).error.message).toMatch(/month .* no longer exists/);
-  for (const gone of [
-    { amounts: new Map() },
-    { keys: new Map() },
-    { pools: new Map() },
-  ] satisfies Partial<Ledger>[]) {
+  for (const gone of [{ growing: new Map() }, { pools: new Map() }] satisfies Partial<Ledger>[]) {
     const { outcome } = growTo(30n, 20n, gone);
     expectRejected(outcome, "gateway_unavailable");
     expect(Object(outcome).error.message).toMatch(/hold .* no longer exists/);

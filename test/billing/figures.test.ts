@@ -41,11 +41,12 @@ async function newAccount() {
   await run("insert into accounts (account_id, name) values ($1, '')", [accountId]);
   for (const family of ["v1", "v2"]) {
     await run("insert into pools (account_id, family) values ($1, $2)", [accountId, family]);
-    await run("insert into keys (key_id, account_id, family, name) values ($1, $2, $3, 'a key')", [
-      keyOf(accountId, family),
-      accountId,
-      family,
-    ]);
+    const values = [keyOf(accountId, family), accountId, family];
+    await run(
+      "insert into keys (key_id, account_id, family, name) values ($1, $2, $3, 'a key')",
+      values,
+    );
+    await run("insert into budgets (payer, account_id, family) values ($1, $2, $3)", values);
   }
   return accountId;
 }
@@ -289,13 +290,11 @@ test("alerts read the keys that have spent a part of the cap of this month, or a
         return { ...key, accountId, keyId: keyOf(accountId, index % 2 === 0 ? "v1" : "v2") };
       });
       for (const { keyId, accountId, ...key } of keys) {
-        await run("update keys set status = $2, monthly_cap = $3 where key_id = $1", [
-          ...[keyId, key.status, key.cap],
-        ]);
+        await run("update keys set status = $2 where key_id = $1", [keyId, key.status]);
         await run(
-          `insert into key_months (account_id, key_id, month, spent)
-           values ($1, $2, (${monthStart} - $3 * interval '1 month')::date, $4)`,
-          [accountId, keyId, key.monthsAgo, key.spent],
+          `update budgets set month_limit = $2, spent = $4, month_base = 0,
+             day = (${monthStart} - $3 * interval '1 month')::date where payer = $1`,
+          [keyId, key.cap, key.monthsAgo, key.spent],
         );
         if (key.rejection !== null)
           await run(

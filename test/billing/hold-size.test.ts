@@ -40,10 +40,8 @@ const anyCase = fc
   });
 
 /** True when the funds cover `micro`, computed the simple way. */
-function covers({ posted, poolHeld, cap }: Funds, micro: bigint): boolean {
-  return (
-    posted - poolHeld >= micro && (cap === undefined || cap.limit - cap.spent - cap.held >= micro)
-  );
+function covers({ posted, poolHeld, limits = [] }: Funds, micro: bigint): boolean {
+  return posted - poolHeld >= micro && limits.every(({ left, held }) => left - held >= micro);
 }
 
 /** The least that the input may cost, computed the simple way. */
@@ -57,7 +55,7 @@ function leastInputMicro(prices: Prices, bounds: UsageBounds): bigint {
   );
 }
 
-test("a request is short exactly if its least worth is not free, and `held` means that waiting helps", () => {
+test("a request is short exactly if its least worth is not free, by other requests only if waiting helps", () => {
   fc.assert(
     fc.property(anyCase, ([prices, bounds, funds]) => {
       const needed =
@@ -67,15 +65,12 @@ test("a request is short exactly if its least worth is not free, and `held` mean
       expect(covers(funds, grant.freeMicro) && !covers(funds, grant.freeMicro + 1n)).toBe(true);
       if (grant.kind === "granted") return;
       expect(grant.neededMicro).toBe(needed);
-      const { posted, poolHeld, cap } = funds;
-      const [isPoolShort, isCapShort] = [
-        posted < needed,
-        cap !== undefined && cap.limit - cap.spent < needed,
-      ];
       // Without the holds of other requests.
-      expect(grant.held).toBe(!isPoolShort && !isCapShort);
-      const isOfPool = isPoolShort || (!isCapShort && posted - poolHeld < needed);
-      expect(grant.of).toBe(isOfPool ? "pool" : "cap");
+      const { posted, limits } = funds;
+      const [least] = limits.toSorted((one, other) => (one.left < other.left ? -1 : 1));
+      if (posted < needed) expect(grant.by).toBe("pool");
+      else if (least && least.left < needed) expect(grant.by).toMatchObject({ left: least.left });
+      else expect(grant.by).toBe("requests");
     }),
     { numRuns: 500 },
   );
@@ -90,7 +85,7 @@ test("a hold grants all the output that is usual, or as much as is free, and cov
       const granted = BigInt(grant.output) * price;
       const plain = leastInputMicro(prices, bounds);
       expect(grant.output).toBeGreaterThanOrEqual(bounds.minOutput);
-      // The cap bounds the least that the request may cost, the pool all that it may.
+      // The limits bound the least that the request may cost, the pool all that it may.
       expect(covers(funds, plain + granted)).toBe(true);
       const full = maxInputCostMicro(prices, bounds) + granted;
       expect(grant.amountMicro).toBe(least(full, funds.posted - funds.poolHeld));
@@ -103,7 +98,7 @@ test("a hold grants all the output that is usual, or as much as is free, and cov
       const alone = {
         ...funds,
         poolHeld: 0n,
-        ...(funds.cap && { cap: { ...funds.cap, held: 0n } }),
+        limits: funds.limits.map(({ left }) => ({ left, held: 0n })),
       };
       const fits = covers(alone, full + BigInt(usual - grant.output) * price);
       expect(grant.reduced).toBe(isLess && !fits);
@@ -158,10 +153,10 @@ test("a caller who sets the cap to the least worth of each request before it pay
         const grant = sizeHold(prices, bounds, {
           posted,
           poolHeld: 0n,
-          cap: { limit, spent, held: 0n },
+          limits: [{ left: limit - spent, held: 0n }],
         });
         if (grant.kind === "short") {
-          expect(grant.of).toBe("pool");
+          expect(grant.by).toBe("pool");
           continue;
         }
         const input = inputs % (bounds.input + 1);
@@ -227,7 +222,7 @@ test("output beyond 8,192 tokens is granted up to a quarter of the free credits,
   };
   const grant = (tokens: number) =>
     sizeHold(prices, bounds, { posted: BigInt(tokens) * 100n, poolHeld: 0n });
-  expect(grant(1_023)).toMatchObject({ kind: "short", of: "pool", held: false });
+  expect(grant(1_023)).toMatchObject({ kind: "short", by: "pool" });
   expect(grant(1_024)).toMatchObject({ output: 1_024 });
   expect(grant(8_000)).toMatchObject({ output: 8_000 });
   expect(grant(20_000)).toMatchObject({ output: 8_192 });

@@ -46,6 +46,7 @@ const anyHolds = fc.uniqueArray(
     family: fc.constantFrom("v1", "v2"),
     month: fc.constantFrom("2026-10-01", "2026-11-01"),
     amount: fc.integer({ min: 1, max: 3 }),
+    manager: fc.constantFrom(null, "person:ana"),
     node: fc.constantFrom(null, "live", "other", "dead", "gone"),
     deadlineMs: fc.constantFrom(-1, 0, 1),
     admittedMs: fc.integer({ min: -2, max: 0 }),
@@ -68,7 +69,7 @@ const idsOf = ({ account, request, family }: Facts) => ({
 
 async function write(facts: readonly Facts[]): Promise<Hold[]> {
   const holds = facts.map((one) => ({ ...one, ...idsOf(one) }));
-  for (const table of ["holds", "ended_requests", "key_months", "keys", "pools", "nodes"])
+  for (const table of ["holds", "ended_requests", "budgets", "keys", "pools", "nodes"])
     await run(`delete from ${table}`);
   await run("alter table charges disable trigger user");
   await run("delete from charges");
@@ -85,18 +86,23 @@ async function write(facts: readonly Facts[]): Promise<Hold[]> {
       // After one of its holds the pool covers the others, or just not.
       const left = held - (own[0]?.amount ?? 0);
       await run(
-        `insert into pools (account_id, family, posted, held, in_debt) values ($1, $2, $3, $4, true)`,
-        [accountId, family, left + posted, held],
+        `insert into pools (account_id, family, posted, held, in_debt, running)
+         values ($1, $2, $3, $4, true, $5)`,
+        [accountId, family, left + posted, held, own.length],
       );
       await run("insert into keys (key_id, account_id, family, name) values ($1, $2, $3, '')", [
         ...[keyId, accountId, family],
       ]);
-      for (const month of ["2026-10-01", "2026-11-01"])
+      for (const [payer, holding] of [
+        [keyId, own],
+        ["person:ana", own.filter(({ manager }) => manager !== null)],
+      ] as const)
         await run(
-          "insert into key_months (account_id, key_id, month, held) values ($1, $2, $3, $4)",
+          `insert into budgets (account_id, family, payer, held, running)
+           values ($1, $2, $3, $4, $5)`,
           [
-            ...[accountId, keyId, month],
-            own.filter((one) => one.month === month).reduce((sum, { amount }) => sum + amount, 0),
+            ...[accountId, family, payer],
+            ...[holding.reduce((sum, { amount }) => sum + amount, 0), holding.length],
           ],
         );
     }
@@ -104,9 +110,9 @@ async function write(facts: readonly Facts[]): Promise<Hold[]> {
     const ids = [one.accountId, one.requestId, one.family, one.keyId, one.month];
     await run(
       `insert into holds (account_id, request_id, family, key_id, model, month, amount,
-         price_version, nonce, node_id, admitted_at, deadline, granted_output)
-       values ($1, $2, $3, $4, 'm', $5, $6, 'p', '', $7, $8, $9, 0)`,
-      [...ids, one.amount, one.node, after(one.admittedMs), after(one.deadlineMs)],
+         price_version, nonce, node_id, admitted_at, deadline, granted_output, manager)
+       values ($1, $2, $3, $4, 'm', $5, $6, 'p', '', $7, $8, $9, 0, $10)`,
+      [...ids, one.amount, one.node, after(one.admittedMs), after(one.deadlineMs), one.manager],
     );
     if (one.isCharged)
       await run(
@@ -125,18 +131,19 @@ async function write(facts: readonly Facts[]): Promise<Hold[]> {
 const named = (rows: readonly { accountId: string; requestId: string }[]) =>
   rows.map(({ accountId, requestId }) => `${accountId}/${requestId}`).sort();
 
-/** What pools, months and holds have. */
+/** What pools, budgets and holds have. */
 async function state() {
-  const pools = await run<{ account_id: string; family: string; held: bigint; in_debt: boolean }>(
-    "select account_id, family, held, in_debt from pools order by 1, 2",
+  type Holding = { account_id: string; family: string; held: bigint; running: number };
+  const pools = await run<Holding & { in_debt: boolean }>(
+    "select account_id, family, held, running, in_debt from pools order by 1, 2",
   );
-  const months = await run<{ key_id: string; month: string; held: bigint }>(
-    "select key_id, month, held from key_months order by 1, 2",
+  const budgets = await run<Holding & { payer: string }>(
+    "select account_id, family, payer, held, running from budgets order by 1, 2, 3",
   );
   const holds = await run<{ accountId: string; requestId: string; amount: bigint }>(
     `select account_id as "accountId", request_id as "requestId", amount from holds`,
   );
-  return { pools, months, holds };
+  return { pools, budgets, holds };
 }
 
 /** The same of the model: how much each request holds. Pools were in debt, unless it has ended. */
@@ -145,21 +152,29 @@ function expected(
   holds: readonly Hold[],
   amountOf: (hold: Hold) => number,
   posted: ReadonlyMap<string, bigint>,
+  isLeft = (_: Hold) => true,
 ) {
   const sum = (has: (hold: Hold) => boolean) =>
     BigInt(holds.filter(has).reduce((all, one) => all + amountOf(one), 0));
+  const count = (has: (hold: Hold) => boolean) =>
+    holds.filter((one) => has(one) && isLeft(one)).length;
   return {
     pools: before.pools.map((pool) => {
       const isOwn = (one: Hold) => one.accountId === pool.account_id && one.family === pool.family;
       const held = sum(isOwn);
+      const running = count(isOwn);
       const isChanged = holds.some((one) => isOwn(one) && amountOf(one) !== one.amount);
       const has = posted.get(`${pool.account_id}/${pool.family}`) ?? 0n;
-      return { ...pool, held, in_debt: !isChanged || has < held };
+      return { ...pool, held, running, in_debt: !isChanged || has < held };
     }),
-    months: before.months.map((month) => ({
-      ...month,
-      held: sum((one) => one.keyId === month.key_id && one.month === month.month),
-    })),
+    budgets: before.budgets.map((budget) => {
+      const { account_id: accountId, family, payer } = budget;
+      const isOwn = (one: Hold) =>
+        one.accountId === accountId &&
+        one.family === family &&
+        (one.keyId === payer || one.manager === payer);
+      return { ...budget, held: sum(isOwn), running: count(isOwn) };
+    }),
   };
 }
 
@@ -181,14 +196,14 @@ test("a hold that is left of a charged request is released, and no other", async
       await postgres.run(sql.releaseHold, { accountId, requestId });
       const left = (one: Hold) => (one === first && first.isCharged ? 0 : one.amount);
       const found = await state();
-      expect(found).toMatchObject(expected(before, holds, left, posted));
+      expect(found).toMatchObject(expected(before, holds, left, posted, (one) => left(one) > 0));
       expect(named(found.holds)).toEqual(named(holds.filter((one) => left(one) > 0)));
     }),
     { numRuns: 35 },
   );
 });
 
-test("holds change their size with those of their pools and months, and grow only if they may", async () => {
+test("holds change their size with those of their pools and budgets, and grow only if they may", async () => {
   await fc.assert(
     fc.asyncProperty(
       anyHolds,
@@ -210,7 +225,7 @@ test("holds change their size with those of their pools and months, and grow onl
         };
         const found = await state();
         const all = expected(before, holds, amountOf, posted);
-        expect(found.months).toEqual(all.months);
+        expect(found.budgets).toEqual(all.budgets);
         expect(found.pools).toEqual(all.pools);
         const sizes = holds.map((one) => `${one.accountId}/${one.requestId} ${amountOf(one)}`);
         expect(
@@ -327,7 +342,15 @@ test("the running requests of an account, of a dead node and of all are found an
 test("the day of the oldest request is the one before while that runs", async () => {
   const [one, other] = await write(
     [0, 1].map((request) => ({
-      ...{ account: 0, request, family: "v1", month: "2026-11-01", amount: 1, node: null },
+      ...{
+        account: 0,
+        request,
+        family: "v1",
+        month: "2026-11-01",
+        amount: 1,
+        node: null,
+        manager: null,
+      },
       ...{ deadlineMs: 1, admittedMs: request * -86_400_000, isCharged: false, posted: 0 },
     })),
   );

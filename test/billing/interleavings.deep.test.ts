@@ -161,7 +161,12 @@ async function run(world: World, one: Command): Promise<void> {
         world.known.set(
           requestId,
           await holds.resize(
-            { freeMicro: 0n, monthFreeMicro: undefined, ...hold },
+            {
+              freeMicro: 0n,
+              left: { ofPool: undefined, ofKey: undefined },
+              manager: undefined,
+              ...hold,
+            },
             usage({ input: one.input }),
           ),
         );

@@ -33,14 +33,15 @@ const hours = {
   laterTo: to,
 };
 const some = { ...months, keyIds: ["key_1", "key_2"] };
-const whole = { byKey: false, byModel: false, byFamily: false };
-const grouped = { byKey: true, byModel: true, byFamily: true };
+const whole = { byKey: false, byModel: false, byFamily: false, byMember: false };
+const grouped = { byKey: true, byModel: true, byFamily: true, byMember: true };
 const firstPage = {
   afterPeriod: null,
   afterDay: null,
   afterKeyId: null,
   afterModel: null,
   afterFamily: null,
+  afterMember: null,
   afterReason: null,
   afterValue: null,
   rows: 2_001,
@@ -52,6 +53,7 @@ const laterPage = {
   afterKeyId: "key_1",
   afterModel: "model-a",
   afterFamily: "",
+  afterMember: "",
 };
 const tag = { tag: "team", value: null };
 
@@ -71,11 +73,11 @@ const reports: readonly (readonly [name: string, query: Query])[] = [
   ["usage by hour", sql.queryUsage.with({ ...hours, ...grouped, ...firstPage, bucket: "hour" })],
   [
     "usage by day, key and model over 13 months",
-    sql.listUsage.with({ ...months, ...firstPage, byFamily: true }),
+    sql.listUsage.with({ ...months, ...firstPage, byFamily: true, byMember: true }),
   ],
   [
     "usage by day, key and model, a later page",
-    sql.listUsage.with({ ...some, ...laterPage, byFamily: false }),
+    sql.listUsage.with({ ...some, ...laterPage, byFamily: false, byMember: false }),
   ],
   ["the totals of usage over 13 months", sql.sumUsage.with(months)],
   [

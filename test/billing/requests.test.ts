@@ -45,11 +45,6 @@ async function moveTo(months: number, requestId: string): Promise<void> {
      end $$`,
   );
   await world.run(
-    `update key_months set month = ${month}
-     where (account_id, key_id) in (select account_id, key_id from holds where request_id = $1)`,
-    [requestId],
-  );
-  await world.run(
     `update holds set month = ${month}, admitted_at = ${month}::timestamp at time zone 'utc'
      where request_id = $1`,
     [requestId],
@@ -151,7 +146,6 @@ test("a charge whose month has no partition waits until there is one", async () 
     "update holds set month = '2019-05-01', admitted_at = '2019-05-01' where request_id = $1",
     [hold.requestId],
   );
-  await world.run("update key_months set month = '2019-05-01' where key_id = $1", [payer.keyId]);
   await openDays();
   const settled = vi.fn();
   const settling = world.holds.settle(hold, endingWith({ output: 1 })).finally(settled);

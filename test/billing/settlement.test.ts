@@ -11,7 +11,7 @@ import { newRequestId } from "../../src/base/ids.ts";
 import { min } from "../../src/base/money.ts";
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import { type TokenCategory, tokenCategories } from "../../src/base/token-categories.ts";
-import { type Hold, type Payer, requestKeyOf } from "../../src/billing/admission.ts";
+import { type Hold, requestKeyOf } from "../../src/billing/admission.ts";
 import { BatchConnection } from "../../src/billing/batch-queue.ts";
 import { settlementBatch } from "../../src/billing/ledger-batches.ts";
 import { chargedUsage, costMicro } from "../../src/billing/price.ts";
@@ -86,7 +86,6 @@ test("any batches of endings and shrinks charge each request once, at most its h
         const other = await ledger.payer(heldFor(100) * 5n, { accountId, family: "v2" });
         const payers = [first, second, sibling, first, second, other];
         const requestId = newRequestId();
-        await addMonth(first);
         const holds = await Promise.all(
           payers.map((payer, index) => {
             // Two accounts may have the same id.
@@ -179,14 +178,6 @@ async function readPools() {
   return new Map(rows.map(({ id, ...pool }) => [id, pool]));
 }
 
-/** An earlier month of a key, in which it was not used. */
-async function addMonth({ accountId, keyId }: Payer): Promise<void> {
-  await ledger.run(
-    "insert into key_months (account_id, key_id, month) values ($1, $2, '2020-01-01')",
-    [...[accountId, keyId]],
-  );
-}
-
 /** As if the request had been admitted an hour ago. */
 async function admitEarlier(hold: Hold | undefined): Promise<void> {
   const text =
@@ -207,7 +198,7 @@ async function rolledUp() {
   const sums = columns.map((name) => `coalesce(sum(u.${name}), 0)::bigint as ${name}`);
   const rows = await ledger.run<{ id: string }>(
     `select k.key_id as id, ${sums.join(", ")},
-       (select max(last_used_at) from key_months m where m.key_id = k.key_id)
+       (select last_used_at from budgets b where b.payer = k.key_id)
          is not distinct from (select max(settled_at) from charges c where c.key_id = k.key_id)
          as is_last_use
      from keys k

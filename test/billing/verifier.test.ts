@@ -22,10 +22,32 @@ beforeAll(async () => {
         });
   await world.days.run();
   // A fault may break a rule that the database enforces.
-  const tables = ["charges", "transfers", "pools", "key_months", "usage_hourly", "usage_daily"];
+  const tables = ["charges", "transfers", "pools", "budgets", "usage_hourly", "usage_daily"];
   for (const table of tables) await world.run(`alter table ${table} disable trigger user`);
+  await spendAs("person:ana");
 });
 afterAll(() => world.close());
+
+/** Requests of a key that a person with a budget manages: settled long ago, now, one that runs. */
+async function spendAs(manager: string) {
+  const managed = await world.payer(1_000_000_000n);
+  await world.payer(0n);
+  const { accountId, family, keyId } = managed;
+  await world.run("update keys set managed_by = $2 where key_id = $1", [keyId, manager]);
+  await world.run(
+    `insert into budgets (account_id, family, payer, week_limit) values ($1, $2, $3, 1000000000)`,
+    [accountId, family, manager],
+  );
+  const place = () => world.holds.place(holdRequest(managed, 10), never);
+  for (const output of [1, 2, 3, 4])
+    await world.holds.settle(await place(), endingWith({ output }));
+  await world.run(
+    `update charges set settled_at = settled_at - interval '1 hour'
+     where request_id in (select request_id from charges where key_id = $1 order by 1 limit 3)`,
+    [keyId],
+  );
+  await place();
+}
 
 const never = new AbortController().signal;
 // A request may have a charge in each month.
@@ -118,10 +140,54 @@ const faults: { name: string; change: string; found: string }[] = [
     found: "held = holds",
   },
   {
-    name: "a month that is off",
-    change:
-      "update key_months set spent = spent + 1 where month = (select min(month) from key_months)",
-    found: "month = its charges and holds",
+    name: "a request that a pool counts too often",
+    change: "update pools set running = running + 1 where family = 'v2'",
+    found: "held = holds",
+  },
+  {
+    name: "a pool that has spent what no key has",
+    change: "update pools set spent = spent + 1, posted = posted - 1 where posted > 1 and held = 0",
+    found: "spent = that of its keys",
+  },
+  ...(["spent = spent + 1", "held = held + 1", "running = running + 1"] as const).flatMap(
+    (change) =>
+      [
+        ["key", "not like '%:%'"],
+        ["person", "like '%:%'"],
+      ].map(([name, which]) => ({
+        name: `a budget of a ${name} that is off: ${change}`,
+        change: `update budgets set ${change} where payer = (
+        select payer from budgets where payer ${which} limit 1)`,
+        found: "budget = its charges and holds",
+      })),
+  ),
+  {
+    name: "a key without a budget",
+    change: `delete from budgets where payer = (
+      select payer from budgets where payer not like '%:%' and spent = 0 limit 1)`,
+    found: "budget = its charges and holds",
+  },
+  {
+    name: "a budget that is gone, of a person whose requests were charged",
+    change: "update budgets set payer = 'person:bob' where payer = 'person:ana'",
+    found: "budget = its charges and holds",
+  },
+  {
+    name: "a charge of a person that names another one",
+    change: `update charges set manager = 'person:bob' where request_id = (
+      select min(request_id) from charges where manager = 'person:ana')`,
+    found: "budget = its charges and holds",
+  },
+  {
+    name: "a charge of a person that names nobody",
+    change: `update charges set manager = null where request_id = (
+      select max(request_id) from charges where manager = 'person:ana')`,
+    found: "budget = its charges and holds",
+  },
+  {
+    name: "a hold of a person that names nobody",
+    change: "update holds set manager = null where manager is not null",
+    found: "budget = its charges and holds",
   },
   {
     name: "an hour that is off",

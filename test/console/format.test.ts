@@ -343,12 +343,14 @@ describe("the fields of a key", () => {
   test("are those of a key that has them, whatever it lacks", () => {
     const fields = {
       ...{ name: "ci", requestsPerMinute: 7, monthlyCapMicrocredits: 2_500_000n },
+      ...{ dailyCapMicrocredits: 1_000_000n, weeklyCapMicrocredits: 0n, requestsAtOnce: 3 },
       ...{ allowedModels: ["a"], accountReader: true, expiresAt: at("2027-01-01T00:00:00Z") },
     };
     const typed = keyFieldsOf(create(KeySchema, fields));
     expect(typed).toEqual({
       ...{ name: "ci", perMinute: "7", cap: "2.5", capDollars: "0.0125", expires: "2026-12-31" },
       ...{ hasAllModels: false, models: ["a"], reader: true },
+      ...{ daily: "1", weekly: "0", total: "", atOnce: "3" },
     });
     expect(readKeyFields(typed)).toStrictEqual(fields);
     expect(keyFieldsOf(create(KeySchema, {}))).toEqual(noKeyFields);

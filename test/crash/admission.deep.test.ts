@@ -58,11 +58,11 @@ test("a cap of ten holds admits exactly ten of five hundred requests over four p
   await stage.provider.received(admitted);
   await allDecided.promise;
 
-  const [month] = await stage.ledger.run<{ taken: bigint }>(
-    "select spent + held as taken from key_months where key_id = $1",
+  const [budget] = await stage.ledger.run<{ taken: bigint }>(
+    "select spent + held as taken from budgets where payer = $1",
     [payer.keyId],
   );
-  expect(month?.taken).toBe(cap);
+  expect(budget?.taken).toBe(cap);
   const [holds] = await stage.ledger.run<{ count: bigint }>("select count(*) from holds");
   expect(holds?.count).toBe(BigInt(admitted));
   paused.open();

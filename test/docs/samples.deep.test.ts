@@ -27,6 +27,7 @@ const byHand = {
   "ROLE=core PUBLIC_URL": "test/grpc/split.deep.test.ts starts both roles",
   "WORKERS=auto npm start": "test/server/workers.deep.test.ts starts workers",
   "npm run bench": "takes minutes",
+  $MANAGEMENT_KEY: "test/http/management.test.ts creates a key over Connect",
   "npm run backup": "test/postgres/backup.deep.test.ts backs up and restores",
   "npm run close-month": "test/history closes and exports months of its own",
 };

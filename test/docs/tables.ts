@@ -9,11 +9,13 @@ import { callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
 import {
   AccountRoleSchema,
   AdminScopeSchema,
+  ManagementScopeSchema,
   OperatorRoleSchema,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { errorCatalog } from "../../src/base/errors.ts";
 import { blocksOf, type Tool, tools } from "../../src/console/web/tools.ts";
 import tried from "../../src/console/web/tools-tried.json" with { type: "json" };
+import { scopesFor } from "../../src/contract/callers.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
 import { errorTable } from "../../src/http/error-table.ts";
 import { type Definition, definitions } from "../../src/metrics/metrics.ts";
@@ -71,6 +73,9 @@ function methodsTable(): string {
       return [
         `${service.name}.${method.name}`,
         key ? "yes" : accountReader ? "account reader" : "",
+        scopesFor(getOption(method, callers))
+          .map((scope) => nameOf(ManagementScopeSchema, scope))
+          .join(", "),
         nameOf(AccountRoleSchema, person),
         nameOf(OperatorRoleSchema, operator),
         nameOf(AdminScopeSchema, admin),
@@ -80,7 +85,15 @@ function methodsTable(): string {
       ];
     }),
   );
-  const head = ["method", "API key", "person, from", "operator, from", "admin token", ""];
+  const head = [
+    "method",
+    "API key",
+    "management key",
+    "person, from",
+    "operator, from",
+    "admin token",
+    "",
+  ];
   return renderTable(head, rows);
 }
 

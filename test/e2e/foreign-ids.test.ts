@@ -126,6 +126,7 @@ beforeAll(async () => {
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: async () => [],
       listBypasses: async () => [],
+      listMisplaced: () => [],
       modelConditions: () => [],
       ledgerProblem: () => undefined,
     },

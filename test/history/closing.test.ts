@@ -50,6 +50,12 @@ async function filled(world: FreshHistory): Promise<[Payer, Payer, Payer]> {
   const payer = await world.payer(1_000_000_000n);
   const second = await world.payer(0n, { accountId: payer.accountId });
   const other = await world.payer(1_000_000_000n);
+  await world.run("update keys set managed_by = 'person:ana' where key_id = $1", [payer.keyId]);
+  await world.run(
+    `insert into budgets (account_id, family, payer, month_limit)
+     values ($1, 'v1', 'person:ana', 1000000000)`,
+    [payer.accountId],
+  );
   for (const count of [3, 2, 0])
     for (const one of [payer, second, other]) {
       await world.chargeAgo(one, count, 1 + count);
@@ -117,8 +123,31 @@ test("the audit sees a change of what a closed month sums up to", async () => {
   );
   expect(await violations()).toEqual([
     "a closed month = its sums",
+    "budget = its charges and holds",
     "days = closed months",
-    "month = its charges and holds",
+  ]);
+});
+
+test("the audit sees a change of what a person has spent in a closed month", async () => {
+  const world = await fresh();
+  const [payer] = await filled(world);
+  await closeMonth(world.ledger, world.month(3));
+  await closeMonth(world.ledger, world.month(2));
+  const spent = await world.run("select month::text, amount from closed_budgets order by 1");
+  const charged = await world.run(
+    `select month::text, sum(amount)::bigint as amount from closed_months where key_id = $1
+     group by month order by 1`,
+    [payer.keyId],
+  );
+  expect([spent, spent.length]).toEqual([charged, 2]);
+  const violations = async () =>
+    (await world.store.verifyLedger()).map(({ invariant, subject }) => [invariant, subject]);
+  expect(await violations()).toEqual([]);
+  await world.run("update closed_budgets set amount = amount + 1 where month = $1", [
+    world.month(2),
+  ]);
+  expect(await violations()).toEqual([
+    ["budget = its charges and holds", `${payer.accountId}/v1/person:ana`],
   ]);
 });
 

@@ -65,7 +65,8 @@ test("a page of 5,000 keys is small on the wire", async () => {
   const text = `with made as (
     insert into keys (key_id, account_id, family, name, created_by, managed_by)
     select 'key_' || md5(n::text), $1, 'v1', 'service ' || n || ' of ' || md5('team' || n), '', ''
-      from generate_series(1, 5000) n returning key_id)
+      from generate_series(1, 5000) n returning key_id), budgeted as (
+    insert into budgets (account_id, family, payer) select $1, 'v1', key_id from made)
     insert into key_secrets (digest, secret_id, key_id, shown)
     select sha256(key_id::bytea), 'sec_' || md5('s' || key_id), key_id,
            'sk-gw2-1' || left(md5('a' || key_id), 4) || '…' || left(md5('b' || key_id), 4)

@@ -9,6 +9,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { Basis, GetPoolsResponseSchema, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { PartState } from "../../src/http/http.ts";
 import {
@@ -169,8 +170,40 @@ describe("money", () => {
           monthly_cap_credits: "10",
           resets_at: "2026-12-01T00:00:00Z",
         },
+        budgets: [],
       });
     }
+  });
+
+  test("the balance has the limits of who manages the key, and of its pool, by what they leave", async () => {
+    const { url, script } = await startHttpServer();
+    const pools = [{ family: Family.V1, freeMicrocredits: 999_500_000n }];
+    const resetsAt = { seconds: BigInt(Date.UTC(2026, 11, 1) / 1000) };
+    const day = { window: BudgetWindow_Name.DAY, freeMicrocredits: 1_500_000n, resetsAt };
+    const total = { window: BudgetWindow_Name.TOTAL, freeMicrocredits: 0n };
+    const all = { spentMicrocredits: 7_000_000n, limitMicrocredits: 7_000_000n };
+    const budgets = [
+      { windows: [day, { window: BudgetWindow_Name.WEEK }] },
+      { payer: { payer: { case: "pool" as const, value: true } }, windows: [{ ...total, ...all }] },
+    ];
+    script.instead.set("getPools", async () => create(GetPoolsResponseSchema, { pools, budgets }));
+    const response = await fetch(`${url}/v1/credits`, { headers: bearer });
+    const hidden = { limit_credits: null, spent_credits: null };
+    expect(Object(await response.json()).budgets).toEqual([
+      {
+        ...{ of: "manager", window: "day", ...hidden, free_credits: "1.5" },
+        resets_at: "2026-12-01T00:00:00Z",
+      },
+      {
+        ...{ of: "pool", window: "total", limit_credits: "7", spent_credits: "7" },
+        ...{ free_credits: "0", resets_at: null },
+      },
+    ]);
+    const subscription = await fetch(`${url}/v1/dashboard/billing/subscription`, {
+      headers: bearer,
+    });
+    // Nothing is left of the pool: the limit is what was spent.
+    expect(await subscription.json()).toMatchObject({ hard_limit_usd: 0.0125 });
   });
 
   test("the balance for an account reader has what was bought and what is held", async () => {

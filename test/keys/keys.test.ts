@@ -265,7 +265,6 @@ test("keys are listed in each order, both ways, by status and in pages", async (
   const { client } = fixture;
   const accountId = "acc_orders";
   await run("insert into accounts (account_id, name) values ($1, 'Orders')", [accountId]);
-  const month = "date_trunc('month', now() at time zone 'UTC')::date";
   const made: { keyId: string; name: string; spent: number; used: number; status: KeyStatus }[] =
     [];
   for (const [index, name] of ["delta", "Alpha", "charlie", "Bravo", "alpha", "echo"].entries()) {
@@ -274,9 +273,9 @@ test("keys are listed in each order, both ways, by status and in pages", async (
     const [spent, used] = [(index * 7) % 4, index % 3];
     const at = used === 0 ? null : new Date(Date.UTC(2026, 0, used));
     await run(
-      `insert into key_months (account_id, key_id, month, spent, last_used_at) values
-        ($1, $2, ${month}, $3, $4)`,
-      [accountId, keyId, spent, at],
+      `update budgets set day = (now() at time zone 'utc')::date, spent = $2, last_used_at = $3
+       where payer = $1`,
+      [keyId, spent, at],
     );
     if (index === 2) await client.pauseKey(keyId);
     if (index === 3) await client.revokeKey(keyId);
@@ -318,14 +317,13 @@ test("keys are listed in each order, both ways, by status and in pages", async (
   expect(await errorOf(other)).toBe("invalid_request page_token");
 });
 
-test("a listed key shows the usage of the month and its last use, read from key_months", async () => {
+test("a listed key shows the usage of the month and its last use, read from its budget", async () => {
   const { client } = fixture;
   const { key, secret } = await client.createKey({ accountId: "acc_b" });
   const keyId = key?.keyId ?? "";
-  const month = "date_trunc('month', now() at time zone 'UTC')::date";
   await run(
-    `insert into key_months (account_id, key_id, month, spent, held, last_used_at) values
-      ('acc_b', $1, ${month}, 700, 30, '2026-05-04T03:02:01Z'), ('acc_b', $1, (${month} - interval '1 month')::date, 9000, 5, '2026-04-01T00:00:00Z')`,
+    `update budgets set day = (now() at time zone 'utc')::date, spent = 9700, month_base = 9000,
+       held = 30, last_used_at = '2026-05-04T03:02:01Z' where payer = $1`,
     [keyId],
   );
   const page = await client.listKeys({ accountId: "acc_b", pageSize: 1000 });

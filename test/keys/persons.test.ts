@@ -222,8 +222,11 @@ describe("a change by a person who has not confirmed who he is", () => {
     await strong.service.updateKey(cap(100n), strong.call);
     const { service, call } = open(weak);
     const lowered = Promise.withResolvers<void>();
-    const text = "update keys set monthly_cap = 50 where key_id = $1";
+    const lock =
+      "select from pools p join keys k using (account_id, family) where k.key_id = $1 for update of p";
+    const text = "update budgets set month_limit = 50 where payer = $1";
     const lowering = fixture.database.transaction(async (tx) => {
+      await query(tx, { name: "test/lock", text: lock }, [keyId]);
       await query(tx, { name: "test/lower", text }, [keyId]);
       await lowered.promise;
     });
@@ -325,4 +328,108 @@ test("Authenticate describes a session, and its description is the same caller",
   const { service, call } = open(owner);
   const answer = await service.authenticate(create(AuthenticateRequestSchema), call);
   expect(toCaller(answer)).toMatchObject({ ...owner, memberships: [{ accountId: "acc_a" }] });
+});
+
+describe("a key whose limits an owner has set", () => {
+  const limits = {
+    ...{ dailyCapMicrocredits: 10n, weeklyCapMicrocredits: 20n, monthlyCapMicrocredits: 30n },
+    ...{ totalCapMicrocredits: 40n, requestsAtOnce: 5, requestsPerMinute: 6 },
+    allowedModels: ["model-opus-4.6", "model-haiku-4.5"],
+    expiresAt: timestampFromDate(new Date("2099-01-01T00:00:00Z")),
+  };
+  const paths: Readonly<Record<keyof typeof limits, string>> = {
+    dailyCapMicrocredits: "daily_cap_microcredits",
+    weeklyCapMicrocredits: "weekly_cap_microcredits",
+    monthlyCapMicrocredits: "monthly_cap_microcredits",
+    totalCapMicrocredits: "total_cap_microcredits",
+    requestsAtOnce: "requests_at_once",
+    requestsPerMinute: "requests_per_minute",
+    allowedModels: "allowed_models",
+    expiresAt: "expires_at",
+  };
+  const names = [
+    "dailyCapMicrocredits",
+    "weeklyCapMicrocredits",
+    "monthlyCapMicrocredits",
+  ] as const;
+  const amounts = [
+    ...names,
+    "totalCapMicrocredits",
+    "requestsAtOnce",
+    "requestsPerMinute",
+  ] as const;
+  const all = Object.values(paths);
+
+  const change = async (caller: Caller, keyId: string, key: object, mask: string[]) => {
+    const { service, call } = open(caller);
+    return errorOf(service.updateKey(update(keyId, key, mask), call));
+  };
+  const stored = async (keyId: string) => (await fixture.client.getKey(keyId)).key;
+
+  test("is tightened by a member in each of them, and never loosened", async () => {
+    const keyId = await createBy(ana);
+    expect((await stored(keyId))?.limitedByOwner).toBe(false);
+    expect(await change(owner, keyId, limits, all)).toBe("no error");
+    expect(await stored(keyId)).toMatchObject({ ...limits, limitedByOwner: true });
+    for (const name of amounts) {
+      const more = typeof limits[name] === "bigint" ? limits[name] + 1n : limits[name] + 1;
+      for (const key of [{ [name]: more }, {}])
+        expect(await change(ana, keyId, key, [paths[name]])).toBe("not_permitted");
+    }
+    for (const key of [{ allowedModels: [] }, { allowedModels: ["opus", "haiku", "opus"] }])
+      expect(await change(ana, keyId, key, ["allowed_models"])).toBe(
+        key.allowedModels.length === 0 ? "not_permitted" : "no error",
+      );
+    for (const key of [{}, { expiresAt: timestampFromDate(new Date("2099-01-01T00:00:01Z")) }])
+      expect(await change(ana, keyId, key, ["expires_at"])).toBe("not_permitted");
+    expect(await change(ana, keyId, { accountReader: true }, ["account_reader"])).toBe(
+      "not_permitted",
+    );
+    // All at once, of which one is loosened.
+    const mixed = { ...limits, dailyCapMicrocredits: 1n, weeklyCapMicrocredits: 21n };
+    expect(await change(ana, keyId, mixed, all)).toBe("not_permitted");
+    expect(await stored(keyId)).toMatchObject(limits);
+
+    const tight = { dailyCapMicrocredits: 1n, allowedModels: ["model-haiku-4.5"] };
+    const mask = ["daily_cap_microcredits", "allowed_models"];
+    expect(await change(ana, keyId, tight, mask)).toBe("no error");
+    // What he tightened is an owner's, too.
+    expect(await stored(keyId)).toMatchObject({ ...limits, ...tight, limitedByOwner: true });
+    expect(await change(ana, keyId, { dailyCapMicrocredits: 10n }, mask.slice(0, 1))).toBe(
+      "not_permitted",
+    );
+    expect(await change(operator, keyId, limits, all)).toBe("no error");
+  });
+
+  test("stays so when it is rotated, and what a member limits himself stays his", async () => {
+    const keyId = await createBy(ana);
+    expect(await change(ana, keyId, { dailyCapMicrocredits: 5n }, [all[0] ?? ""])).toBe("no error");
+    expect((await stored(keyId))?.limitedByOwner).toBe(false);
+    expect(await change(ana, keyId, { dailyCapMicrocredits: 6n }, [all[0] ?? ""])).toBe("no error");
+    expect(await change(owner, keyId, { name: "named" }, ["name"])).toBe("no error");
+    expect((await stored(keyId))?.limitedByOwner).toBe(false);
+    expect(await change(owner, keyId, { dailyCapMicrocredits: 7n }, [all[0] ?? ""])).toBe(
+      "no error",
+    );
+    const { service, call } = open(ana);
+    await service.rotateKey(create(RotateKeyRequestSchema, { keyId }), call);
+    expect(await change(ana, keyId, { dailyCapMicrocredits: 8n }, [all[0] ?? ""])).toBe(
+      "not_permitted",
+    );
+  });
+
+  test("may be made with limits, whose maker they are", async () => {
+    for (const [caller, isOwners] of [
+      [ana, false],
+      [owner, true],
+    ] as const) {
+      const { service, call } = open(caller);
+      const asked = create(CreateKeyRequestSchema, {
+        ...{ accountId: "acc_a", family: 1, name: "k" },
+        ...limits,
+      });
+      const { key } = await service.createKey(asked, call);
+      expect(key).toMatchObject({ ...limits, limitedByOwner: isOwners });
+    }
+  });
 });

@@ -6,7 +6,7 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
-import { type Caller, environmentToken } from "../../src/contract/contract.ts";
+import { environmentToken, type KeyCaller } from "../../src/contract/contract.ts";
 import { createAuthentication } from "../../src/keys/authenticate.ts";
 import { LastUse } from "../../src/keys/last-use.ts";
 import { RevocationCheck } from "../../src/keys/revocation.ts";
@@ -84,10 +84,10 @@ describe("active requests", () => {
 
 describe("a credential", () => {
   const secret = mintSecret(Family.V1);
-  const caller: Caller = { kind: "key", key: create(KeySchema), secret: create(SecretSchema) };
+  const caller: KeyCaller = { kind: "key", key: create(KeySchema), secret: create(SecretSchema) };
   const found: FoundSecret = {
     ...{ digest: digestSecret(secret), ownerId: "key_1", readAt: 0, expiresInMs: undefined },
-    ...{ caller, secretId: "sec_1", refusal: undefined, paused: false },
+    ...{ caller, secretId: "sec_1", refusal: undefined, paused: false, isAllowedAt: undefined },
     ...{ expiresFirst: "key", useIsDue: true },
   };
   const onUse = vi.fn<(secretId: string) => void>();
@@ -158,10 +158,10 @@ describe("a credential", () => {
 
 describe("a secret that was read", () => {
   const secret = mintSecret(Family.V1);
-  const caller: Caller = { kind: "key", key: create(KeySchema), secret: create(SecretSchema) };
+  const caller: KeyCaller = { kind: "key", key: create(KeySchema), secret: create(SecretSchema) };
   const found: FoundSecret = {
     ...{ digest: digestSecret(secret), ownerId: "key_1", readAt: 0, expiresInMs: undefined },
-    ...{ caller, secretId: "sec_1", refusal: undefined, paused: false },
+    ...{ caller, secretId: "sec_1", refusal: undefined, paused: false, isAllowedAt: undefined },
     ...{ expiresFirst: "key", useIsDue: false },
   };
 

@@ -89,6 +89,24 @@ test("the list comes in pages, with the token of the environment on the first on
   expect(new Set(names).size).toBe(names.length);
 });
 
+test("a token with a list of addresses is good there alone, on every node", async () => {
+  const { token, secret } = await one.as(owner.token).createAdminToken({
+    ...{ name: "at home", scope: READ, allowedAddresses: ["::ffff:198.51.100.0/120"] },
+  });
+  expect(token?.allowedAddresses).toEqual(["198.51.100.0/24"]);
+  for (const node of [one, other]) {
+    const from = (peer?: string) =>
+      errorOf(node.authenticate(headersOf(secret), peer === undefined ? undefined : { peer }));
+    expect(await from("198.51.100.7")).toBe("no error");
+    for (const peer of ["192.0.2.1", "", undefined])
+      expect(await from(peer)).toBe("address_not_allowed");
+  }
+  const wrong = { name: "nowhere", scope: READ, allowedAddresses: ["home"] };
+  expect(await errorOf(one.as(owner.token).createAdminToken(wrong))).toBe(
+    "invalid_request allowed_addresses[0]",
+  );
+});
+
 describe("a revoked token", () => {
   test("is dead on both nodes within a second, and stays in the list", async () => {
     const { token, secret } = await make(ALL);

@@ -16,6 +16,7 @@ import {
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
 import { createLog } from "../../src/base/log.ts";
+import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import { closedPeople } from "../../src/config/catalog.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
@@ -75,6 +76,7 @@ afterAll(async () => {
 
 function createTestKeys(): Keys {
   return createKeys({
+    budgets: budgetsOfKeys,
     postgres: people.database,
     adminToken: "",
     resolveModel: (name) => name,
@@ -359,6 +361,7 @@ test("losing an account by groups pauses the keys there, and leaves them to the 
 
 test("people make sixty keys an hour in an account, and as many live ones as it may have", async () => {
   const bounded = createKeys({
+    budgets: budgetsOfKeys,
     postgres: people.database,
     adminToken: "admin",
     resolveModel: (name) => name,

@@ -41,9 +41,9 @@ describe("the generator refuses, with file and line,", () => {
   test.for([
     [
       "a renamed column",
-      "alter table keys rename column monthly_cap to cap",
+      "alter table budgets rename column month_base to base",
       "billing/sql/admission.sql",
-      "monthly_cap",
+      "month_base",
     ],
     ["a dropped column", "alter table usage_daily drop column cut", "billing/sql/usage.sql", "cut"],
     ["a table that is gone", "drop table sessions cascade", "people/sql/members.sql", "sessions"],

@@ -25,7 +25,7 @@ import {
 import { MemberKeys, PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
-import { createBilling } from "../../src/billing/billing.ts";
+import { budgetsOfKeys, createBilling } from "../../src/billing/billing.ts";
 import { boundMethod, implement } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
@@ -79,6 +79,7 @@ test("under a random load no transaction locks against the order, and none deadl
   const approvalLimit = () => limit;
   let limit: bigint | undefined;
   const keys = createKeys({
+    budgets: budgetsOfKeys,
     postgres,
     adminToken: "",
     resolveModel: (name) => name,

@@ -18,7 +18,7 @@ import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createLog } from "../../src/base/log.ts";
-import { createBilling } from "../../src/billing/billing.ts";
+import { budgetsOfKeys, createBilling } from "../../src/billing/billing.ts";
 import {
   type Core,
   type Implementation,
@@ -59,7 +59,13 @@ async function newInstallation() {
   const adminToken = await findAdminToken(dataDir, undefined);
   const log = createLog("silent");
   const { postgres } = database;
-  const keys = createKeys({ postgres, adminToken, resolveModel: () => undefined, log });
+  const keys = createKeys({
+    budgets: budgetsOfKeys,
+    postgres,
+    adminToken,
+    resolveModel: () => undefined,
+    log,
+  });
   const billing = createBilling({ postgres, priceOf: () => undefined, log });
   const nothing = implement<Implementation<typeof InferenceService>>(
     InferenceService,

@@ -159,6 +159,7 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: async () => [],
       listBypasses: (since, limit) => listBypasses(postgres, since, limit),
+      listMisplaced: () => [],
       modelConditions: () => [],
       ledgerProblem: () => undefined,
       ...options.sources,

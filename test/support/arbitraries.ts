@@ -76,30 +76,25 @@ export const anyCountedBounds: fc.Arbitrary<UsageBounds & { readonly minInput: n
   .tuple(anyBounds, anyTokens)
   .map(([bounds, minInput]) => ({ ...bounds, minInput }));
 
-/** Funds of which about these amounts are free, in the pool and in the month of the key. */
-export function fundsBeside(...amounts: readonly bigint[]): fc.Arbitrary<Funds> {
+/** Funds of which about these amounts are free, in the pool and of each limit. */
+export function fundsBeside(...amounts: readonly bigint[]): fc.Arbitrary<Required<Funds>> {
   const free = fc.oneof({ weight: 3, arbitrary: beside(...amounts) }, anyAmount);
   const used = fc.oneof(beside(0n, ...amounts), anyAmount);
   // What is bought, spent and held comes near the amounts as well, not only their difference.
+  const limit = fc
+    .record({ free, held: used, isOverheld: fc.boolean() })
+    .map(({ free, held, isOverheld }) => ({ left: isOverheld ? free : free + held, held }));
   return fc
     .record({
       poolFree: free,
       poolHeld: used,
       isPoolOverheld: fc.boolean(),
-      cap: fc.option(fc.record({ free, spent: used, held: used, isAll: fc.boolean() }), {
-        nil: undefined,
-      }),
+      limits: fc.array(limit, { maxLength: 3 }),
     })
-    .map(({ poolFree, poolHeld, isPoolOverheld, cap }) => ({
+    .map(({ poolFree, poolHeld, isPoolOverheld, limits }) => ({
       posted: isPoolOverheld ? poolFree : poolFree + poolHeld,
       poolHeld,
-      ...(cap && {
-        cap: {
-          limit: cap.isAll ? cap.free + cap.spent : cap.free + cap.spent + cap.held,
-          spent: cap.spent,
-          held: cap.held,
-        },
-      }),
+      limits,
     }));
 }
 

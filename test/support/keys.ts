@@ -17,6 +17,7 @@ import {
 import type { Clock } from "../../src/base/clock.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
+import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import { type AuthenticatedCall, environmentToken } from "../../src/contract/contract.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
@@ -50,18 +51,26 @@ export function countStatements(postgres: Postgres): CountedPostgres {
   };
 }
 
+type NodeOptions = {
+  redis?: Redis | undefined;
+  clock?: Clock;
+  onMisplaced?: Parameters<typeof createKeys>[0]["onMisplaced"];
+};
+
 /** The keys service of one node, not started. */
 export function createNodeKeys(
   postgres: Postgres,
-  { redis, clock }: { redis?: Redis | undefined; clock?: Clock } = {},
+  { redis, clock, onMisplaced }: NodeOptions = {},
 ): Keys {
   return createKeys({
+    budgets: budgetsOfKeys,
     postgres,
     adminToken,
     resolveModel: (name) => models.get(name),
     log: createLog("silent"),
     hints: redis,
     clock,
+    ...(onMisplaced && { onMisplaced }),
   });
 }
 
@@ -102,7 +111,8 @@ export type KeysClient = ReturnType<typeof keysClient>;
 
 const insertAccount = {
   name: "test/insert-account",
-  text: "insert into accounts (account_id, name) values ($1, $1)",
+  text: `with made as (insert into accounts (account_id, name) values ($1, $1))
+    insert into pools (account_id, family) values ($1, 'v1'), ($1, 'v2')`,
 };
 
 /** A database with the accounts `acc_a` and `acc_b`, and one node's keys on it. */

@@ -155,8 +155,12 @@ export async function freshLedger(options: NodeOptions = {}) {
       }
       const keyId = timeOrderedId("key_");
       await run(
-        "insert into keys (key_id, account_id, family, name, allowed_models, monthly_cap) values ($1, $2, $5, 'test', $3, $4)",
-        [keyId, accountId, key.allowedModels ?? [], key.cap ?? null, family],
+        "insert into keys (key_id, account_id, family, name, allowed_models) values ($1, $2, $4, 'test', $3)",
+        [keyId, accountId, key.allowedModels ?? [], family],
+      );
+      await run(
+        "insert into budgets (account_id, family, payer, month_limit) values ($1, $2, $3, $4)",
+        [accountId, family, keyId, key.cap ?? null],
       );
       return { accountId, family, keyId };
     },

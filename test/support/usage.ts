@@ -54,7 +54,6 @@ export async function freshUsage() {
   ) {
     const month = `${at.toISOString().slice(0, 7)}-01`;
     const requestId = newRequestId();
-    const values = [payer.accountId, payer.keyId, month, amountMicro];
     await ledger.run(
       `do $$ begin
          if to_regclass('charges_${month.slice(0, 7).replace("-", "_")}') is null then
@@ -63,23 +62,26 @@ export async function freshUsage() {
          end if;
        end $$`,
     );
-    await ledger.run("update pools set held = held + $2 where account_id = $1 and family = $3", [
-      payer.accountId,
-      amountMicro,
-      payer.family,
-    ]);
-    await ledger.run(
-      `insert into key_months (account_id, key_id, month, held) values ($1, $2, $3, $4)
-       on conflict (account_id, key_id, month) do update
-       set held = key_months.held + excluded.held`,
-      values,
+    const { accountId, family, keyId } = payer;
+    const added =
+      "set held = held + $3, running = running + 1 where account_id = $1 and family = $2";
+    await ledger.run(`update pools ${added}`, [accountId, family, amountMicro]);
+    const [managed] = await ledger.run<{ payer: string }>(
+      `select b.payer from keys k join budgets b using (account_id, family)
+       where k.key_id = $1 and b.payer = k.managed_by and b.is_limited`,
+      [keyId],
     );
+    const manager = managed?.payer ?? null;
+    await ledger.run(`update budgets ${added} and payer in ($4, $5)`, [
+      ...[accountId, family, amountMicro],
+      ...[keyId, manager],
+    ]);
     await ledger.store.registerPrice("model-test", price);
     await ledger.run(
       `insert into holds (account_id, request_id, family, key_id, model, month, amount,
-         granted_output, price_version, nonce, admitted_at, deadline, tags)
+         granted_output, price_version, nonce, admitted_at, deadline, tags, manager)
        values ($1, $2, $3, $4, $5, $6, $7, 1000000, $8, 'nonce', $9, now() + interval '1 hour',
-         nullif($10::jsonb, '{}'))`,
+         nullif($10::jsonb, '{}'), $11)`,
       [
         payer.accountId,
         requestId,
@@ -91,6 +93,7 @@ export async function freshUsage() {
         price.priceVersion,
         at,
         JSON.stringify(tags),
+        manager,
       ],
     );
     return { accountId: payer.accountId, requestId };

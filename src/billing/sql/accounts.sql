@@ -84,3 +84,13 @@ set billing_name = :name, billing_address = :address, billing_tax_id = :tax_id
 where account_id = :account_id
 returning account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
   billing_address, billing_tax_id;
+
+-- name: ReadDefaultLimits :optional
+-- The limits that members of an account without one get, as JSON of BudgetLimits. No row: no such
+-- account.
+select default_member_limits from accounts where account_id = :account_id;
+
+-- name: SetDefaultLimits :run
+-- Replaces them.
+-- :limits?  null: none
+update accounts set default_member_limits = :limits::jsonb where account_id = :account_id;

@@ -1,45 +1,62 @@
 -- name: PlaceHolds :run
--- Stores holds and adds them to their pools and months. The caller has locked the pools and found
--- that they and the months cover the holds. Unique violation: another transaction took one of the
--- requests in the meantime. Times of admission are whole milliseconds, as in JavaScript.
+-- Stores holds and adds them to their pools, keys and managers. The caller has locked the pools and
+-- found that they and the budgets cover the holds. Unique violation: another transaction took one
+-- of the requests in the meantime. Times of admission are whole milliseconds, as in JavaScript.
 -- :secret_ids[]?  null: the caller presented none
 -- :node_ids[]?  null: the hold belongs to a calling service
 -- :tags[]?  null: none
 -- :made_by[]?  null: the gateway
+-- :managers[]?  whose row counts it beside that of the key; null: none
 -- :deadlines_ms  from now
+-- :today  the UTC day of the transaction, as `NodeClock` tells the time
+-- :monday  on which its week began
+-- :first  on which its month began
 with placed as (
   insert into holds (account_id, request_id, "family", key_id, secret_id, model, month, amount,
     price_version, node_id, nonce, admitted_at, deadline, granted_output, tags,
-    made_by)
+    made_by, manager)
   select account_id, request_id, "family", key_id, secret_id, model,
     date_trunc('month', now() at time zone 'utc')::date, amount, price_version, node_id, nonce,
     date_trunc('milliseconds', now()), now() + deadline * interval '1 millisecond',
-    granted_output, tags, made_by
+    granted_output, tags, made_by, manager
   from unnest(:account_ids::text[], :request_ids::text[], :families::text[], :key_ids::text[],
       :secret_ids::text[], :models::text[], :amounts::bigint[], :price_versions::text[],
       :nonces::text[], :deadlines_ms::integer[], :node_ids::text[], :granted_outputs::integer[],
-      :tags::jsonb[], :made_by::text[])
+      :tags::jsonb[], :made_by::text[], :managers::text[])
     as h (account_id, request_id, "family", key_id, secret_id, model,
-      amount, price_version, nonce, deadline, node_id, granted_output, tags, made_by)
-  returning account_id, "family", key_id, month, amount
+      amount, price_version, nonce, deadline, node_id, granted_output, tags, made_by, manager)
+  returning account_id, "family", key_id, manager, amount
 ), in_pools as (
-  update pools
-  set held = pools.held + d.amount
+  update pools p
+  set held = p.held + d.amount, running = p.running + d.requests,
+    -- The first change of a UTC day begins the windows that begin with it.
+    day = greatest(p.day, :today::date),
+    day_base = case when p.day < :today then p.spent else p.day_base end,
+    week_base = case when p.day < :monday::date then p.spent else p.week_base end,
+    month_base = case when p.day < :first::date then p.spent else p.month_base end
   from (
-    select account_id, "family", sum(amount)::bigint as amount
+    select account_id, "family", sum(amount)::bigint as amount, count(*)::integer as requests
     from placed
     group by account_id, "family"
   ) d
-  where pools.account_id = d.account_id and pools."family" = d."family"
+  where p.account_id = d.account_id and p."family" = d."family"
 )
--- The first hold of a key in a month creates the row of the month.
-insert into key_months (account_id, key_id, month, held)
-select account_id, key_id, month, sum(amount)
-from placed
-group by account_id, key_id, month
-order by account_id, key_id, month
-on conflict (account_id, key_id, month) do update
-set held = key_months.held + excluded.held;
+update budgets b
+set held = b.held + d.amount, running = b.running + d.requests,
+  day = greatest(b.day, :today),
+  day_base = case when b.day < :today then b.spent else b.day_base end,
+  week_base = case when b.day < :monday then b.spent else b.week_base end,
+  month_base = case when b.day < :first then b.spent else b.month_base end
+from (
+  select account_id, "family", payer, sum(amount)::bigint as amount, count(*)::integer as requests
+  from (
+    select account_id, "family", key_id as payer, amount from placed
+    union all
+    select account_id, "family", manager, amount from placed where manager is not null
+  ) payers
+  group by account_id, "family", payer
+) d
+where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer;
 
 -- name: RefuseCharged :run
 -- Fails with a unique violation when one of these requests was charged lately; stores nothing. Runs
@@ -72,19 +89,30 @@ cross join lateral (
 select account_id, "family" from keys where key_id = :key_id;
 
 -- name: ReadKeys :many
--- Reads the fields of keys that admission checks, with their current UTC month. A key without a row
--- for the month has neither spent nor held credits in it.
+-- Reads the fields of keys that admission checks, with their budgets and those of the persons or
+-- management keys that manage them, each as `base/budgets.ts` reads it. A budget without a limit is
+-- null, and a manager without one.
 -- =status 'active' | 'paused' | 'expired' | 'revoked'
-select k.key_id as "key_id!", k.allowed_models as "allowed_models!", k.monthly_cap as "cap?",
+select k.key_id as "key_id!", k.account_id as "account_id!", k."family" as "family!",
+  k.allowed_models as "allowed_models!",
   case when k.status = 'revoked' then 'revoked'
     when k.expires_at <= now() then 'expired'
     when k.paused then 'paused'
     else 'active' end as "status!",
-  coalesce(m.spent, 0) as "spent!", coalesce(m.held, 0) as "held!"
+  case when b.is_limited then array[b.day - date '1970-01-01', b.spent, b.held, b.running,
+    b.day_base, b.week_base, b.month_base, b.total_base,
+    coalesce(b.day_limit, -1), coalesce(b.week_limit, -1), coalesce(b.month_limit, -1),
+    coalesce(b.total_limit, -1), coalesce(b.running_limit, -1)] end as "budget?",
+  m.payer as "manager?",
+  case when m.is_limited then array[m.day - date '1970-01-01', m.spent, m.held, m.running,
+    m.day_base, m.week_base, m.month_base, m.total_base,
+    coalesce(m.day_limit, -1), coalesce(m.week_limit, -1), coalesce(m.month_limit, -1),
+    coalesce(m.total_limit, -1), coalesce(m.running_limit, -1)] end as "manager_budget?"
 from keys k
-left join key_months m
-  on m.account_id = k.account_id and m.key_id = k.key_id
-    and m.month = date_trunc('month', now() at time zone 'utc')::date
+join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+left join budgets m
+  on k.managed_by <> '' and m.account_id = k.account_id and m."family" = k."family"
+    and m.payer = k.managed_by and m.is_limited
 where k.key_id = any(:key_ids::text[]);
 
 -- name: ReadDeadSecrets :many
@@ -143,19 +171,15 @@ cross join lateral (
 ) c
 join price_versions p using (price_version);
 
--- name: ReadPastMonths :many
--- Reads the spent and held credits of keys, in the months in which growing holds were admitted.
-select m.key_id, m.month, m.spent, m.held
-from key_months m
-join unnest(:account_ids::text[], :key_ids::text[], :months::date[])
-  as wanted (account_id, key_id, month)
-  using (account_id, key_id, month);
-
 -- name: LockPools :many
--- Locks pools in the order of their ids. The lock of a pool guards everything below it: the months
--- of its keys, its roll-ups and its holds.
+-- Locks pools in the order of their ids. The lock of a pool guards everything below it: its keys'
+-- budgets, its roll-ups and its holds. The budget of a pool is as those of ReadKeys.
 -- =account_status accounts.status
-select p.account_id, p."family", p.posted, p.held, p.in_debt, p.account_status
+select p.account_id, p."family", p.posted, p.held, p.in_debt, p.account_status,
+  case when p.is_limited then array[p.day - date '1970-01-01', p.spent, p.held, p.running,
+    p.day_base, p.week_base, p.month_base, p.total_base,
+    coalesce(p.day_limit, -1), coalesce(p.week_limit, -1), coalesce(p.month_limit, -1),
+    coalesce(p.total_limit, -1), coalesce(p.running_limit, -1)] end as "budget?"
 from unnest(:account_ids::text[], :families::text[]) as d (account_id, "family")
 join pools p using (account_id, "family")
 order by p.account_id, p."family"

@@ -1,10 +1,10 @@
 -- name: SettleHolds :many
 -- Turns holds into charges. The caller has locked the pools. A charge is at most its hold: the rest
 -- of the cost, and the cost of output beyond the grant, is the overrun. The hold is released, the
--- charge is added to the month of the key, which also records the last use of the key, and the
--- charge is added to the roll-up of the UTC hour of admission. There, a hold that is too small
--- covers the input and web searches first, then the cache, then thinking, then output. Returns the
--- charges. A request that was settled before has no hold and no row.
+-- charge is added to the budgets of the key and of the manager that the hold names, with the time
+-- of their last use, and to the roll-up of the UTC hour of admission. There, a hold that is too
+-- small covers the input and web searches first, then the cache, then thinking, then output.
+-- Returns the charges. A request that was settled before has no hold and no row.
 -- :costs_input  of the input and web searches
 -- :costs_cache  of these and the cache
 -- :costs_thinking  of these and thinking
@@ -12,7 +12,11 @@
 -- :first_events[]?  the numbers of the counts of first events; null: there was none
 -- :facts[]?  null: there are none
 -- :input  charged tokens, as the other categories
-with ended as (
+with today as materialized (
+  select (now() at time zone 'utc')::date as today,
+    date_trunc('week', now() at time zone 'utc')::date as monday,
+    date_trunc('month', now() at time zone 'utc')::date as first
+), ended as (
   delete from holds h
   using unnest(:account_ids::text[], :request_ids::text[], :costs_input::bigint[],
       :costs_cache::bigint[], :costs_thinking::bigint[], :costs::bigint[], :costs_over::bigint[],
@@ -25,43 +29,59 @@ with ended as (
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
-    h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by,
+    h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by, h.manager,
     h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
     e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event, e.facts,
     e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read, e.web_searches
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
     price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
-    outcome, basis, attempts, settled_at, tags, made_by, facts,
+    outcome, basis, attempts, settled_at, tags, made_by, manager, facts,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
     admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
-    output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by, facts,
+    output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by, manager, facts,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches
   from ended
-  returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
+  returning account_id, request_id, "family", key_id, manager, hold, amount, overrun, settled_at
 ), in_pools as (
-  update pools
-  set posted = pools.posted - d.amount, held = pools.held - d.hold,
+  update pools p
+  set posted = p.posted - d.amount, held = p.held - d.hold,
     -- A debt ends when the credits that are left cover the running holds.
-    in_debt = pools.in_debt and pools.posted - d.amount < pools.held - d.hold
+    in_debt = p.in_debt and p.posted - d.amount < p.held - d.hold,
+    spent = p.spent + d.amount, running = p.running - d.requests,
+    day = greatest(p.day, t.today),
+    day_base = case when p.day < t.today then p.spent else p.day_base end,
+    week_base = case when p.day < t.monday then p.spent else p.week_base end,
+    month_base = case when p.day < t.first then p.spent else p.month_base end
   from (
-    select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold,
+      count(*)::integer as requests
     from charged
     group by account_id, "family"
   ) d
-  where pools.account_id = d.account_id and pools."family" = d."family"
-), in_months as (
-  update key_months
-  set spent = key_months.spent + d.amount, held = key_months.held - d.hold,
-    last_used_at = greatest(key_months.last_used_at, now())
+  cross join today t
+  where p.account_id = d.account_id and p."family" = d."family"
+), in_budgets as (
+  update budgets b
+  set spent = b.spent + d.amount, held = b.held - d.hold, running = b.running - d.requests,
+    last_used_at = greatest(b.last_used_at, now()),
+    day = greatest(b.day, t.today),
+    day_base = case when b.day < t.today then b.spent else b.day_base end,
+    week_base = case when b.day < t.monday then b.spent else b.week_base end,
+    month_base = case when b.day < t.first then b.spent else b.month_base end
   from (
-    select account_id, key_id, month, sum(amount)::bigint as amount, sum(hold)::bigint as hold
-    from charged
-    group by account_id, key_id, month
+    select account_id, "family", payer, sum(amount)::bigint as amount, sum(hold)::bigint as hold,
+      count(*)::integer as requests
+    from (
+      select account_id, "family", key_id as payer, amount, hold from charged
+      union all
+      select account_id, "family", manager, amount, hold from charged where manager is not null
+    ) payers
+    group by account_id, "family", payer
   ) d
-  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
-    and key_months.month = d.month
+  cross join today t
+  where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
 ), rolled_up as (
   insert into usage_hourly as u (account_id, key_id, model, hour,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
@@ -240,7 +260,7 @@ from holds;
 
 -- name: LockHolds :many
 -- Locks holds in the order of their ids. A settled request has no hold and no row.
-select h.account_id, h.request_id, h.amount
+select h.account_id, h.request_id, h.amount, h.manager
 from holds h
 join unnest(:account_ids::text[], :request_ids::text[]) as d (account_id, request_id)
   using (account_id, request_id)
@@ -248,11 +268,11 @@ order by h.account_id, h.request_id
 for update of h;
 
 -- name: ResizeHolds :run
--- Changes the amounts of holds, and with them the held amounts of their pools and months. The
+-- Changes the amounts of holds, and with them the held amounts of their pools and budgets. The
 -- caller has locked the pools. A hold that no longer exists is ignored.
 -- :may_grow  false: a larger amount is ignored, too
 with resized as materialized (
-  select h.request_id, h.account_id, h."family", h.key_id, h.month,
+  select h.request_id, h.account_id, h."family", h.key_id, h.manager,
     d.amount, d.amount - h.amount as added
   from holds h
   join unnest(:account_ids::text[], :request_ids::text[], :amounts::bigint[])
@@ -269,16 +289,19 @@ with resized as materialized (
     group by account_id, "family"
   ) d
   where pools.account_id = d.account_id and pools."family" = d."family"
-), in_months as (
-  update key_months
-  set held = key_months.held + d.added
+), in_budgets as (
+  update budgets b
+  set held = b.held + d.added
   from (
-    select account_id, key_id, month, sum(added)::bigint as added
-    from resized
-    group by account_id, key_id, month
+    select account_id, "family", payer, sum(added)::bigint as added
+    from (
+      select account_id, "family", key_id as payer, added from resized
+      union all
+      select account_id, "family", manager, added from resized where manager is not null
+    ) payers
+    group by account_id, "family", payer
   ) d
-  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
-    and key_months.month = d.month
+  where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
 )
 update holds
 set amount = resized.amount
@@ -318,16 +341,16 @@ with released as (
   delete from holds h using charges c
   where h.account_id = :account_id and h.request_id = :request_id
     and c.account_id = h.account_id and c.request_id = h.request_id
-  returning h.account_id, h."family", h.key_id, h.month, h.amount
+  returning h.account_id, h."family", h.key_id, h.manager, h.amount
 ), in_pool as (
   update pools
-  set held = pools.held - r.amount,
+  set held = pools.held - r.amount, running = pools.running - 1,
     in_debt = pools.in_debt and pools.posted < pools.held - r.amount
   from released r
   where pools.account_id = r.account_id and pools."family" = r."family"
 )
-update key_months
-set held = key_months.held - r.amount
+update budgets b
+set held = b.held - r.amount, running = b.running - 1
 from released r
-where key_months.account_id = r.account_id and key_months.key_id = r.key_id
-  and key_months.month = r.month;
+where b.account_id = r.account_id and b."family" = r."family"
+  and b.payer in (r.key_id, r.manager);

@@ -315,21 +315,21 @@ where hour >= :day::date::timestamp at time zone 'utc' and key_id >= '';
 -- when nothing is left of it, or when a request of the last hours was rejected for it: what is left
 -- may be too little for any request.
 -- :percent  of the cap
-select k.account_id, k.key_id, k.name, k.monthly_cap as "cap_micro!", m.month,
-  m.spent as spent_micro,
-  m.spent >= k.monthly_cap or exists (
+select b.account_id, k.key_id, k.name, b.month_limit as "cap_micro!",
+  date_trunc('month', b.day)::date as "month!", b.spent - b.month_base as "spent_micro!",
+  b.spent - b.month_base >= b.month_limit or exists (
     select 1
     from errors_hourly e
-    where e.account_id = m.account_id and e.key_id = m.key_id
+    where e.account_id = b.account_id and e.key_id = b.payer
       and e.reason = 'monthly_cap_reached'
       and e.hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'
       and e.hour >= date_trunc('month', now(), 'UTC')
   ) as "is_reached!"
-from key_months m
-join keys k on m.account_id = k.account_id and m.key_id = k.key_id
-where m.account_id = any(:account_ids::text[]) and k.status = 'active' and k.monthly_cap > 0
-  and m.month = date_trunc('month', now() at time zone 'utc')::date
-  and m.spent >= k.monthly_cap * (:percent::numeric / 100);
+from budgets b
+join keys k on k.key_id = b.payer
+where b.account_id = any(:account_ids::text[]) and k.status = 'active' and b.month_limit > 0
+  and b.day >= date_trunc('month', now() at time zone 'utc')::date
+  and b.spent - b.month_base >= b.month_limit * (:percent::numeric / 100);
 
 -- name: ReadArchivedMonths :many
 -- Reads the months in which an account was charged and whose charges were removed after an export,
@@ -455,7 +455,8 @@ where (:key_ids::text[] is null or key_id = any(:key_ids))
   and (:models::text[] is null or model = any(:models));
 
 -- name: ListUsage :many
--- Lists roll-ups by UTC day, key and model, one page of rows, with the family of the key if asked.
+-- Lists roll-ups by UTC day, key and model, one page of rows, with the family and the manager
+-- of the key if asked.
 -- Answers as QueryUsage grouped so, without reading more rows than the page has: each row is one of
 -- a table already.
 -- :key_ids?  null: all
@@ -465,7 +466,8 @@ where (:key_ids::text[] is null or key_id = any(:key_ids))
 -- :after_model?  of the same row
 -- =family 'v1' | 'v2' | ''
 select page.day as "day!", page.key_id as "key_id!", page.model as "model!",
-  coalesce(k."family", '') as "family!",
+  case when :by_family then coalesce(k."family", '') else '' end as "family!",
+  case when :by_member then coalesce(k.managed_by, '') else '' end as "member!",
   input as "input!", output as "output!", thinking as "thinking!",
   cache_write_5m as "cache_write_5m!", cache_write_1h as "cache_write_1h!",
   cache_read as "cache_read!", web_searches as "web_searches!",
@@ -538,13 +540,15 @@ from (
   order by day, key_id, model
   limit :rows
 ) page
-left join keys k on :by_family and k.account_id = :account_id and k.key_id = page.key_id
+left join keys k
+  on (:by_family or :by_member) and k.account_id = :account_id and k.key_id = page.key_id
 order by page.day, page.key_id, page.model;
 
 -- name: QueryUsage :many
--- Sums roll-ups by time, key, model and family: one page of rows. Whole days that are closed are
--- read from the days, the rest from the hours: those from `hours_from` to `hours_to` before the
--- days, and those from `later_from` to `later_to` after them. Each end is exclusive.
+-- Sums roll-ups by time, key, model, family and manager of the key: one page of rows. Whole days
+-- that are closed are read from the days, the rest from the hours: those from `hours_from` to
+-- `hours_to` before the days, and those from `later_from` to `later_to` after them. Each end is
+-- exclusive.
 -- :bucket  hour, day, month or none
 -- :key_ids?  null: all
 -- :models?  null: all
@@ -552,6 +556,7 @@ order by page.day, page.key_id, page.model;
 -- :after_key_id?  of the same row
 -- :after_model?  of the same row
 -- :after_family?  of the same row
+-- :after_member?  of the same row
 -- =family 'v1' | 'v2' | ''
 with used as (
   select key_id, model, hour at time zone 'utc' as at,
@@ -582,7 +587,7 @@ with used as (
   where account_id = :account_id and hour >= :later_from and hour < :later_to
 )
 select named.period at time zone 'utc' as "period!", named.key_id as "key_id!",
-  named.model as "model!", named."family" as "family!",
+  named.model as "model!", named."family" as "family!", named.member as "member!",
   sum(input)::bigint as "input!", sum(output)::bigint as "output!",
   sum(thinking)::bigint as "thinking!", sum(cache_write_5m)::bigint as "cache_write_5m!",
   sum(cache_write_1h)::bigint as "cache_write_1h!", sum(cache_read)::bigint as "cache_read!",
@@ -598,7 +603,8 @@ select named.period at time zone 'utc' as "period!", named.key_id as "key_id!",
   sum(first_event_7)::bigint as "first_event_7!", sum(first_event_8)::bigint as "first_event_8!",
   sum(first_event_9)::bigint as "first_event_9!", sum(first_event_10)::bigint as "first_event_10!"
 from used
-left join keys k on :by_family and k.account_id = :account_id and k.key_id = used.key_id
+left join keys k
+  on (:by_family or :by_member) and k.account_id = :account_id and k.key_id = used.key_id
 cross join lateral (
   select
     case :bucket::text
@@ -607,15 +613,17 @@ cross join lateral (
     end as period,
     case when :by_key then used.key_id else '' end as key_id,
     case when :by_model then used.model else '' end as model,
-    coalesce(k."family", '') as "family"
+    case when :by_family then coalesce(k."family", '') else '' end as "family",
+    case when :by_member then coalesce(k.managed_by, '') else '' end as member
 ) named
 where (:key_ids::text[] is null or used.key_id = any(:key_ids))
   and (:models::text[] is null or used.model = any(:models))
   and (:after_period::timestamptz is null
-    or (named.period, named.key_id, named.model, named."family")
-      > (:after_period at time zone 'utc', :after_key_id, :after_model, :after_family))
-group by named.period, named.key_id, named.model, named."family"
-order by named.period, named.key_id, named.model, named."family"
+    or (named.period, named.key_id, named.model, named."family", named.member)
+      > (:after_period at time zone 'utc', :after_key_id, :after_model, :after_family,
+        :after_member))
+group by named.period, named.key_id, named.model, named."family", named.member
+order by named.period, named.key_id, named.model, named."family", named.member
 limit :rows;
 
 -- name: QueryTags :many
@@ -630,6 +638,7 @@ limit :rows;
 -- :after_key_id?
 -- :after_model?
 -- :after_family?
+-- :after_member?
 -- :after_value?
 -- =family 'v1' | 'v2' | ''
 with tagged as (
@@ -709,7 +718,8 @@ with tagged as (
   where :value is null and account_id = :account_id and hour >= :later_from and hour < :later_to
 )
 select named.period at time zone 'utc' as "period!", named.key_id as "key_id!",
-  named.model as "model!", named."family" as "family!", used.value as "value!",
+  named.model as "model!", named."family" as "family!", named.member as "member!",
+  used.value as "value!",
   sum(input)::bigint as "input!", sum(output)::bigint as "output!",
   sum(thinking)::bigint as "thinking!", sum(cache_write_5m)::bigint as "cache_write_5m!",
   sum(cache_write_1h)::bigint as "cache_write_1h!", sum(cache_read)::bigint as "cache_read!",
@@ -720,7 +730,8 @@ select named.period at time zone 'utc' as "period!", named.key_id as "key_id!",
   sum(requests)::bigint as "requests!", sum(completed)::bigint as "completed!",
   sum(failed)::bigint as "failed!", sum(cut)::bigint as "cut!"
 from used
-left join keys k on :by_family and k.account_id = :account_id and k.key_id = used.key_id
+left join keys k
+  on (:by_family or :by_member) and k.account_id = :account_id and k.key_id = used.key_id
 cross join lateral (
   select
     case :bucket::text
@@ -729,17 +740,18 @@ cross join lateral (
     end as period,
     case when :by_key then used.key_id else '' end as key_id,
     case when :by_model then used.model else '' end as model,
-    coalesce(k."family", '') as "family"
+    case when :by_family then coalesce(k."family", '') else '' end as "family",
+    case when :by_member then coalesce(k.managed_by, '') else '' end as member
 ) named
 where (:key_ids::text[] is null or used.key_id = any(:key_ids))
   and (:models::text[] is null or used.model = any(:models))
   and (:after_period::timestamptz is null
-    or (named.period, named.key_id, named.model, named."family", used.value)
+    or (named.period, named.key_id, named.model, named."family", named.member, used.value)
       > (:after_period at time zone 'utc', :after_key_id, :after_model, :after_family,
-        :after_value))
-group by named.period, named.key_id, named.model, named."family", used.value
+        :after_member, :after_value))
+group by named.period, named.key_id, named.model, named."family", named.member, used.value
 having sum(requests) > 0
-order by named.period, named.key_id, named.model, named."family", used.value
+order by named.period, named.key_id, named.model, named."family", named.member, used.value
 limit :rows;
 
 -- name: LockUsageProgress :one

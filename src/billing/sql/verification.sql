@@ -21,16 +21,21 @@ limit 1;
 -- pool is never compared with all charges of its account, which no short snapshot can read, but
 -- step by step:
 --
---   transfers - spent months = balance       one snapshot of the account (VerifyAccounts)
---   holds = held, by pool and by month       the same
---   hours (or days, where the hours are removed; sums of closed months) = spent months    the same
+--   transfers - spent = balance              one snapshot of the account (VerifyAccounts)
+--   spent of keys = spent of their pool      the same
+--   holds = held and running, by pool, key and manager    the same
+--   hours (or days, where the hours are removed; sums of closed months) = spent of keys   the same
 --   days = hours                             the same
 --   charges = hours                          one snapshot of the hours (VerifyCharges)
 --   charges = days without hours, tags       one snapshot of the day (VerifyDays)
 --
--- Every settlement writes the charge, its hour, its month and its balance in one transaction. So
+-- Every settlement writes the charge, its hour, its budgets and its balance in one transaction. So
 -- each step holds in every snapshot, and where each step holds, the balance is that of the
 -- charges.
+--
+-- What a person or a management key has spent is compared with the charges that name them: those of
+-- open months are added up in the order of their settlement (SumManaged), which nothing joins any
+-- more but at its end, and that end is read with what they have spent (VerifyManagers).
 
 -- name: ListOpenMonths :many
 -- Lists the months that are not closed and have charges, hours or tags, in their order.
@@ -98,7 +103,7 @@ order by request_id, account_id
 offset :charges limit 1;
 
 -- name: VerifyAccounts :many
--- Checks balances, months, days, holds and payments of the accounts after one and up to another.
+-- Checks balances, budgets, days, holds and payments of the accounts after one and up to another.
 -- Each row is a violation, at most 100 per invariant.
 -- not each: category  sums and their parts alone
 -- :months  as `ListOpenMonths` found them
@@ -128,8 +133,7 @@ with open_from as (
   group by 1, 2, 3, 4
 ), checks (invariant, subject, detail) as (
   select 'posted = transfers - charges', p.account_id || '/' || p."family",
-    format('posted %s, transfers %s, charges %s',
-      p.posted, coalesce(t.amount, 0), coalesce(m.spent, 0))
+    format('posted %s, transfers %s, charges %s', p.posted, coalesce(t.amount, 0), p.spent)
   from pools p
   left join (
     select account_id, "family", sum(amount) as amount
@@ -137,26 +141,32 @@ with open_from as (
     where account_id > :after and account_id <= :upto
     group by account_id, "family"
   ) t using (account_id, "family")
-  left join (
-    select m.account_id, k."family", sum(m.spent) as spent
-    from key_months m
-    join keys k using (key_id)
-    where m.account_id > :after and m.account_id <= :upto
-    group by m.account_id, k."family"
-  ) m using (account_id, "family")
   where p.account_id > :after and p.account_id <= :upto
-    and p.posted <> coalesce(t.amount, 0) - coalesce(m.spent, 0)
+    and p.posted <> coalesce(t.amount, 0) - p.spent
   union all
-  select 'held = holds', p.account_id || '/' || p."family",
-    format('held %s, holds %s', p.held, coalesce(h.amount, 0))
+  select 'spent = that of its keys', p.account_id || '/' || p."family",
+    format('spent %s, keys %s', p.spent, coalesce(b.spent, 0))
   from pools p
   left join (
-    select account_id, "family", sum(amount) as amount
+    select account_id, "family", sum(spent) as spent
+    from budgets
+    where account_id > :after and account_id <= :upto and strpos(payer, ':') = 0
+    group by account_id, "family"
+  ) b using (account_id, "family")
+  where p.account_id > :after and p.account_id <= :upto and p.spent <> coalesce(b.spent, 0)
+  union all
+  select 'held = holds', p.account_id || '/' || p."family",
+    format('held %s, holds %s, running %s, requests %s', p.held, coalesce(h.amount, 0), p.running,
+      coalesce(h.requests, 0))
+  from pools p
+  left join (
+    select account_id, "family", sum(amount) as amount, count(*) as requests
     from holds
     where account_id > :after and account_id <= :upto
     group by account_id, "family"
   ) h using (account_id, "family")
-  where p.account_id > :after and p.account_id <= :upto and p.held <> coalesce(h.amount, 0)
+  where p.account_id > :after and p.account_id <= :upto
+    and (p.held <> coalesce(h.amount, 0) or p.running <> coalesce(h.requests, 0))
   union all
   select 'held <= posted unless in debt', account_id || '/' || "family",
     format('posted %s, held %s', posted, held)
@@ -169,34 +179,55 @@ with open_from as (
   join accounts a using (account_id)
   where p.account_id > :after and p.account_id <= :upto and p.account_status <> a.status
   union all
-  select 'month = its charges and holds',
-    concat_ws('/', account_id, key_id) || '/' || month,
-    format('spent %s, charges %s, held %s, holds %s', m.spent, x.spent, m.held, x.held)
-  from (select * from key_months where account_id > :after and account_id <= :upto) m
+  select 'budget = its charges and holds', concat_ws('/', account_id, key_id),
+    format('spent %s, charges %s, held %s, holds %s, running %s, requests %s',
+      b.spent, x.spent, b.held, x.held, b.running, x.running)
+  from (
+    select k.account_id, k.key_id, b.spent, b.held, b.running
+    from keys k
+    left join budgets b
+      on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+    where k.account_id > :after and k.account_id <= :upto
+  ) b
   full join (
-    select account_id, key_id, month, sum(spent) as spent, sum(held) as held
+    select account_id, key_id, sum(spent) as spent, sum(held) as held, sum(running) as running
     from (
-      select account_id, key_id, date_trunc('month', day)::date as month, amount as spent,
-        0 as held
+      select account_id, key_id, amount as spent, 0 as held, 0 as running
       from summed_days, progress
       where day >= (select day from open_from) and (day, account_id) > (hours_from, removed_to)
       union all
-      select account_id, key_id, date_trunc('month', day)::date, amount, 0
+      select account_id, key_id, amount, 0, 0
       from usage_daily, progress
       where account_id > :after and account_id <= :upto
         and day >= (select day from open_from) and (day, account_id) <= (hours_from, removed_to)
       union all
-      select account_id, key_id, month, amount, 0
+      select account_id, key_id, amount, 0, 0
       from closed_months
       where account_id > :after and account_id <= :upto and month < (select day from open_from)
       union all
-      select account_id, key_id, month, 0, amount
+      select account_id, key_id, 0, amount, 1
       from holds
       where account_id > :after and account_id <= :upto
     ) parts
-    group by account_id, key_id, month
-  ) x using (account_id, key_id, month)
-  where coalesce(m.spent, 0) <> coalesce(x.spent, 0) or coalesce(m.held, 0) <> coalesce(x.held, 0)
+    group by account_id, key_id
+  ) x using (account_id, key_id)
+  where (b.spent, b.held, b.running)
+    is distinct from (coalesce(x.spent, 0), coalesce(x.held, 0), coalesce(x.running, 0))
+  union all
+  select 'budget = its charges and holds', concat_ws('/', account_id, "family", payer),
+    format('held %s, holds %s, running %s, requests %s', b.held, h.held, b.running, h.running)
+  from (
+    select account_id, "family", payer, held, running
+    from budgets
+    where account_id > :after and account_id <= :upto and strpos(payer, ':') > 0
+  ) b
+  full join (
+    select account_id, "family", manager as payer, sum(amount) as held, count(*) as running
+    from holds
+    where account_id > :after and account_id <= :upto and manager is not null
+    group by account_id, "family", manager
+  ) h using (account_id, "family", payer)
+  where (b.held, b.running) is distinct from (coalesce(h.held, 0), coalesce(h.running, 0))
   union all
   select 'days = charges', concat_ws('/', account_id, key_id, model, day),
     format('amount %s, and its month has no charges', amount)
@@ -552,6 +583,70 @@ where month >= :months_from::date
   and (request_id, account_id) < (:to_request, :to_account)
 group by request_id, account_id
 having count(*) > 1
+order by 2
+limit 100;
+
+-- name: FindManagers :optional
+-- Returns the time of now, and one some minutes ago: no settlement that began before it is still to
+-- come. No row: no person and no management key has a budget.
+select (now() - interval '2 minutes')::text as "settled_to!"
+where exists (select from budgets where strpos(payer, ':') > 0);
+
+-- name: FindSettledEnd :one
+-- Finds the end of a slice of at least so many charges of open months in the order of their
+-- settlement. Null: the slice has all that are left before a time.
+-- :months_from  the first open month
+select (
+  select settled_at::text
+  from charges
+  where month >= :months_from::date and amount >= 0
+    and settled_at > :after::timestamptz and settled_at <= :settled_to::timestamptz
+  order by settled_at
+  offset :charges limit 1
+) as "settled_at?";
+
+-- name: SumManaged :many
+-- Sums the charges of a slice by the person or management key that they name.
+-- :months_from  the first open month
+select account_id, "family", manager as "payer!", sum(amount)::bigint as "amount!"
+from charges
+where month >= :months_from::date and amount >= 0 and manager is not null
+  and settled_at > :after::timestamptz and settled_at <= :upto::timestamptz
+group by account_id, "family", manager;
+
+-- name: VerifyManagers :many
+-- Checks what persons and management keys have spent: by sums of charges of open months up to a
+-- time, by the charges after it, and by the sums of closed months. Each row is a violation, at most
+-- 100. None if a month was closed meanwhile.
+-- :months_from  the first open month
+-- :last_closed?  the last closed month; null: none
+with summed as (
+  select account_id, "family", payer, sum(amount) as spent
+  from (
+    select account_id, "family", payer, amount
+    from unnest(:account_ids::text[], :families::text[], :payers::text[], :amounts::bigint[])
+      as s (account_id, "family", payer, amount)
+    union all
+    select account_id, "family", manager, amount
+    from charges
+    where month >= :months_from::date and amount >= 0 and manager is not null
+      and settled_at > :after::timestamptz
+    union all
+    select account_id, "family", payer, amount
+    from closed_budgets
+    where month <= :last_closed::date
+  ) parts
+  group by account_id, "family", payer
+)
+select 'budget = its charges and holds' as "invariant!",
+  concat_ws('/', account_id, "family", payer) as "subject!",
+  format('spent %s, charges %s', b.spent, s.spent) as "detail!"
+from (
+  select account_id, "family", payer, spent from budgets where strpos(payer, ':') > 0
+) b
+full join summed s using (account_id, "family", payer)
+where b.spent is distinct from coalesce(s.spent, 0)
+  and (select max(month) from month_closings) is not distinct from :last_closed::date
 order by 2
 limit 100;
 

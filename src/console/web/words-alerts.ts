@@ -24,6 +24,7 @@ export const alertWords = {
     NEW_PLACE: "Sign-in from a new place",
     KEY_STOPPED: "Key paused, account suspended",
     ORDER_WAITING: "Payment that waits",
+    KEY_MISPLACED: "Key used from another address",
     PROVIDER_ALARM: "Provider that needs a repair",
     LEDGER_NOT_SYNCHRONOUS: "Ledger that is not synchronous",
     LEDGER_VIOLATED: "Finding of the verifier",

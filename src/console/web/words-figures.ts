@@ -237,6 +237,8 @@ export const figures = {
       label: "Credits held by running requests",
       advice: "Wait for running requests, or buy credits.",
     },
+    BUDGET_REACHED: { label: "Budget", advice: "An owner can raise the limit." },
+    TOO_MANY_RUNNING: { label: "Requests at once", advice: "Wait for running requests." },
     MONTHLY_CAP_REACHED: { label: "Monthly cap", advice: "Raise the cap of the key." },
     MODEL_NOT_ALLOWED: {
       label: "Model not allowed",
@@ -244,6 +246,10 @@ export const figures = {
     },
     REQUESTS_NOT_ALLOWED: { label: "Key may make no requests", advice: "Its limit is 0." },
     KEY_PAUSED: { label: "Key is paused", advice: "Resume the key." },
+    ADDRESS_NOT_ALLOWED: {
+      label: "Address not allowed",
+      advice: "If it was nobody of yours, rotate the key. Else add the address to it.",
+    },
     KEY_EXPIRED: { label: "Key has expired", advice: "Set a later expiry, or create a key." },
     REVOKED_KEY: { label: "Key is revoked", advice: "Use another key." },
     ACCOUNT_SUSPENDED: { label: "Account suspended", advice: "Ask the operator." },

@@ -51,6 +51,19 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_se
   overrun = closing_sums.overrun + excluded.overrun,
   broken = closing_sums.broken + excluded.broken;
 
+-- name: AddBudgets :run
+-- Adds up the same charges by the person or management key that they name.
+insert into closed_budgets (account_id, "family", payer, month, amount)
+select account_id, "family", manager, month, sum(amount)
+from charges
+where month = :month::date and amount >= 0 and manager is not null
+  and (settled_at, request_id, account_id) > (:settled_at::timestamptz, :request_id, :account_id)
+  and (settled_at, request_id, account_id)
+    <= (:last_settled_at::timestamptz, :last_request_id, :last_account_id)
+group by account_id, "family", manager, month
+on conflict (account_id, "family", payer, month) do update
+set amount = closed_budgets.amount + excluded.amount;
+
 -- name: FindSumsEnd :one
 -- Finds the last account of a slice of about so many sums of a month. Null: all that are left.
 select (
@@ -298,6 +311,14 @@ where month = :month::date and dropped_at is null
 -- Removes the digests of the charges of a month that were read for its closing.
 delete from closing_blocks
 where month = :month::date;
+
+-- name: RemoveBudgets :run
+-- Removes what was added up by persons and management keys for the closing of a month, unless it
+-- has blocks or is closed.
+delete from closed_budgets
+where month = :month::date
+  and not exists (select from closing_blocks where month = :month::date)
+  and not exists (select from month_closings where month = :month::date);
 
 -- name: RemoveSums :run
 -- Removes some of the sums that were added up for the closing of a month, unless it has blocks, and

@@ -1,12 +1,18 @@
 -- timeout_ms=5000
 
 -- name: AnnounceAccount :many
--- Tells every process that the keys of an account changed, because the account did. Returns them.
+-- Tells every process that the keys of an account changed, because the account did. Returns them,
+-- and its management keys.
 -- :change_id  to which each key adds its own
 insert into key_changes (change_id, key_id)
-select :change_id || '_' || key_id, key_id
-  from keys
- where account_id = :account_id and status = 'active'
+select :change_id || '_' || k.key_id, k.key_id
+  from (select key_id
+          from keys
+         where account_id = :account_id and status = 'active'
+        union all
+        select management_key_id
+          from management_keys
+         where account_id = :account_id and revoked_at is null) as k
 returning key_id;
 
 -- name: ReadChanges :many
@@ -23,6 +29,9 @@ select statement_timestamp() as "read_at!", c.change_id as "change_id?", c.key_i
 -- The keys that the feed names since ten seconds before a time, and that were created, paused or
 -- revoked since then, with the hint of their first secret. An account that is closed has no news.
 select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
+       -- Of the management key that created it.
+       (select m.name from management_keys m
+         where k.created_by = 'mgmt:' || m.management_key_id) as "manager?",
        case when k.paused then k.paused_at end as "paused_at?", k.revoked_at,
        (select s.shown from key_secrets s
          where s.key_id = k.key_id order by s.secret_id limit 1) as "hint!"

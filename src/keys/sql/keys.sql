@@ -4,14 +4,14 @@
 -- Adds a key with its first secret, and announces it for the alerts: no process can have cached
 -- this secret.
 -- :requests_per_minute?
--- :monthly_cap?
 -- :expires_at?
 with created as (
   insert into keys
-    (key_id, account_id, "family", name, requests_per_minute, allowed_models, monthly_cap,
-     account_reader, expires_at, created_by, managed_by)
+    (key_id, account_id, "family", name, requests_per_minute, allowed_models,
+     account_reader, expires_at, created_by, managed_by, limited_by_owner, allowed_addresses)
   values (:key_id, :account_id, :family, :name, :requests_per_minute, :allowed_models::text[],
-    :monthly_cap, :account_reader, :expires_at, :created_by, :managed_by)
+    :account_reader, :expires_at, :created_by, :managed_by, :limited_by_owner,
+    :allowed_addresses::text[])
   returning key_id
 ), announced as (
   insert into key_changes (change_id, key_id)
@@ -21,34 +21,23 @@ insert into key_secrets (digest, secret_id, key_id, shown)
 select :digest, :secret_id, key_id, :hint from created;
 
 -- name: ReadKeys :many
--- Keys with their usage in the current UTC month and the time of their newest charge, oldest first.
+-- Keys with their budgets, as `base/budgets.ts` reads them, and the time of this, oldest first.
 -- =status 'active' | 'paused' | 'expired' | 'revoked'
-select k.key_id as "key_id!", k.account_id as "account_id!", k."family" as "family!",
-       k.name as "name!", k.requests_per_minute, k.allowed_models as "allowed_models!",
-       k.monthly_cap, k.account_reader as "account_reader!", k.created_by as "created_by!",
-       k.managed_by as "managed_by!", k.paused as "paused!", k.expires_at,
-       k.created_at as "created_at!", k.revoked_at,
+select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
+       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused, k.expires_at,
+       k.created_at, k.revoked_at, k.allowed_addresses,
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
             else 'active' end as "status!",
-       coalesce(m.spent, 0)::int8 as "month_spent!", coalesce(m.held, 0)::int8 as "month_held!",
-       (date_trunc('month', now() at time zone 'UTC') + interval '1 month') at time zone 'UTC'
-         as "month_resets_at!",
-       used.last_used_at as "last_used_at?"
+       b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit, b.last_used_at,
+       array[b.day - date '1970-01-01', b.spent, b.held, b.running,
+         b.day_base, b.week_base, b.month_base, b.total_base,
+         coalesce(b.day_limit, -1), coalesce(b.week_limit, -1), coalesce(b.month_limit, -1),
+         coalesce(b.total_limit, -1), coalesce(b.running_limit, -1)] as "budget!",
+       now() as "at!"
   from keys k
-  left join key_months m
-    on m.account_id = k.account_id
-   and m.key_id = k.key_id
-   and m.month = date_trunc('month', now() at time zone 'UTC')::date
-  left join (
-    select account_id, key_id, max(last_used_at) as last_used_at
-      from key_months
-     where key_id = any(:key_ids::text[])
-     group by account_id, key_id
-  ) used
-    on used.account_id = k.account_id
-   and used.key_id = k.key_id
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where k.key_id = any(:key_ids::text[])
  order by k.key_id;
 
@@ -83,10 +72,12 @@ select count(*)::int4 as "keys!"
    and (expires_at is null or expires_at > now());
 
 -- name: CountMade :one
--- How many keys an account has made in the last hour, and when the first of them was.
+-- How many keys an account has made in the last hour, and when the first of them was, without those
+-- of management keys.
 select count(*)::int4 as "keys!", min(created_at) as "first_at?"
   from keys
- where account_id = :account_id and created_at > now() - interval '1 hour';
+ where account_id = :account_id and created_at > now() - interval '1 hour'
+   and created_by not like 'mgmt:%';
 
 -- name: ListManaged :many
 -- The keys that somebody manages, without the revoked ones, in the order of their accounts, with
@@ -109,16 +100,13 @@ select k.key_id, k.account_id, k.name, k.paused,
 -- :skip  how many are left out, in another order
 select k.key_id as "key_id!"
   from keys k
-  left join key_months m
-    on :sort::text = 'spent'
-   and m.account_id = k.account_id
-   and m.key_id = k.key_id
-   and m.month = date_trunc('month', now() at time zone 'UTC')::date
   left join lateral (
-    select max(u.last_used_at) as at
-      from key_months u
-     where u.account_id = k.account_id and u.key_id = k.key_id
-  ) used on :sort = 'used'
+    select case when b.day >= date_trunc('month', now() at time zone 'utc')::date
+             then b.spent - b.month_base end as month_spent,
+           b.last_used_at
+      from budgets b
+     where b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+  ) b on :sort::text in ('spent', 'used')
  where k.account_id = :account_id
    and (:after::text = ''
         or case when :descending::boolean then k.key_id < :after else k.key_id > :after end)
@@ -131,10 +119,10 @@ select k.key_id as "key_id!"
         or exists (select 1 from key_secrets s
                     where s.key_id = k.key_id and strpos(s.shown, :text::text) > 0))
  order by
-   case when :sort = 'spent' and :descending then coalesce(m.spent, 0) end desc,
-   case when :sort = 'spent' and not :descending then coalesce(m.spent, 0) end,
-   case when :sort = 'used' and :descending then coalesce(used.at, '-infinity') end desc,
-   case when :sort = 'used' and not :descending then coalesce(used.at, '-infinity') end,
+   case when :sort = 'spent' and :descending then coalesce(b.month_spent, 0) end desc,
+   case when :sort = 'spent' and not :descending then coalesce(b.month_spent, 0) end,
+   case when :sort = 'used' and :descending then coalesce(b.last_used_at, '-infinity') end desc,
+   case when :sort = 'used' and not :descending then coalesce(b.last_used_at, '-infinity') end,
    case when :sort = 'name' and :descending then lower(k.name) end desc,
    case when :sort = 'name' and not :descending then lower(k.name) end,
    case when :descending then k.key_id end desc,
@@ -144,19 +132,23 @@ select k.key_id as "key_id!"
 -- name: LockKey :optional
 -- The limits of an active key, locked until the end of the transaction, and whether it is paused.
 -- No row: the key is revoked or does not exist.
-select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at, paused
-  from keys
- where key_id = :key_id and status = 'active'
-   for no key update;
+select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
+       k.allowed_addresses, k.paused,
+       k.limited_by_owner, b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
+  from keys k
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+ where k.key_id = :key_id and k.status = 'active'
+   for no key update of k;
 
 -- name: UpdateKey :run
 -- Changes the members of a key whose flag is true. The key is locked.
 -- :name?
 -- :requests_per_minute?
 -- :allowed_models?
--- :monthly_cap?
 -- :account_reader?
 -- :expires_at?
+-- :allowed_addresses?
+-- :limited_by_owner?  null: it stays as it is
 with changed as (
   update keys
      set name = case when :has_name::boolean then :name::text else name end,
@@ -164,12 +156,13 @@ with changed as (
            then :requests_per_minute::integer else requests_per_minute end,
          allowed_models = case when :has_allowed_models::boolean
            then :allowed_models::text[] else allowed_models end,
-         monthly_cap = case when :has_monthly_cap::boolean
-           then :monthly_cap::bigint else monthly_cap end,
          account_reader = case when :has_account_reader::boolean
            then :account_reader::boolean else account_reader end,
          expires_at = case when :has_expires_at::boolean
-           then :expires_at::timestamptz else expires_at end
+           then :expires_at::timestamptz else expires_at end,
+         allowed_addresses = case when :has_allowed_addresses::boolean
+           then :allowed_addresses::text[] else allowed_addresses end,
+         limited_by_owner = coalesce(:limited_by_owner::boolean, limited_by_owner)
    where key_id = :key_id
   returning key_id
 )
@@ -227,12 +220,20 @@ select :change_id || '_' || key_id, key_id from revoked
 returning key_id;
 
 -- name: RevokeAccountKeys :many
--- Revokes all active keys of an account for good. Returns them.
+-- Revokes all active keys of an account for good, and its management keys. Returns them.
 -- :change_id  to which each key adds its own
-with revoked as (
+with revoked_keys as (
   update keys set status = 'revoked', revoked_at = now()
    where account_id = :account_id and status = 'active'
   returning key_id
+), revoked_managers as (
+  update management_keys set revoked_at = now()
+   where account_id = :account_id and revoked_at is null
+  returning management_key_id
+), revoked as (
+  select key_id from revoked_keys
+  union all
+  select management_key_id from revoked_managers
 )
 insert into key_changes (change_id, key_id)
 select :change_id || '_' || key_id, key_id from revoked

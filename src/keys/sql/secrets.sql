@@ -15,11 +15,18 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
             when k.paused then 'paused'
             else 'active' end as "status!",
        k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
-       k.monthly_cap, k.account_reader, k.created_by, k.managed_by, k.paused, k.expires_at,
-       k.created_at, k.revoked_at, a.status as account_status
+       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused, k.expires_at,
+       k.created_at, k.revoked_at, k.allowed_addresses, a.status as account_status,
+       b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit,
+       b.is_limited or exists (
+         select 1
+           from budgets m
+          where m.account_id = k.account_id and m."family" = k."family" and m.payer = k.managed_by
+            and m.is_limited) as "is_limited!"
   from key_secrets s
   join keys k on k.key_id = s.key_id
   join accounts a on a.account_id = k.account_id
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where s.digest = any(:digests::bytea[]);
 
 -- name: ReadSecrets :many

@@ -10,7 +10,7 @@ import {
 } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { BillingService, Outcome } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
-import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
+import { AccountRole, ManagementScope } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import {
   KeyOrder,
@@ -98,8 +98,9 @@ const someKeys: readonly KeyInit[] = [
   keyOf(4, {
     name: "<b>nightly</b> & weekly jobs of the whole research department 🧪",
     expiresAt: timestampFromDate(new Date(now.getTime() + 2.5 * day * 1000)),
-    createdBy: "token:provisioning",
-    managedBy: "",
+    createdBy: "mgmt:mgk_1",
+    managedBy: "mgmt:mgk_1",
+    allowedAddresses: ["203.0.113.7", "2001:db8::/32"],
   }),
   keyOf(5, { name: "מפתח לבדיקות", monthSpentMicrocredits: 10_000_000n * credit }),
   keyOf(6, { name: "", monthSpentMicrocredits: 0n, lastUsedAt: undefined }),
@@ -360,7 +361,34 @@ const alertSettings: MessageInitShape<typeof AlertSettingsSchema> = {
   rules: [AlertKind.CREDITS_LOW, AlertKind.CAP_REACHED].map((kind) => ({ kind, page: true })),
   webhookUrl: "https://hooks.acme.example/gateway",
 };
-const settings = [...whole, providers, alertsOf({ settings: alertSettings, mails: true })];
+const listManagementKeys = answer(keysMethod.listManagementKeys, () => ({
+  managementKeys: [
+    {
+      ...{ managementKeyId: "mgk_1", name: "deploy-bot", mostKeys: 100, liveKeys: 12 },
+      scopes: [ManagementScope.READ, ManagementScope.KEYS],
+      childLimits: { requestsPerMinute: 60, monthlyCapMicrocredits: 500n * credit },
+      allowedAddresses: ["203.0.113.0/24", "2001:db8::/32"],
+      secrets: [{ hint: "mk-gw2-k3Q9k…81Qa", lastUsedAt: ago(3 * minute) }],
+    },
+    {
+      ...{ managementKeyId: "mgk_2", name: longName, mostKeys: 1_000, liveKeys: 0 },
+      scopes: [ManagementScope.ALL_KEYS, ManagementScope.BUY],
+      secrets: [{ hint: "mk-gw2-Zz01z…0aBc" }],
+    },
+    {
+      ...{ managementKeyId: "mgk_3", name: "old platform", mostKeys: 10, liveKeys: 3 },
+      scopes: [ManagementScope.KEYS],
+      secrets: [{ hint: "mk-gw2-Old01…dead", lastUsedAt: ago(80 * day) }],
+      revokedAt: ago(70 * day),
+    },
+  ],
+}));
+const settings = [
+  ...whole,
+  providers,
+  listManagementKeys,
+  alertsOf({ settings: alertSettings, mails: true }),
+];
 const alerts = alertsOf({
   alerts: [
     {

@@ -19,6 +19,7 @@ const longModel = "a-provider/a-model-with-a-name-of-exactly-sixty-characters-1"
 
 /** As long as a secret is. */
 const secret = `sk-gw2-1${"AbCdEfGhJkMnPqRsTuVwXyZ2345678W0K9xQmM7yBdF"}`;
+const managementSecret = `mk-gw2-${"k3Q9".repeat(11)}Zx81Qa`.slice(0, 56);
 
 /** What a state answers unless it says otherwise. */
 export const commonAnswers: readonly Answer[] = [
@@ -35,6 +36,7 @@ export const commonAnswers: readonly Answer[] = [
       { accountId: "acct_side", name: "Side project", role: AccountRole.MEMBER },
     ],
     sessionId: "session_1",
+    address: "203.0.113.7",
     strongUntil: at("2026-11-22T14:10:00Z"),
     passkeys: [
       {
@@ -99,12 +101,14 @@ export const commonAnswers: readonly Answer[] = [
     ],
   })),
   answer(InferenceService.method.endRequest, () => ({})),
+  answer(KeysService.method.listManagementKeys, () => ({})),
   // Nothing is settled while somebody looks.
   answer(BillingService.method.watchCharges, () => [{}]),
   answer(PeopleService.method.beginSignIn, () => ({ passkeyOptionsJson: "{}" })),
   // What dialogs send.
   answer(KeysService.method.createKey, ({ name }) => ({ key: { keyId: "key_new", name }, secret })),
   answer(KeysService.method.rotateKey, () => ({ secret })),
+  answer(KeysService.method.createManagementKey, () => ({ secret: managementSecret })),
   answer(KeysService.method.pauseKey, () => ({})),
   answer(KeysService.method.resumeKey, () => ({})),
   answer(PeopleService.method.invite, () => ({

@@ -26,6 +26,11 @@ function pressOneOf(name: string, index: number): Visit["run"] {
   return (page) => page.getByRole("button", { name, exact: true }).nth(index).click();
 }
 
+/** Parts that are loaded by need are loaded once they are seen. */
+async function scrollTo(page: Page, heading: string): Promise<void> {
+  await page.getByRole("heading", { name: heading }).scrollIntoViewIfNeeded();
+}
+
 /** Presses within the dialog on top. */
 async function pressInDialog(page: Page, name: string | RegExp): Promise<void> {
   await page.getByRole("dialog").last().getByRole("button", { name }).last().click();
@@ -82,6 +87,21 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
     password: pressOneOf("Change", 1),
     email: pressOneOf("Change", 2),
     deletion: press(/^Delete/),
+    "management key": async (page) => {
+      await scrollTo(page, "Data and leaving");
+      await press("New management key")(page);
+    },
+    "management secret": async (page) => {
+      await scrollTo(page, "Data and leaving");
+      await press("New management key")(page);
+      await page.getByRole("dialog").getByLabel("Name").fill("deploy-bot");
+      await pressInDialog(page, "Create");
+      await page.getByText("You will not see it again.").waitFor();
+    },
+    "management revocation": async (page) => {
+      await scrollTo(page, "Data and leaving");
+      await pressOneOf("Revoke", 0)(page);
+    },
   },
   "settings long names": { closing: press(/^Close/), leaving: press("Leave") },
   "credits full": { "running requests": press(/held by running requests/) },

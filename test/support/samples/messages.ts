@@ -113,8 +113,10 @@ export function setEnum(
   if (!field) return;
   const reflected = reflect(type, message, false);
   if (!field.message) {
-    if (field.fieldKind === "list") reflected.get(field).add(value);
-    else reflected.set(field, value);
+    if (field.fieldKind === "list") {
+      reflected.clear(field);
+      reflected.get(field).add(value);
+    } else reflected.set(field, value);
     return;
   }
   const inner = leastRequest(field.message);

@@ -4,7 +4,7 @@
 
 import type { GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
-import type { AccountRole, AdminScope, OperatorRole } from "./roles_pb.ts";
+import type { AccountRole, AdminScope, ManagementScope, OperatorRole } from "./roles_pb.ts";
 import { file_gateway_common_v1_roles } from "./roles_pb.ts";
 import type { FieldOptions, MethodOptions } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/options.proto.
  */
 export const file_gateway_common_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSLPAQoHQ2FsbGVycxILCgNrZXkYASABKAgSLAoFYWRtaW4YAiABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlEi4KBnBlcnNvbhgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEg4KBmFueW9uZRgFIAEoCBIWCg5hY2NvdW50X3JlYWRlchgGIAEoCDpWCgdjYWxsZXJzEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/YgDIAEoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkNhbGxlcnNSB2NhbGxlcnM6OgoHYXVkaXRlZBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGP+IAyABKAhSB2F1ZGl0ZWQ6OAoGc3Ryb25nEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMYgIkDIAEoCFIGc3Ryb25nOjoKB2VuZGxlc3MSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxiBiQMgASgIUgdlbmRsZXNzOjoKB2xlbmllbnQSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxiCiQMgASgIUgdsZW5pZW50OjsKCHJlcXVpcmVkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxj+iAMgASgIUghyZXF1aXJlZEI/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM", [file_gateway_common_v1_roles, file_google_protobuf_descriptor]);
+  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSKHAgoHQ2FsbGVycxILCgNrZXkYASABKAgSLAoFYWRtaW4YAiABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlEi4KBnBlcnNvbhgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEg4KBmFueW9uZRgFIAEoCBIWCg5hY2NvdW50X3JlYWRlchgGIAEoCBI2CgptYW5hZ2VtZW50GAcgAygOMiIuZ2F0ZXdheS5jb21tb24udjEuTWFuYWdlbWVudFNjb3BlOlYKB2NhbGxlcnMSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxj9iAMgASgLMhouZ2F0ZXdheS5jb21tb24udjEuQ2FsbGVyc1IHY2FsbGVyczo6CgdhdWRpdGVkEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/4gDIAEoCFIHYXVkaXRlZDo4CgZzdHJvbmcSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxiAiQMgASgIUgZzdHJvbmc6OgoHZW5kbGVzcxIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGIGJAyABKAhSB2VuZGxlc3M6OgoHbGVuaWVudBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGIKJAyABKAhSB2xlbmllbnQ6OwoIcmVxdWlyZWQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGP6IAyABKAhSCHJlcXVpcmVkQj8KEWdhdGV3YXkuY29tbW9uLnYxUAFaKG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9jb21tb24vdjE7Y29tbW9udjFiBnByb3RvMw", [file_gateway_common_v1_roles, file_google_protobuf_descriptor]);
 
 /**
  * The callers that may use a method: it suffices to be one of them. The same code enforces this on
@@ -70,6 +70,14 @@ export type Callers = Message<"gateway.common.v1.Callers"> & {
    * @generated from field: bool account_reader = 6;
    */
   accountReader: boolean;
+
+  /**
+   * A management key with one of these scopes, in its account. With the scope READ it may also call
+   * what account readers may.
+   *
+   * @generated from field: repeated gateway.common.v1.ManagementScope management = 7;
+   */
+  management: ManagementScope[];
 };
 
 /**

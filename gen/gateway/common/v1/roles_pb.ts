@@ -10,7 +10,7 @@ import type { UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/roles.proto.
  */
 export const file_gateway_common_v1_roles: GenFile = /*@__PURE__*/
-  fileDesc("Ch1nYXRld2F5L2NvbW1vbi92MS9yb2xlcy5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEqgQEKCkFkbWluU2NvcGUSGwoXQURNSU5fU0NPUEVfVU5TUEVDSUZJRUQQABIUChBBRE1JTl9TQ09QRV9SRUFEEAESFAoQQURNSU5fU0NPUEVfS0VZUxACEhUKEUFETUlOX1NDT1BFX01PTkVZEAMSEwoPQURNSU5fU0NPUEVfQUxMEAQqdQoLQWNjb3VudFJvbGUSHAoYQUNDT1VOVF9ST0xFX1VOU1BFQ0lGSUVEEAASFwoTQUNDT1VOVF9ST0xFX1ZJRVdFUhABEhcKE0FDQ09VTlRfUk9MRV9NRU1CRVIQAhIWChJBQ0NPVU5UX1JPTEVfT1dORVIQAyphCgxPcGVyYXRvclJvbGUSHQoZT1BFUkFUT1JfUk9MRV9VTlNQRUNJRklFRBAAEhkKFU9QRVJBVE9SX1JPTEVfU1VQUE9SVBABEhcKE09QRVJBVE9SX1JPTEVfQURNSU4QAkI/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM");
+  fileDesc("Ch1nYXRld2F5L2NvbW1vbi92MS9yb2xlcy5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEqgQEKCkFkbWluU2NvcGUSGwoXQURNSU5fU0NPUEVfVU5TUEVDSUZJRUQQABIUChBBRE1JTl9TQ09QRV9SRUFEEAESFAoQQURNSU5fU0NPUEVfS0VZUxACEhUKEUFETUlOX1NDT1BFX01PTkVZEAMSEwoPQURNSU5fU0NPUEVfQUxMEAQqogEKD01hbmFnZW1lbnRTY29wZRIgChxNQU5BR0VNRU5UX1NDT1BFX1VOU1BFQ0lGSUVEEAASGQoVTUFOQUdFTUVOVF9TQ09QRV9SRUFEEAESGQoVTUFOQUdFTUVOVF9TQ09QRV9LRVlTEAISHQoZTUFOQUdFTUVOVF9TQ09QRV9BTExfS0VZUxADEhgKFE1BTkFHRU1FTlRfU0NPUEVfQlVZEAQqdQoLQWNjb3VudFJvbGUSHAoYQUNDT1VOVF9ST0xFX1VOU1BFQ0lGSUVEEAASFwoTQUNDT1VOVF9ST0xFX1ZJRVdFUhABEhcKE0FDQ09VTlRfUk9MRV9NRU1CRVIQAhIWChJBQ0NPVU5UX1JPTEVfT1dORVIQAyphCgxPcGVyYXRvclJvbGUSHQoZT1BFUkFUT1JfUk9MRV9VTlNQRUNJRklFRBAAEhkKFU9QRVJBVE9SX1JPTEVfU1VQUE9SVBABEhcKE09QRVJBVE9SX1JPTEVfQURNSU4QAkI/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM");
 
 /**
  * What an admin token may do. Every scope but NONE includes READ, and ALL includes every other one.
@@ -66,6 +66,59 @@ export const AdminScopeSchema: GenEnum<AdminScope> = /*@__PURE__*/
   enumDesc(file_gateway_common_v1_roles, 0);
 
 /**
+ * What a management key may do in its account. None includes another.
+ *
+ * @generated from enum gateway.common.v1.ManagementScope
+ */
+export const ManagementScope = {
+  /**
+   * @generated from enum value: MANAGEMENT_SCOPE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Read all that an account reader may, and the orders.
+   *
+   * @generated from enum value: MANAGEMENT_SCOPE_READ = 1;
+   */
+  READ: 1,
+
+  /**
+   * Create keys, and change, rotate, pause, resume and revoke those that it created.
+   *
+   * @generated from enum value: MANAGEMENT_SCOPE_KEYS = 2;
+   */
+  KEYS: 2,
+
+  /**
+   * The same with every key of the account.
+   *
+   * @generated from enum value: MANAGEMENT_SCOPE_ALL_KEYS = 3;
+   */
+  ALL_KEYS: 3,
+
+  /**
+   * Order credits, watch and cancel orders. Nobody is debited by an order.
+   *
+   * @generated from enum value: MANAGEMENT_SCOPE_BUY = 4;
+   */
+  BUY: 4,
+} as const;
+
+/**
+ * What a management key may do in its account. None includes another.
+ *
+ * @generated from enum gateway.common.v1.ManagementScope
+ */
+export type ManagementScope = (typeof ManagementScope)[keyof typeof ManagementScope] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.common.v1.ManagementScope.
+ */
+export const ManagementScopeSchema: GenEnum<ManagementScope> = /*@__PURE__*/
+  enumDesc(file_gateway_common_v1_roles, 1);
+
+/**
  * What a person may do in an account. Each role includes the ones before it.
  *
  * @generated from enum gateway.common.v1.AccountRole
@@ -111,7 +164,7 @@ export type AccountRole = (typeof AccountRole)[keyof typeof AccountRole] | Unkno
  * Describes the enum gateway.common.v1.AccountRole.
  */
 export const AccountRoleSchema: GenEnum<AccountRole> = /*@__PURE__*/
-  enumDesc(file_gateway_common_v1_roles, 1);
+  enumDesc(file_gateway_common_v1_roles, 2);
 
 /**
  * What a person may do in every account. Each role includes the ones before it.
@@ -152,5 +205,5 @@ export type OperatorRole = (typeof OperatorRole)[keyof typeof OperatorRole] | Un
  * Describes the enum gateway.common.v1.OperatorRole.
  */
 export const OperatorRoleSchema: GenEnum<OperatorRole> = /*@__PURE__*/
-  enumDesc(file_gateway_common_v1_roles, 2);
+  enumDesc(file_gateway_common_v1_roles, 3);
 

@@ -4,10 +4,12 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Budget } from "../../common/v1/budget_pb.ts";
+import { file_gateway_common_v1_budget } from "../../common/v1/budget_pb.ts";
 import type { Family } from "../../common/v1/family_pb.ts";
 import { file_gateway_common_v1_family } from "../../common/v1/family_pb.ts";
 import { file_gateway_common_v1_options } from "../../common/v1/options_pb.ts";
-import type { AccountRole, AdminScope, OperatorRole } from "../../common/v1/roles_pb.ts";
+import type { AccountRole, AdminScope, ManagementScope, OperatorRole } from "../../common/v1/roles_pb.ts";
 import { file_gateway_common_v1_roles } from "../../common/v1/roles_pb.ts";
 import type { Duration, FieldMask, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -17,7 +19,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/keys/v1/keys.proto.
  */
 export const file_gateway_keys_v1_keys: GenFile = /*@__PURE__*/
-  fileDesc("ChpnYXRld2F5L2tleXMvdjEva2V5cy5wcm90bxIPZ2F0ZXdheS5rZXlzLnYxItgFCgNLZXkSDgoGa2V5X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EgwKBG5hbWUYBCABKAkSKgoGc3RhdHVzGAUgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAYgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYByADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAggASgDSAGIAQESKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIgChhtb250aF9zcGVudF9taWNyb2NyZWRpdHMYDSABKAMSHwoXbW9udGhfaGVsZF9taWNyb2NyZWRpdHMYDiABKAMSMwoPbW9udGhfcmVzZXRzX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GBAgASgJEhYKDmFjY291bnRfcmVhZGVyGBEgASgIEg4KBnBhdXNlZBgSIAEoCBIuCgpleHBpcmVzX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgptYW5hZ2VkX2J5GBQgASgJQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHMi6wEKBlNlY3JldBIRCglzZWNyZXRfaWQYASABKAkSDAoEaGludBgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZXZva2VkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIuICChBDcmVhdGVLZXlSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSLwoGZmFtaWx5GAIgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5QgTwxxgBEhIKBG5hbWUYAyABKAlCBPDHGAESIAoTcmVxdWVzdHNfcGVyX21pbnV0ZRgEIAEoDUgAiAEBEhYKDmFsbG93ZWRfbW9kZWxzGAUgAygJEiUKGG1vbnRobHlfY2FwX21pY3JvY3JlZGl0cxgGIAEoA0gBiAEBEhYKDmFjY291bnRfcmVhZGVyGAcgASgIEi4KCmV4cGlyZXNfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2lkZW1wb3RlbmN5X2tleRgJIAEoCUIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzIkYKEUNyZWF0ZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSDgoGc2VjcmV0GAIgASgJIiUKDUdldEtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjMKDkdldEtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiNgoIS2V5TGFiZWwSDgoGa2V5X2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEaGludBgDIAEoCSLxAQoPTGlzdEtleXNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSKgoGc3RhdHVzGAQgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxINCgVxdWVyeRgFIAEoCRIoCgVvcmRlchgGIAEoDjIZLmdhdGV3YXkua2V5cy52MS5LZXlPcmRlchIsCghzdGF0dXNlcxgHIAMoDjIaLmdhdGV3YXkua2V5cy52MS5LZXlTdGF0dXMSEAoIcmV2ZXJzZWQYCCABKAgieQoQTGlzdEtleXNSZXNwb25zZRIiCgRrZXlzGAEgAygLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEQoJbGl2ZV9rZXlzGAMgASgNEhUKDWxpdmVfa2V5c19tYXgYBCABKA0icgoQVXBkYXRlS2V5UmVxdWVzdBInCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5QgTwxxgBEjUKC3VwZGF0ZV9tYXNrGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0IE8McYASI2ChFVcGRhdGVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5Im0KEFJvdGF0ZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBEioKB292ZXJsYXAYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJIkYKEVJvdGF0ZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSDgoGc2VjcmV0GAIgASgJIicKD1BhdXNlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNQoQUGF1c2VLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IigKEFJlc3VtZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjYKEVJlc3VtZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiKAoQUmV2b2tlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNgoRUmV2b2tlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSJEChNSZXZva2VTZWNyZXRSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYARIXCglzZWNyZXRfaWQYAiABKAlCBPDHGAEiOQoUUmV2b2tlU2VjcmV0UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSIqChNBdXRoZW50aWNhdGVSZXF1ZXN0EhMKC21vbnRoX3VzYWdlGAEgASgIIsQBChRBdXRoZW50aWNhdGVSZXNwb25zZRIvCgVhZG1pbhgBIAEoCzIgLmdhdGV3YXkua2V5cy52MS5BZG1pbkNyZWRlbnRpYWwSIQoDa2V5GAIgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRInCgZzZWNyZXQYAyABKAsyFy5nYXRld2F5LmtleXMudjEuU2VjcmV0Ei8KBnBlcnNvbhgEIAEoCzIfLmdhdGV3YXkua2V5cy52MS5TaWduZWRJblBlcnNvbiJfCg9BZG1pbkNyZWRlbnRpYWwSDAoEbmFtZRgBIAEoCRIsCgVzY29wZRgCIAEoDjIdLmdhdGV3YXkuY29tbW9uLnYxLkFkbWluU2NvcGUSEAoIdG9rZW5faWQYAyABKAkizgEKDlNpZ25lZEluUGVyc29uEhEKCXBlcnNvbl9pZBgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEjAKC21lbWJlcnNoaXBzGAMgAygLMhsuZ2F0ZXdheS5rZXlzLnYxLk1lbWJlcnNoaXASMQoIb3BlcmF0b3IYBCABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGUSMAoMc3Ryb25nX3VudGlsGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJOCgpNZW1iZXJzaGlwEhIKCmFjY291bnRfaWQYASABKAkSLAoEcm9sZRgCIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlKoUBCglLZXlTdGF0dXMSGgoWS0VZX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEUtFWV9TVEFUVVNfQUNUSVZFEAESFQoRS0VZX1NUQVRVU19QQVVTRUQQAhIWChJLRVlfU1RBVFVTX0VYUElSRUQQAxIWChJLRVlfU1RBVFVTX1JFVk9LRUQQBCptCghLZXlPcmRlchIZChVLRVlfT1JERVJfVU5TUEVDSUZJRUQQABIZChVLRVlfT1JERVJfTU9OVEhfU1BFTlQQARISCg5LRVlfT1JERVJfTkFNRRACEhcKE0tFWV9PUkRFUl9MQVNUX1VTRUQQAzKCCAoLS2V5c1NlcnZpY2USZgoJQ3JlYXRlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuQ3JlYXRlS2V5UmVzcG9uc2UiEurHGAYQAhgCIAL4xxgBgMgYARJXCgZHZXRLZXkSHi5nYXRld2F5LmtleXMudjEuR2V0S2V5UmVxdWVzdBofLmdhdGV3YXkua2V5cy52MS5HZXRLZXlSZXNwb25zZSIM6scYCBABGAEgATABEl0KCExpc3RLZXlzEiAuZ2F0ZXdheS5rZXlzLnYxLkxpc3RLZXlzUmVxdWVzdBohLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1Jlc3BvbnNlIgzqxxgIEAEYASABMAESYgoJVXBkYXRlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuVXBkYXRlS2V5UmVzcG9uc2UiDurHGAYQAhgCIAL4xxgBEmYKCVJvdGF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJvdGF0ZUtleVJlc3BvbnNlIhLqxxgGEAIYAiAC+McYAYDIGAESXwoIUGF1c2VLZXkSIC5nYXRld2F5LmtleXMudjEuUGF1c2VLZXlSZXF1ZXN0GiEuZ2F0ZXdheS5rZXlzLnYxLlBhdXNlS2V5UmVzcG9uc2UiDurHGAYQAhgCIAL4xxgBEmIKCVJlc3VtZUtleRIhLmdhdGV3YXkua2V5cy52MS5SZXN1bWVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJlc3VtZUtleVJlc3BvbnNlIg7qxxgGEAIYAiAC+McYARJmCglSZXZva2VLZXkSIS5nYXRld2F5LmtleXMudjEuUmV2b2tlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5SZXZva2VLZXlSZXNwb25zZSIS6scYBhACGAIgAvjHGAGAyBgBEm8KDFJldm9rZVNlY3JldBIkLmdhdGV3YXkua2V5cy52MS5SZXZva2VTZWNyZXRSZXF1ZXN0GiUuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZVNlY3JldFJlc3BvbnNlIhLqxxgGEAIYAiAC+McYAYDIGAESaQoMQXV0aGVudGljYXRlEiQuZ2F0ZXdheS5rZXlzLnYxLkF1dGhlbnRpY2F0ZVJlcXVlc3QaJS5nYXRld2F5LmtleXMudjEuQXV0aGVudGljYXRlUmVzcG9uc2UiDOrHGAgIARABGAEgAUI5Cg9nYXRld2F5LmtleXMudjFQAVokbW9kZWwtZ2F0ZXdheS9nYXRld2F5L2tleXMvdjE7a2V5c3YxYgZwcm90bzM", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("ChpnYXRld2F5L2tleXMvdjEva2V5cy5wcm90bxIPZ2F0ZXdheS5rZXlzLnYxIq4ICgNLZXkSDgoGa2V5X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EgwKBG5hbWUYBCABKAkSKgoGc3RhdHVzGAUgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAYgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYByADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAggASgDSAGIAQESKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIgChhtb250aF9zcGVudF9taWNyb2NyZWRpdHMYDSABKAMSHwoXbW9udGhfaGVsZF9taWNyb2NyZWRpdHMYDiABKAMSMwoPbW9udGhfcmVzZXRzX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GBAgASgJEhYKDmFjY291bnRfcmVhZGVyGBEgASgIEg4KBnBhdXNlZBgSIAEoCBIuCgpleHBpcmVzX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgptYW5hZ2VkX2J5GBQgASgJEiMKFmRhaWx5X2NhcF9taWNyb2NyZWRpdHMYHiABKANIAogBARIkChd3ZWVrbHlfY2FwX21pY3JvY3JlZGl0cxgfIAEoA0gDiAEBEiMKFnRvdGFsX2NhcF9taWNyb2NyZWRpdHMYICABKANIBIgBARIdChByZXF1ZXN0c19hdF9vbmNlGCEgASgNSAWIAQESGAoQbGltaXRlZF9ieV9vd25lchgiIAEoCBIpCgZidWRnZXQYIyABKAsyGS5nYXRld2F5LmNvbW1vbi52MS5CdWRnZXQSGQoRYWxsb3dlZF9hZGRyZXNzZXMYJCADKAlCFgoUX3JlcXVlc3RzX3Blcl9taW51dGVCGwoZX21vbnRobHlfY2FwX21pY3JvY3JlZGl0c0IZChdfZGFpbHlfY2FwX21pY3JvY3JlZGl0c0IaChhfd2Vla2x5X2NhcF9taWNyb2NyZWRpdHNCGQoXX3RvdGFsX2NhcF9taWNyb2NyZWRpdHNCEwoRX3JlcXVlc3RzX2F0X29uY2Ui6wEKBlNlY3JldBIRCglzZWNyZXRfaWQYASABKAkSDAoEaGludBgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZXZva2VkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIvMEChBDcmVhdGVLZXlSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSLwoGZmFtaWx5GAIgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5QgTwxxgBEhIKBG5hbWUYAyABKAlCBPDHGAESIAoTcmVxdWVzdHNfcGVyX21pbnV0ZRgEIAEoDUgAiAEBEhYKDmFsbG93ZWRfbW9kZWxzGAUgAygJEiUKGG1vbnRobHlfY2FwX21pY3JvY3JlZGl0cxgGIAEoA0gBiAEBEhYKDmFjY291bnRfcmVhZGVyGAcgASgIEi4KCmV4cGlyZXNfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2lkZW1wb3RlbmN5X2tleRgJIAEoCRIZChFhbGxvd2VkX2FkZHJlc3NlcxgUIAMoCRIjChZkYWlseV9jYXBfbWljcm9jcmVkaXRzGB4gASgDSAKIAQESJAoXd2Vla2x5X2NhcF9taWNyb2NyZWRpdHMYHyABKANIA4gBARIjChZ0b3RhbF9jYXBfbWljcm9jcmVkaXRzGCAgASgDSASIAQESHQoQcmVxdWVzdHNfYXRfb25jZRghIAEoDUgFiAEBQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHNCGQoXX2RhaWx5X2NhcF9taWNyb2NyZWRpdHNCGgoYX3dlZWtseV9jYXBfbWljcm9jcmVkaXRzQhkKF190b3RhbF9jYXBfbWljcm9jcmVkaXRzQhMKEV9yZXF1ZXN0c19hdF9vbmNlIkYKEUNyZWF0ZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSDgoGc2VjcmV0GAIgASgJIiUKDUdldEtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjMKDkdldEtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiNgoIS2V5TGFiZWwSDgoGa2V5X2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEaGludBgDIAEoCSLxAQoPTGlzdEtleXNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSKgoGc3RhdHVzGAQgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxINCgVxdWVyeRgFIAEoCRIoCgVvcmRlchgGIAEoDjIZLmdhdGV3YXkua2V5cy52MS5LZXlPcmRlchIsCghzdGF0dXNlcxgHIAMoDjIaLmdhdGV3YXkua2V5cy52MS5LZXlTdGF0dXMSEAoIcmV2ZXJzZWQYCCABKAgieQoQTGlzdEtleXNSZXNwb25zZRIiCgRrZXlzGAEgAygLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEQoJbGl2ZV9rZXlzGAMgASgNEhUKDWxpdmVfa2V5c19tYXgYBCABKA0icgoQVXBkYXRlS2V5UmVxdWVzdBInCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5QgTwxxgBEjUKC3VwZGF0ZV9tYXNrGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0IE8McYASI2ChFVcGRhdGVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5Im0KEFJvdGF0ZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBEioKB292ZXJsYXAYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJIkYKEVJvdGF0ZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSDgoGc2VjcmV0GAIgASgJIicKD1BhdXNlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNQoQUGF1c2VLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IigKEFJlc3VtZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjYKEVJlc3VtZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiKAoQUmV2b2tlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNgoRUmV2b2tlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSJEChNSZXZva2VTZWNyZXRSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYARIXCglzZWNyZXRfaWQYAiABKAlCBPDHGAEiOQoUUmV2b2tlU2VjcmV0UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSIqChNBdXRoZW50aWNhdGVSZXF1ZXN0EhMKC21vbnRoX3VzYWdlGAEgASgIIv8BChRBdXRoZW50aWNhdGVSZXNwb25zZRIvCgVhZG1pbhgBIAEoCzIgLmdhdGV3YXkua2V5cy52MS5BZG1pbkNyZWRlbnRpYWwSIQoDa2V5GAIgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRInCgZzZWNyZXQYAyABKAsyFy5nYXRld2F5LmtleXMudjEuU2VjcmV0Ei8KBnBlcnNvbhgEIAEoCzIfLmdhdGV3YXkua2V5cy52MS5TaWduZWRJblBlcnNvbhI5CgptYW5hZ2VtZW50GAUgASgLMiUuZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRDcmVkZW50aWFsIocBChRNYW5hZ2VtZW50Q3JlZGVudGlhbBIZChFtYW5hZ2VtZW50X2tleV9pZBgBIAEoCRISCgphY2NvdW50X2lkGAIgASgJEgwKBG5hbWUYAyABKAkSMgoGc2NvcGVzGAQgAygOMiIuZ2F0ZXdheS5jb21tb24udjEuTWFuYWdlbWVudFNjb3BlIl8KD0FkbWluQ3JlZGVudGlhbBIMCgRuYW1lGAEgASgJEiwKBXNjb3BlGAIgASgOMh0uZ2F0ZXdheS5jb21tb24udjEuQWRtaW5TY29wZRIQCgh0b2tlbl9pZBgDIAEoCSLOAQoOU2lnbmVkSW5QZXJzb24SEQoJcGVyc29uX2lkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSMAoLbWVtYmVyc2hpcHMYAyADKAsyGy5nYXRld2F5LmtleXMudjEuTWVtYmVyc2hpcBIxCghvcGVyYXRvchgEIAEoDjIfLmdhdGV3YXkuY29tbW9uLnYxLk9wZXJhdG9yUm9sZRIwCgxzdHJvbmdfdW50aWwYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIk4KCk1lbWJlcnNoaXASEgoKYWNjb3VudF9pZBgBIAEoCRIsCgRyb2xlGAIgASgOMh4uZ2F0ZXdheS5jb21tb24udjEuQWNjb3VudFJvbGUiwwMKDU1hbmFnZW1lbnRLZXkSGQoRbWFuYWdlbWVudF9rZXlfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRIMCgRuYW1lGAMgASgJEjIKBnNjb3BlcxgEIAMoDjIiLmdhdGV3YXkuY29tbW9uLnYxLk1hbmFnZW1lbnRTY29wZRIRCgltb3N0X2tleXMYBSABKA0SMgoMY2hpbGRfbGltaXRzGAYgASgLMhwuZ2F0ZXdheS5rZXlzLnYxLkNoaWxkTGltaXRzEhkKEWFsbG93ZWRfYWRkcmVzc2VzGAcgAygJEi4KCmV4cGlyZXNfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKB3NlY3JldHMYCSADKAsyFy5nYXRld2F5LmtleXMudjEuU2VjcmV0EhIKCmNyZWF0ZWRfYnkYCiABKAkSLgoKY3JlYXRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJbGl2ZV9rZXlzGA0gASgNIoEDCgtDaGlsZExpbWl0cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAEgASgNSACIAQESJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAIgASgDSAGIAQESIwoWZGFpbHlfY2FwX21pY3JvY3JlZGl0cxgDIAEoA0gCiAEBEiQKF3dlZWtseV9jYXBfbWljcm9jcmVkaXRzGAQgASgDSAOIAQESIwoWdG90YWxfY2FwX21pY3JvY3JlZGl0cxgFIAEoA0gEiAEBEh0KEHJlcXVlc3RzX2F0X29uY2UYBiABKA1IBYgBAUIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzQhkKF19kYWlseV9jYXBfbWljcm9jcmVkaXRzQhoKGF93ZWVrbHlfY2FwX21pY3JvY3JlZGl0c0IZChdfdG90YWxfY2FwX21pY3JvY3JlZGl0c0ITChFfcmVxdWVzdHNfYXRfb25jZSKpAgoaQ3JlYXRlTWFuYWdlbWVudEtleVJlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRISCgRuYW1lGAIgASgJQgTwxxgBEjgKBnNjb3BlcxgDIAMoDjIiLmdhdGV3YXkuY29tbW9uLnYxLk1hbmFnZW1lbnRTY29wZUIE8McYARIRCgltb3N0X2tleXMYBCABKA0SMgoMY2hpbGRfbGltaXRzGAUgASgLMhwuZ2F0ZXdheS5rZXlzLnYxLkNoaWxkTGltaXRzEhkKEWFsbG93ZWRfYWRkcmVzc2VzGAYgAygJEi4KCmV4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2lkZW1wb3RlbmN5X2tleRgIIAEoCSJlChtDcmVhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRIOCgZzZWNyZXQYAiABKAkiVgoZTGlzdE1hbmFnZW1lbnRLZXlzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIm4KGkxpc3RNYW5hZ2VtZW50S2V5c1Jlc3BvbnNlEjcKD21hbmFnZW1lbnRfa2V5cxgBIAMoCzIeLmdhdGV3YXkua2V5cy52MS5NYW5hZ2VtZW50S2V5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKRAQoaVXBkYXRlTWFuYWdlbWVudEtleVJlcXVlc3QSPAoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleUIE8McYARI1Cgt1cGRhdGVfbWFzaxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2tCBPDHGAEiVQobVXBkYXRlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkiaQoaUm90YXRlTWFuYWdlbWVudEtleVJlcXVlc3QSHwoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCBPDHGAESKgoHb3ZlcmxhcBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJlChtSb3RhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRIOCgZzZWNyZXQYAiABKAkiawoaUmV2b2tlTWFuYWdlbWVudEtleVJlcXVlc3QSHwoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCBPDHGAESLAoIY2hpbGRyZW4YAiABKA4yGi5nYXRld2F5LmtleXMudjEuS2V5QWN0aW9uImMKG1Jldm9rZU1hbmFnZW1lbnRLZXlSZXNwb25zZRI2Cg5tYW5hZ2VtZW50X2tleRgBIAEoCzIeLmdhdGV3YXkua2V5cy52MS5NYW5hZ2VtZW50S2V5EgwKBGtleXMYAiABKA0qhQEKCUtleVN0YXR1cxIaChZLRVlfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFQoRS0VZX1NUQVRVU19BQ1RJVkUQARIVChFLRVlfU1RBVFVTX1BBVVNFRBACEhYKEktFWV9TVEFUVVNfRVhQSVJFRBADEhYKEktFWV9TVEFUVVNfUkVWT0tFRBAEKm0KCEtleU9yZGVyEhkKFUtFWV9PUkRFUl9VTlNQRUNJRklFRBAAEhkKFUtFWV9PUkRFUl9NT05USF9TUEVOVBABEhIKDktFWV9PUkRFUl9OQU1FEAISFwoTS0VZX09SREVSX0xBU1RfVVNFRBADKmkKCUtleUFjdGlvbhIaChZLRVlfQUNUSU9OX1VOU1BFQ0lGSUVEEAASEwoPS0VZX0FDVElPTl9LRUVQEAESFQoRS0VZX0FDVElPTl9SRVZPS0UQAhIUChBLRVlfQUNUSU9OX1BBVVNFEAMyqQ0KC0tleXNTZXJ2aWNlEmoKCUNyZWF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5DcmVhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZUtleVJlc3BvbnNlIhbqxxgKEAIYAiACOgICA/jHGAGAyBgBElcKBkdldEtleRIeLmdhdGV3YXkua2V5cy52MS5HZXRLZXlSZXF1ZXN0Gh8uZ2F0ZXdheS5rZXlzLnYxLkdldEtleVJlc3BvbnNlIgzqxxgIEAEYASABMAESXQoITGlzdEtleXMSIC5nYXRld2F5LmtleXMudjEuTGlzdEtleXNSZXF1ZXN0GiEuZ2F0ZXdheS5rZXlzLnYxLkxpc3RLZXlzUmVzcG9uc2UiDOrHGAgQARgBIAEwARJmCglVcGRhdGVLZXkSIS5nYXRld2F5LmtleXMudjEuVXBkYXRlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5VcGRhdGVLZXlSZXNwb25zZSIS6scYChACGAIgAjoCAgP4xxgBEmoKCVJvdGF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJvdGF0ZUtleVJlc3BvbnNlIhbqxxgKEAIYAiACOgICA/jHGAGAyBgBEmMKCFBhdXNlS2V5EiAuZ2F0ZXdheS5rZXlzLnYxLlBhdXNlS2V5UmVxdWVzdBohLmdhdGV3YXkua2V5cy52MS5QYXVzZUtleVJlc3BvbnNlIhLqxxgKEAIYAiACOgICA/jHGAESZgoJUmVzdW1lS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlJlc3VtZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuUmVzdW1lS2V5UmVzcG9uc2UiEurHGAoQAhgCIAI6AgID+McYARJqCglSZXZva2VLZXkSIS5nYXRld2F5LmtleXMudjEuUmV2b2tlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5SZXZva2VLZXlSZXNwb25zZSIW6scYChACGAIgAjoCAgP4xxgBgMgYARJzCgxSZXZva2VTZWNyZXQSJC5nYXRld2F5LmtleXMudjEuUmV2b2tlU2VjcmV0UmVxdWVzdBolLmdhdGV3YXkua2V5cy52MS5SZXZva2VTZWNyZXRSZXNwb25zZSIW6scYChACGAIgAjoCAgP4xxgBgMgYARJvCgxBdXRoZW50aWNhdGUSJC5nYXRld2F5LmtleXMudjEuQXV0aGVudGljYXRlUmVxdWVzdBolLmdhdGV3YXkua2V5cy52MS5BdXRoZW50aWNhdGVSZXNwb25zZSIS6scYDggBEAEYASABOgQBAgMEEoABChNDcmVhdGVNYW5hZ2VtZW50S2V5EisuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0GiwuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZU1hbmFnZW1lbnRLZXlSZXNwb25zZSIO6scYAhgD+McYAYDIGAESdwoSTGlzdE1hbmFnZW1lbnRLZXlzEiouZ2F0ZXdheS5rZXlzLnYxLkxpc3RNYW5hZ2VtZW50S2V5c1JlcXVlc3QaKy5nYXRld2F5LmtleXMudjEuTGlzdE1hbmFnZW1lbnRLZXlzUmVzcG9uc2UiCOrHGAQYAyABEoABChNVcGRhdGVNYW5hZ2VtZW50S2V5EisuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0GiwuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZU1hbmFnZW1lbnRLZXlSZXNwb25zZSIO6scYAhgD+McYAYDIGAESgAEKE1JvdGF0ZU1hbmFnZW1lbnRLZXkSKy5nYXRld2F5LmtleXMudjEuUm90YXRlTWFuYWdlbWVudEtleVJlcXVlc3QaLC5nYXRld2F5LmtleXMudjEuUm90YXRlTWFuYWdlbWVudEtleVJlc3BvbnNlIg7qxxgCGAP4xxgBgMgYARKAAQoTUmV2b2tlTWFuYWdlbWVudEtleRIrLmdhdGV3YXkua2V5cy52MS5SZXZva2VNYW5hZ2VtZW50S2V5UmVxdWVzdBosLmdhdGV3YXkua2V5cy52MS5SZXZva2VNYW5hZ2VtZW50S2V5UmVzcG9uc2UiDurHGAIYA/jHGAGAyBgBQjkKD2dhdGV3YXkua2V5cy52MVABWiRtb2RlbC1nYXRld2F5L2dhdGV3YXkva2V5cy92MTtrZXlzdjFiBnByb3RvMw", [file_gateway_common_v1_budget, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.keys.v1.Key
@@ -97,14 +99,14 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   lastUsedAt?: Timestamp | undefined;
 
   /**
-   * Charged in the current UTC month, in micro-credits.
+   * Charged in the current UTC month, by the time of settlement, in micro-credits.
    *
    * @generated from field: int64 month_spent_microcredits = 13;
    */
   monthSpentMicrocredits: bigint;
 
   /**
-   * Held by running requests of the current UTC month, in micro-credits.
+   * Held by running requests, in micro-credits.
    *
    * @generated from field: int64 month_held_microcredits = 14;
    */
@@ -119,8 +121,8 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
 
   /**
    * The caller that created it: `person:` and the id of a person, `token:` and the name of an admin
-   * token, or the name of a part of the gateway. An id that no list of people has is that of a
-   * former member.
+   * token, `mgmt:` and the id of a management key, or the name of a part of the gateway. An id that
+   * no list of people has is that of a former member.
    *
    * @generated from field: string created_by = 16;
    */
@@ -150,12 +152,61 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   expiresAt?: Timestamp | undefined;
 
   /**
-   * The member who may change the key, besides the owners of its account: `person:` and an id. At
-   * first the person who created it. Empty: its owners alone.
+   * Who may change the key, besides the owners of its account: `person:` and the id of a member, or
+   * `mgmt:` and the id of a management key. At first who created it. Empty: its owners alone.
    *
    * @generated from field: string managed_by = 20;
    */
   managedBy: string;
+
+  /**
+   * The most micro-credits that the key may spend in a UTC day, in a UTC week, which begins on
+   * Monday, and in total since it was made or since ResetBudget. Absent: unlimited.
+   *
+   * @generated from field: optional int64 daily_cap_microcredits = 30;
+   */
+  dailyCapMicrocredits?: bigint | undefined;
+
+  /**
+   * @generated from field: optional int64 weekly_cap_microcredits = 31;
+   */
+  weeklyCapMicrocredits?: bigint | undefined;
+
+  /**
+   * @generated from field: optional int64 total_cap_microcredits = 32;
+   */
+  totalCapMicrocredits?: bigint | undefined;
+
+  /**
+   * The most requests that may run at the same time. Absent: unlimited. 0: none.
+   *
+   * @generated from field: optional uint32 requests_at_once = 33;
+   */
+  requestsAtOnce?: number | undefined;
+
+  /**
+   * True: an owner, an operator or one of their programs has set the limits last, and a member may
+   * only tighten them.
+   *
+   * @generated from field: bool limited_by_owner = 34;
+   */
+  limitedByOwner: boolean;
+
+  /**
+   * The limits of credits and of requests at once, and what is left of them. Absent in the answer
+   * of Authenticate without `month_usage`.
+   *
+   * @generated from field: gateway.common.v1.Budget budget = 35;
+   */
+  budget?: Budget | undefined;
+
+  /**
+   * From where the key may be used: at most 100 addresses and CIDR ranges, IPv4 and IPv6, such as
+   * `203.0.113.7`, `10.0.0.0/8` and `2001:db8::/32`. Empty: from everywhere.
+   *
+   * @generated from field: repeated string allowed_addresses = 36;
+   */
+  allowedAddresses: string[];
 };
 
 /**
@@ -282,6 +333,38 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
    * @generated from field: string idempotency_key = 9;
    */
   idempotencyKey: string;
+
+  /**
+   * From where the key may be used: at most 100 addresses and CIDR ranges, IPv4 and IPv6, such as
+   * `203.0.113.7`, `10.0.0.0/8` and `2001:db8::/32`. Empty: from everywhere.
+   *
+   * @generated from field: repeated string allowed_addresses = 20;
+   */
+  allowedAddresses: string[];
+
+  /**
+   * The most micro-credits in a UTC day, in a UTC week and in total, 0 to 2^53. Absent: unlimited.
+   *
+   * @generated from field: optional int64 daily_cap_microcredits = 30;
+   */
+  dailyCapMicrocredits?: bigint | undefined;
+
+  /**
+   * @generated from field: optional int64 weekly_cap_microcredits = 31;
+   */
+  weeklyCapMicrocredits?: bigint | undefined;
+
+  /**
+   * @generated from field: optional int64 total_cap_microcredits = 32;
+   */
+  totalCapMicrocredits?: bigint | undefined;
+
+  /**
+   * The most requests that may run at the same time, up to 1,000,000. Absent: unlimited. 0: none.
+   *
+   * @generated from field: optional uint32 requests_at_once = 33;
+   */
+  requestsAtOnce?: number | undefined;
 };
 
 /**
@@ -501,8 +584,10 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
   key?: Key | undefined;
 
   /**
-   * One or more of `name`, `requests_per_minute`, `allowed_models`, `monthly_cap_microcredits`,
-   * `account_reader`, `expires_at`. A field that is in the mask and absent in `key` is cleared.
+   * One or more of `name`, `requests_per_minute`, `allowed_models`, `daily_cap_microcredits`,
+   * `weekly_cap_microcredits`, `monthly_cap_microcredits`, `total_cap_microcredits`,
+   * `requests_at_once`, `account_reader`, `expires_at`, `allowed_addresses`. A field that is in the
+   * mask and absent in `key` is cleared.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */
@@ -782,6 +867,13 @@ export type AuthenticateResponse = Message<"gateway.keys.v1.AuthenticateResponse
    * @generated from field: gateway.keys.v1.SignedInPerson person = 4;
    */
   person?: SignedInPerson | undefined;
+
+  /**
+   * The management key of this call. Absent for other credentials.
+   *
+   * @generated from field: gateway.keys.v1.ManagementCredential management = 5;
+   */
+  management?: ManagementCredential | undefined;
 };
 
 /**
@@ -790,6 +882,40 @@ export type AuthenticateResponse = Message<"gateway.keys.v1.AuthenticateResponse
  */
 export const AuthenticateResponseSchema: GenMessage<AuthenticateResponse> = /*@__PURE__*/
   messageDesc(file_gateway_keys_v1_keys, 22);
+
+/**
+ * A management key, as the credential of a call.
+ *
+ * @generated from message gateway.keys.v1.ManagementCredential
+ */
+export type ManagementCredential = Message<"gateway.keys.v1.ManagementCredential"> & {
+  /**
+   * @generated from field: string management_key_id = 1;
+   */
+  managementKeyId: string;
+
+  /**
+   * @generated from field: string account_id = 2;
+   */
+  accountId: string;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * @generated from field: repeated gateway.common.v1.ManagementScope scopes = 4;
+   */
+  scopes: ManagementScope[];
+};
+
+/**
+ * Describes the message gateway.keys.v1.ManagementCredential.
+ * Use `create(ManagementCredentialSchema)` to create a new message.
+ */
+export const ManagementCredentialSchema: GenMessage<ManagementCredential> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 23);
 
 /**
  * An admin token.
@@ -822,7 +948,7 @@ export type AdminCredential = Message<"gateway.keys.v1.AdminCredential"> & {
  * Use `create(AdminCredentialSchema)` to create a new message.
  */
 export const AdminCredentialSchema: GenMessage<AdminCredential> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 23);
+  messageDesc(file_gateway_keys_v1_keys, 24);
 
 /**
  * The person of a session.
@@ -865,7 +991,7 @@ export type SignedInPerson = Message<"gateway.keys.v1.SignedInPerson"> & {
  * Use `create(SignedInPersonSchema)` to create a new message.
  */
 export const SignedInPersonSchema: GenMessage<SignedInPerson> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 24);
+  messageDesc(file_gateway_keys_v1_keys, 25);
 
 /**
  * The role of a person in one account.
@@ -889,7 +1015,437 @@ export type Membership = Message<"gateway.keys.v1.Membership"> & {
  * Use `create(MembershipSchema)` to create a new message.
  */
 export const MembershipSchema: GenMessage<Membership> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 25);
+  messageDesc(file_gateway_keys_v1_keys, 26);
+
+/**
+ * A key of a program that manages keys.
+ *
+ * @generated from message gateway.keys.v1.ManagementKey
+ */
+export type ManagementKey = Message<"gateway.keys.v1.ManagementKey"> & {
+  /**
+   * @generated from field: string management_key_id = 1;
+   */
+  managementKeyId: string;
+
+  /**
+   * @generated from field: string account_id = 2;
+   */
+  accountId: string;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * At least one, each once.
+   *
+   * @generated from field: repeated gateway.common.v1.ManagementScope scopes = 4;
+   */
+  scopes: ManagementScope[];
+
+  /**
+   * How many keys that are neither revoked nor expired it may have created, 1 to 1000.
+   *
+   * @generated from field: uint32 most_keys = 5;
+   */
+  mostKeys: number;
+
+  /**
+   * The ceiling and the default of the limits of each key that it creates. Absent: none.
+   *
+   * @generated from field: gateway.keys.v1.ChildLimits child_limits = 6;
+   */
+  childLimits?: ChildLimits | undefined;
+
+  /**
+   * From where it may be used, as for Key.allowed_addresses. Empty: from everywhere.
+   *
+   * @generated from field: repeated string allowed_addresses = 7;
+   */
+  allowedAddresses: string[];
+
+  /**
+   * From then on it is refused. Absent: it does not expire.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 8;
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * Newest first, without ids: the valid ones, and the newest five of the others.
+   *
+   * @generated from field: repeated gateway.keys.v1.Secret secrets = 9;
+   */
+  secrets: Secret[];
+
+  /**
+   * As for Key.created_by.
+   *
+   * @generated from field: string created_by = 10;
+   */
+  createdBy: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp created_at = 11;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * Absent: it is not revoked.
+   *
+   * @generated from field: google.protobuf.Timestamp revoked_at = 12;
+   */
+  revokedAt?: Timestamp | undefined;
+
+  /**
+   * How many keys that are neither revoked nor expired it has created.
+   *
+   * @generated from field: uint32 live_keys = 13;
+   */
+  liveKeys: number;
+};
+
+/**
+ * Describes the message gateway.keys.v1.ManagementKey.
+ * Use `create(ManagementKeySchema)` to create a new message.
+ */
+export const ManagementKeySchema: GenMessage<ManagementKey> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 27);
+
+/**
+ * Limits of the keys that a management key creates. It may set none above these, and a limit that
+ * it does not set becomes this one. Owners may.
+ *
+ * @generated from message gateway.keys.v1.ChildLimits
+ */
+export type ChildLimits = Message<"gateway.keys.v1.ChildLimits"> & {
+  /**
+   * Each as for CreateKeyRequest. Absent: no ceiling.
+   *
+   * @generated from field: optional uint32 requests_per_minute = 1;
+   */
+  requestsPerMinute?: number | undefined;
+
+  /**
+   * @generated from field: optional int64 monthly_cap_microcredits = 2;
+   */
+  monthlyCapMicrocredits?: bigint | undefined;
+
+  /**
+   * @generated from field: optional int64 daily_cap_microcredits = 3;
+   */
+  dailyCapMicrocredits?: bigint | undefined;
+
+  /**
+   * @generated from field: optional int64 weekly_cap_microcredits = 4;
+   */
+  weeklyCapMicrocredits?: bigint | undefined;
+
+  /**
+   * @generated from field: optional int64 total_cap_microcredits = 5;
+   */
+  totalCapMicrocredits?: bigint | undefined;
+
+  /**
+   * @generated from field: optional uint32 requests_at_once = 6;
+   */
+  requestsAtOnce?: number | undefined;
+};
+
+/**
+ * Describes the message gateway.keys.v1.ChildLimits.
+ * Use `create(ChildLimitsSchema)` to create a new message.
+ */
+export const ChildLimitsSchema: GenMessage<ChildLimits> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 28);
+
+/**
+ * @generated from message gateway.keys.v1.CreateManagementKeyRequest
+ */
+export type CreateManagementKeyRequest = Message<"gateway.keys.v1.CreateManagementKeyRequest"> & {
+  /**
+   * Empty: the person's only account.
+   *
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * As for CreateKeyRequest.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: repeated gateway.common.v1.ManagementScope scopes = 3;
+   */
+  scopes: ManagementScope[];
+
+  /**
+   * See ManagementKey. 0: 100.
+   *
+   * @generated from field: uint32 most_keys = 4;
+   */
+  mostKeys: number;
+
+  /**
+   * @generated from field: gateway.keys.v1.ChildLimits child_limits = 5;
+   */
+  childLimits?: ChildLimits | undefined;
+
+  /**
+   * @generated from field: repeated string allowed_addresses = 6;
+   */
+  allowedAddresses: string[];
+
+  /**
+   * In the future. Absent: it does not expire.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 7;
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * Makes a repeat safe: within a day, the same request under the same key returns what the first
+   * one made, the secret included, and creates nothing. At most 255 characters; with fewer than 22
+   * the repeat returns no secret. The header `Idempotency-Key` does the same.
+   *
+   * @generated from field: string idempotency_key = 8;
+   */
+  idempotencyKey: string;
+};
+
+/**
+ * Describes the message gateway.keys.v1.CreateManagementKeyRequest.
+ * Use `create(CreateManagementKeyRequestSchema)` to create a new message.
+ */
+export const CreateManagementKeyRequestSchema: GenMessage<CreateManagementKeyRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 29);
+
+/**
+ * @generated from message gateway.keys.v1.CreateManagementKeyResponse
+ */
+export type CreateManagementKeyResponse = Message<"gateway.keys.v1.CreateManagementKeyResponse"> & {
+  /**
+   * @generated from field: gateway.keys.v1.ManagementKey management_key = 1;
+   */
+  managementKey?: ManagementKey | undefined;
+
+  /**
+   * The secret, for `authorization: Bearer …`. No later call returns it.
+   *
+   * @generated from field: string secret = 2;
+   */
+  secret: string;
+};
+
+/**
+ * Describes the message gateway.keys.v1.CreateManagementKeyResponse.
+ * Use `create(CreateManagementKeyResponseSchema)` to create a new message.
+ */
+export const CreateManagementKeyResponseSchema: GenMessage<CreateManagementKeyResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 30);
+
+/**
+ * @generated from message gateway.keys.v1.ListManagementKeysRequest
+ */
+export type ListManagementKeysRequest = Message<"gateway.keys.v1.ListManagementKeysRequest"> & {
+  /**
+   * Empty: the person's only account. Operators must name one.
+   *
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * The most keys to return, up to 1000. 0 means 100.
+   *
+   * @generated from field: uint32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before. Empty for the first page.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message gateway.keys.v1.ListManagementKeysRequest.
+ * Use `create(ListManagementKeysRequestSchema)` to create a new message.
+ */
+export const ListManagementKeysRequestSchema: GenMessage<ListManagementKeysRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 31);
+
+/**
+ * @generated from message gateway.keys.v1.ListManagementKeysResponse
+ */
+export type ListManagementKeysResponse = Message<"gateway.keys.v1.ListManagementKeysResponse"> & {
+  /**
+   * @generated from field: repeated gateway.keys.v1.ManagementKey management_keys = 1;
+   */
+  managementKeys: ManagementKey[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message gateway.keys.v1.ListManagementKeysResponse.
+ * Use `create(ListManagementKeysResponseSchema)` to create a new message.
+ */
+export const ListManagementKeysResponseSchema: GenMessage<ListManagementKeysResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 32);
+
+/**
+ * @generated from message gateway.keys.v1.UpdateManagementKeyRequest
+ */
+export type UpdateManagementKeyRequest = Message<"gateway.keys.v1.UpdateManagementKeyRequest"> & {
+  /**
+   * `management_key_id` selects it. The fields in the mask hold the new values, with the limits of
+   * CreateManagementKeyRequest.
+   *
+   * @generated from field: gateway.keys.v1.ManagementKey management_key = 1;
+   */
+  managementKey?: ManagementKey | undefined;
+
+  /**
+   * One or more of `name`, `scopes`, `most_keys`, `child_limits`, `allowed_addresses`,
+   * `expires_at`. A field that is in the mask and absent in `management_key` is cleared.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 2;
+   */
+  updateMask?: FieldMask | undefined;
+};
+
+/**
+ * Describes the message gateway.keys.v1.UpdateManagementKeyRequest.
+ * Use `create(UpdateManagementKeyRequestSchema)` to create a new message.
+ */
+export const UpdateManagementKeyRequestSchema: GenMessage<UpdateManagementKeyRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 33);
+
+/**
+ * @generated from message gateway.keys.v1.UpdateManagementKeyResponse
+ */
+export type UpdateManagementKeyResponse = Message<"gateway.keys.v1.UpdateManagementKeyResponse"> & {
+  /**
+   * @generated from field: gateway.keys.v1.ManagementKey management_key = 1;
+   */
+  managementKey?: ManagementKey | undefined;
+};
+
+/**
+ * Describes the message gateway.keys.v1.UpdateManagementKeyResponse.
+ * Use `create(UpdateManagementKeyResponseSchema)` to create a new message.
+ */
+export const UpdateManagementKeyResponseSchema: GenMessage<UpdateManagementKeyResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 34);
+
+/**
+ * @generated from message gateway.keys.v1.RotateManagementKeyRequest
+ */
+export type RotateManagementKeyRequest = Message<"gateway.keys.v1.RotateManagementKeyRequest"> & {
+  /**
+   * @generated from field: string management_key_id = 1;
+   */
+  managementKeyId: string;
+
+  /**
+   * How long the earlier secrets remain valid: 0 to 7 days. Absent: 24 hours.
+   *
+   * @generated from field: google.protobuf.Duration overlap = 2;
+   */
+  overlap?: Duration | undefined;
+};
+
+/**
+ * Describes the message gateway.keys.v1.RotateManagementKeyRequest.
+ * Use `create(RotateManagementKeyRequestSchema)` to create a new message.
+ */
+export const RotateManagementKeyRequestSchema: GenMessage<RotateManagementKeyRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 35);
+
+/**
+ * @generated from message gateway.keys.v1.RotateManagementKeyResponse
+ */
+export type RotateManagementKeyResponse = Message<"gateway.keys.v1.RotateManagementKeyResponse"> & {
+  /**
+   * @generated from field: gateway.keys.v1.ManagementKey management_key = 1;
+   */
+  managementKey?: ManagementKey | undefined;
+
+  /**
+   * The new secret. No later call returns it.
+   *
+   * @generated from field: string secret = 2;
+   */
+  secret: string;
+};
+
+/**
+ * Describes the message gateway.keys.v1.RotateManagementKeyResponse.
+ * Use `create(RotateManagementKeyResponseSchema)` to create a new message.
+ */
+export const RotateManagementKeyResponseSchema: GenMessage<RotateManagementKeyResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 36);
+
+/**
+ * @generated from message gateway.keys.v1.RevokeManagementKeyRequest
+ */
+export type RevokeManagementKeyRequest = Message<"gateway.keys.v1.RevokeManagementKeyRequest"> & {
+  /**
+   * @generated from field: string management_key_id = 1;
+   */
+  managementKeyId: string;
+
+  /**
+   * Required if it has created keys that are not revoked. The error says how many.
+   *
+   * @generated from field: gateway.keys.v1.KeyAction children = 2;
+   */
+  children: KeyAction;
+};
+
+/**
+ * Describes the message gateway.keys.v1.RevokeManagementKeyRequest.
+ * Use `create(RevokeManagementKeyRequestSchema)` to create a new message.
+ */
+export const RevokeManagementKeyRequestSchema: GenMessage<RevokeManagementKeyRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 37);
+
+/**
+ * @generated from message gateway.keys.v1.RevokeManagementKeyResponse
+ */
+export type RevokeManagementKeyResponse = Message<"gateway.keys.v1.RevokeManagementKeyResponse"> & {
+  /**
+   * @generated from field: gateway.keys.v1.ManagementKey management_key = 1;
+   */
+  managementKey?: ManagementKey | undefined;
+
+  /**
+   * How many keys were paused or revoked.
+   *
+   * @generated from field: uint32 keys = 2;
+   */
+  keys: number;
+};
+
+/**
+ * Describes the message gateway.keys.v1.RevokeManagementKeyResponse.
+ * Use `create(RevokeManagementKeyResponseSchema)` to create a new message.
+ */
+export const RevokeManagementKeyResponseSchema: GenMessage<RevokeManagementKeyResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 38);
 
 /**
  * What a new request of a key meets. Of several that apply, the last one.
@@ -987,6 +1543,52 @@ export const KeyOrderSchema: GenEnum<KeyOrder> = /*@__PURE__*/
   enumDesc(file_gateway_keys_v1_keys, 1);
 
 /**
+ * What becomes of keys whose manager ends.
+ *
+ * @generated from enum gateway.keys.v1.KeyAction
+ */
+export const KeyAction = {
+  /**
+   * @generated from enum value: KEY_ACTION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * They stay valid, and the owners manage them.
+   *
+   * @generated from enum value: KEY_ACTION_KEEP = 1;
+   */
+  KEEP: 1,
+
+  /**
+   * They are revoked, which ends their running requests.
+   *
+   * @generated from enum value: KEY_ACTION_REVOKE = 2;
+   */
+  REVOKE: 2,
+
+  /**
+   * They are paused: their running requests go on to their end. The owners may resume them.
+   *
+   * @generated from enum value: KEY_ACTION_PAUSE = 3;
+   */
+  PAUSE: 3,
+} as const;
+
+/**
+ * What becomes of keys whose manager ends.
+ *
+ * @generated from enum gateway.keys.v1.KeyAction
+ */
+export type KeyAction = (typeof KeyAction)[keyof typeof KeyAction] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.keys.v1.KeyAction.
+ */
+export const KeyActionSchema: GenEnum<KeyAction> = /*@__PURE__*/
+  enumDesc(file_gateway_keys_v1_keys, 2);
+
+/**
  * API keys and their limits. Every call needs a credential in its metadata,
  * `authorization: Bearer …` for a key or the admin token, `authorization: Session …` for a person.
  * Persons who are members of an account may change the keys that they manage, its owners all of
@@ -1029,9 +1631,10 @@ export const KeysService: GenService<{
   },
   /**
    * Changes the name, the limits or the expiry. The next paid request follows them on every node,
-   * other calls within one second. A person who raises or removes a limit, allows further models,
-   * or lets the key live longer or read its account, needs a confirmation, as for methods marked
-   * `strong`. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, CONFIRM_IDENTITY,
+   * other calls within one second. A person who raises or removes a limit, allows further models or
+   * addresses, or lets the key live longer or read its account, needs a confirmation, as for
+   * methods marked `strong`. Of a key whose limits an owner has set, a member may only tighten
+   * them. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, CONFIRM_IDENTITY, NOT_PERMITTED,
    * INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.UpdateKey
@@ -1099,7 +1702,7 @@ export const KeysService: GenService<{
   },
   /**
    * Describes the credential of this call. Errors: MISSING_KEY, INVALID_KEY, REVOKED_KEY,
-   * KEY_EXPIRED, KEY_PAUSED.
+   * KEY_EXPIRED, KEY_PAUSED, ADDRESS_NOT_ALLOWED.
    *
    * @generated from rpc gateway.keys.v1.KeysService.Authenticate
    */
@@ -1107,6 +1710,62 @@ export const KeysService: GenService<{
     methodKind: "unary";
     input: typeof AuthenticateRequestSchema;
     output: typeof AuthenticateResponseSchema;
+  },
+  /**
+   * Creates a management key with one secret: with it a program of the account creates and changes
+   * keys, reads, and orders credits, as its scopes say. It pays for nothing. At most 20 an account.
+   * Errors: NOT_FOUND (account), ACCOUNT_CLOSED, LIMIT_REACHED, INVALID_REQUEST.
+   *
+   * @generated from rpc gateway.keys.v1.KeysService.CreateManagementKey
+   */
+  createManagementKey: {
+    methodKind: "unary";
+    input: typeof CreateManagementKeyRequestSchema;
+    output: typeof CreateManagementKeyResponseSchema;
+  },
+  /**
+   * Lists the management keys of an account, oldest first, the revoked ones included.
+   *
+   * @generated from rpc gateway.keys.v1.KeysService.ListManagementKeys
+   */
+  listManagementKeys: {
+    methodKind: "unary";
+    input: typeof ListManagementKeysRequestSchema;
+    output: typeof ListManagementKeysResponseSchema;
+  },
+  /**
+   * Changes what the mask names, on every node within one second. Keys that it created stay as they
+   * are. Errors: NOT_FOUND, KEY_NOT_ACTIVE, INVALID_REQUEST.
+   *
+   * @generated from rpc gateway.keys.v1.KeysService.UpdateManagementKey
+   */
+  updateManagementKey: {
+    methodKind: "unary";
+    input: typeof UpdateManagementKeyRequestSchema;
+    output: typeof UpdateManagementKeyResponseSchema;
+  },
+  /**
+   * Adds a secret to a management key and lets its earlier secrets expire. Errors: NOT_FOUND,
+   * KEY_NOT_ACTIVE, INVALID_REQUEST.
+   *
+   * @generated from rpc gateway.keys.v1.KeysService.RotateManagementKey
+   */
+  rotateManagementKey: {
+    methodKind: "unary";
+    input: typeof RotateManagementKeyRequestSchema;
+    output: typeof RotateManagementKeyResponseSchema;
+  },
+  /**
+   * Disables a management key for good, on every node within one second, and pauses, revokes or
+   * keeps the keys that it created. Of a revoked one it changes only these. Errors: NOT_FOUND,
+   * INVALID_REQUEST (it has keys, and `children` is not set).
+   *
+   * @generated from rpc gateway.keys.v1.KeysService.RevokeManagementKey
+   */
+  revokeManagementKey: {
+    methodKind: "unary";
+    input: typeof RevokeManagementKeyRequestSchema;
+    output: typeof RevokeManagementKeyResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gateway_keys_v1_keys, 0);

@@ -7,6 +7,8 @@ import {
   type Transfer,
   TransferKind,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { BudgetLimits } from "../../../../gen/gateway/common/v1/budget_pb.ts";
+import type { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
 import type { Forecast } from "../../../../gen/gateway/common/v1/forecast_pb.ts";
 import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
@@ -14,10 +16,12 @@ import {
   type Order,
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
-import { useCall, usePages } from "../api.ts";
+import { call, invalidate, useCall, usePages } from "../api.ts";
 import { credits, dollars, signedCredits } from "../format.ts";
+import { BudgetBar, BudgetDialog } from "../parts/budget.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
+import { notify } from "../parts/messages.ts";
 import { OrderTag, packText, paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { isSpent, poolNameOf, poolOf } from "../parts/pools.ts";
@@ -28,7 +32,7 @@ import { momentOf, Table } from "../parts/table.tsx";
 import { changeOf } from "../parts/transfers.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
-import { account, session } from "../session.ts";
+import { account, can, session } from "../session.ts";
 import { words } from "../words.ts";
 
 const pageSize = 20;
@@ -167,6 +171,7 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
           {free > 0n && <li>{leftText(forecast)}</li>}
           {filled !== undefined && <li>{words.credits.filledTo(credits(filled))}</li>}
         </ul>
+        <PoolBudget family={family} name={name} />
         {isOpen && <RunningRequests family={family} onClose={() => setOpen(false)} />}
         {isDebt && <p class="problem">{words.credits.debt}</p>}
         {canBuy() && (
@@ -176,6 +181,45 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
         )}
       </div>
     </section>
+  );
+}
+
+/** What may be spent of a pool, and for owners the way to its limits. */
+function PoolBudget(props: { readonly family: Family; readonly name: string }): JSX.Element {
+  const { family, name } = props;
+  const { accountId } = account.value;
+  const [isEditing, setEditing] = useState(false);
+  const { data } = useCall(BillingService.method.listBudgets, { accountId });
+  const budget = data?.budgets.find(
+    (one) => one.payer?.payer.case === "pool" && one.family === family,
+  );
+  const save = async (limits: Partial<BudgetLimits>) => {
+    const payer = { payer: { case: "pool" as const, value: true } };
+    const request = { accountId, payer, families: [family], limits };
+    await call(BillingService.method.setBudget, request);
+    invalidate(BillingService.method.listBudgets);
+    notify(words.budget.saved);
+  };
+  return (
+    <>
+      <BudgetBar budget={budget} />
+      {can("owner") && budget && (
+        <p>
+          <button type="button" class="link" onClick={() => setEditing(true)}>
+            {words.budget.edit}
+          </button>
+        </p>
+      )}
+      {isEditing && (
+        <BudgetDialog
+          title={words.budget.ofPool(name)}
+          hint={words.budget.ofPoolHint}
+          limits={budget?.limits}
+          save={save}
+          onClose={() => setEditing(false)}
+        />
+      )}
+    </>
   );
 }
 

@@ -12,6 +12,7 @@ import { count, credits, day, dollars, moment, relative, toDate } from "../forma
 import { familyName } from "../names.ts";
 import { useActorNames } from "../parts/actors.ts";
 import { actText } from "../parts/acts.ts";
+import { BudgetBars } from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { Form } from "../parts/form.tsx";
@@ -170,10 +171,11 @@ function Usage({ keyId }: { keyId: string }): JSX.Element {
 }
 
 function Limits({ apiKey }: { apiKey: Key }): JSX.Element {
-  const nameOfActor = useActorNames();
+  const nameOfActor = useActorNames([apiKey.createdBy, apiKey.managedBy]);
   const { allowedModels, monthlyCapMicrocredits: cap, expiresAt, createdAt } = apiKey;
   return (
     <Card title={words.key.facts}>
+      <BudgetBars budget={apiKey.budget} />
       <Facts>
         {[
           [
@@ -196,6 +198,12 @@ function Limits({ apiKey }: { apiKey: Key }): JSX.Element {
           [
             words.key.expires,
             <Time key="expires" at={expiresAt} as="moment" otherwise={words.key.neverExpires} />,
+          ],
+          [
+            words.key.addresses,
+            apiKey.allowedAddresses.length === 0
+              ? words.key.everywhere
+              : apiKey.allowedAddresses.join(", "),
           ],
           [words.key.reader, apiKey.accountReader ? words.key.yes : words.key.no],
           [
@@ -307,10 +315,10 @@ function Secrets({ apiKey }: { apiKey: Key }): JSX.Element {
 
 function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
   const { accountId } = account.value;
-  const nameOfActor = useActorNames();
   const [place, isSeen] = useSeen();
   const request = { accountId, pageSize: 1000 };
   const events = useCall(PeopleService.method.listAuditEvents, isSeen ? request : undefined);
+  const nameOfActor = useActorNames(events.data?.events.map(({ actor }) => actor));
   const columns: readonly Column<AuditEvent>[] = [
     {
       name: "at",

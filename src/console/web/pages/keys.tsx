@@ -9,12 +9,13 @@ import {
 import { usePages } from "../api.ts";
 import { count, credits, day, moment, relative, toDate } from "../format.ts";
 import { useActorNames } from "../parts/actors.ts";
+import { BudgetBar } from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
 import { choiceOf, optionsOf } from "../parts/filters.tsx";
 import { Search } from "../parts/form.tsx";
 import { CreateKeyDialog, nameOfKey, pauseKey, resumeKey } from "../parts/key-dialogs.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { KeyName, Meter, nearMax, Tag, Time, type Tone } from "../parts/small.tsx";
+import { KeyName, nearMax, Tag, Time, type Tone } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, useQuery } from "../router.ts";
@@ -156,7 +157,7 @@ function NoMatch({ onAll }: { readonly onAll: () => void }): JSX.Element {
 }
 
 function KeyTable({ keys, query, onChange }: ChangeProps & { readonly keys: readonly Key[] }) {
-  const nameOfActor = useActorNames();
+  const nameOfActor = useActorNames(keys.map(({ createdBy }) => createdBy));
   return (
     <div class="dense tight">
       <Table
@@ -244,16 +245,11 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
   ];
 }
 
-/** What was spent this month, of the cap if there is one. */
+/** What was spent in the window that has least left, and this month where nothing is limited. */
 export function MonthOfCap({ apiKey }: { apiKey: Key }): JSX.Element {
-  const { monthSpentMicrocredits: spent, monthlyCapMicrocredits: cap } = apiKey;
-  if (cap === undefined) return <>{credits(spent)}</>;
-  return (
-    <>
-      {words.keys.ofCap(credits(spent), credits(cap).replace(/\.00$/, ""))}
-      <Meter value={Number(spent)} max={Number(cap)} />
-    </>
-  );
+  const isLimited = apiKey.budget?.windows.some((one) => one.limitMicrocredits !== undefined);
+  if (isLimited !== true) return <>{credits(apiKey.monthSpentMicrocredits)}</>;
+  return <BudgetBar budget={apiKey.budget} />;
 }
 
 const tones: Readonly<Partial<Record<KeyStatus, Tone>>> = {

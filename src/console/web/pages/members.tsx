@@ -1,5 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { BillingService, UsageGroup } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Budget, BudgetLimits } from "../../../../gen/gateway/common/v1/budget_pb.ts";
 import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type Invitation,
@@ -9,8 +11,10 @@ import {
   PeopleService,
 } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, invalidate, toCallError, useCall } from "../api.ts";
+import { credits } from "../format.ts";
 import { roleName } from "../names.ts";
 import { useActorNames } from "../parts/actors.ts";
+import { BudgetBar, BudgetDialog } from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
@@ -37,6 +41,7 @@ const nameOf = ({ name, login }: Member) => name || login;
 export function Members(): JSX.Element {
   const { accountId } = account.value;
   const [isInviting, setInviting] = useState(false);
+  const [isDefaulting, setDefaulting] = useState(false);
   const request = can("owner") ? { accountId } : undefined;
   const members = useCall(PeopleService.method.listMembers, request);
   if (!request)
@@ -53,9 +58,12 @@ export function Members(): JSX.Element {
       <Head
         title={words.members.title}
         tools={
-          <Button kind="main" icon="plus" onClick={() => setInviting(true)}>
-            {words.members.invite}
-          </Button>
+          <>
+            <Button onClick={() => setDefaulting(true)}>{words.budget.ofNewButton}</Button>
+            <Button kind="main" icon="plus" onClick={() => setInviting(true)}>
+              {words.members.invite}
+            </Button>
+          </>
         }
       />
       <View
@@ -74,6 +82,7 @@ export function Members(): JSX.Element {
         )}
       </View>
       {isInviting && <InviteDialog onClose={() => setInviting(false)} />}
+      {isDefaulting && <DefaultDialog onClose={() => setDefaulting(false)} />}
     </>
   );
 }
@@ -83,9 +92,98 @@ function membersChanged(): void {
   refreshSession();
 }
 
+/** The limits of members who have none of their own. */
+function DefaultDialog({ onClose }: { onClose: () => void }): JSX.Element | null {
+  const { accountId } = account.value;
+  const { data } = useCall(BillingService.method.listBudgets, { accountId });
+  if (!data) return null;
+  return (
+    <BudgetDialog
+      title={words.budget.ofNew}
+      hint={words.budget.ofNewHint}
+      limits={data.defaultMemberLimits}
+      save={async (limits) => {
+        await call(BillingService.method.setDefaultMemberLimits, { accountId, limits });
+        budgetsChanged();
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+function budgetsChanged(): void {
+  invalidate(BillingService.method.listBudgets);
+  notify(words.budget.saved);
+}
+
+/** A line for each pool, and the way to its limits. */
+function MemberBudget(props: {
+  readonly budgets: readonly Budget[];
+  readonly onEdit: () => void;
+}): JSX.Element {
+  return (
+    <>
+      {props.budgets.map((budget) => (
+        <div key={budget.family}>
+          <BudgetBar budget={budget} />
+        </div>
+      ))}
+      <Button kind="quiet" onClick={props.onEdit}>
+        {words.budget.edit}
+      </Button>
+    </>
+  );
+}
+
+function MemberBudgetDialog(props: {
+  readonly member: Member;
+  readonly limits: BudgetLimits | undefined;
+  readonly onClose: () => void;
+}): JSX.Element {
+  const { accountId } = account.value;
+  const { personId } = props.member;
+  return (
+    <BudgetDialog
+      title={words.budget.ofMember(nameOf(props.member))}
+      hint={words.budget.ofMemberHint}
+      limits={props.limits}
+      save={async (limits) => {
+        const payer = { payer: { case: "personId" as const, value: personId } };
+        await call(BillingService.method.setBudget, { accountId, payer, limits });
+        budgetsChanged();
+      }}
+      onClose={props.onClose}
+    />
+  );
+}
+
+/** What a member spent this month, by the usage, and the budgets, one for each pool. */
+function useSpending(): {
+  spentBy: (member: Member) => bigint;
+  budgetsOf: (member: Member) => readonly Budget[];
+} {
+  const { accountId } = account.value;
+  const budgets = useCall(BillingService.method.listBudgets, { accountId, pageSize: 1000 });
+  const usage = useCall(BillingService.method.queryUsage, {
+    accountId,
+    groupBy: [UsageGroup.MEMBER],
+  });
+  return {
+    spentBy: ({ personId }) =>
+      usage.data?.rows.find(({ member }) => member === `person:${personId}`)?.sums
+        ?.amountMicrocredits ?? 0n,
+    budgetsOf: ({ personId }) =>
+      (budgets.data?.budgets ?? []).filter(
+        ({ payer }) => payer?.payer.case === "personId" && payer.payer.value === personId,
+      ),
+  };
+}
+
 function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
   const { accountId } = account.value;
   const [removing, setRemoving] = useState<Member>();
+  const [limiting, setLimiting] = useState<Member>();
+  const { spentBy, budgetsOf } = useSpending();
   const own = session.value.person?.personId;
   const change = async (member: Member, role: Role) => {
     const { personId } = member;
@@ -113,6 +211,19 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       head: words.members.role,
       sortBy: ({ role }) => role,
       cell: (member) => <RoleSelect member={member} onChange={(role) => change(member, role)} />,
+    },
+    {
+      name: "spent",
+      head: words.budget.spent,
+      sortBy: (member) => Number(spentBy(member)),
+      cell: (member) => credits(spentBy(member)),
+    },
+    {
+      name: "budget",
+      head: words.budget.column,
+      cell: (member) => (
+        <MemberBudget budgets={budgetsOf(member)} onEdit={() => setLimiting(member)} />
+      ),
     },
     {
       name: "seen",
@@ -145,6 +256,13 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
         rows={members}
         keyOf={({ personId }) => personId}
       />
+      {limiting && (
+        <MemberBudgetDialog
+          member={limiting}
+          limits={budgetsOf(limiting)[0]?.limits}
+          onClose={() => setLimiting(undefined)}
+        />
+      )}
       {removing && (
         <RemoveMemberDialog
           personId={removing.personId}

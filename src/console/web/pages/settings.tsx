@@ -15,7 +15,7 @@ import { Button, LinkButton } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { Form, fieldError, TextField } from "../parts/form.tsx";
-import { AlertsPart } from "../parts/later.tsx";
+import { AlertsPart, ManagementKeysPart } from "../parts/later.tsx";
 import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { useSeen } from "../parts/seen.ts";
@@ -39,6 +39,7 @@ export function Settings(): JSX.Element {
       <Ways onOpen={setDialog} />
       <Sessions />
       <PersonCard onOpen={setDialog} />
+      {can("owner") && isMember() && <ManagementKeysPart />}
       {can("owner") && <AlertsPart part="AlertsCard" />}
       <Endings onOpen={setDialog} />
       <OpenedDialog dialog={dialog} onClose={() => setDialog(undefined)} />

@@ -1,13 +1,17 @@
-// Who did something: `person:<id>`, `token:<name>`, or a part of the gateway.
+// Who did something: `person:<id>`, `token:<name>`, `mgmt:<id>`, or a part of the gateway.
 
+import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import type { MemberName } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { useCall } from "../api.ts";
 import { account, can, session } from "../session.ts";
 import { words } from "../words.ts";
 
-/** Names actors. Only owners know the other members by name. */
-export function useActorNames(): (actor: string) => string {
+/**
+ * Names actors. Only owners know the other members, and their programs, by name. `shown`: those
+ * that are on the page.
+ */
+export function useActorNames(shown: readonly string[] = []): (actor: string) => string {
   const { accountId } = account.value;
   const { shownAccount, person } = session.value;
   const known = shownAccount?.accountId === accountId ? shownAccount.members : undefined;
@@ -18,7 +22,19 @@ export function useActorNames(): (actor: string) => string {
     personId,
     name: name || login,
   }));
-  return (actor) => nameOf(actor, person?.personId, can("owner") ? (known ?? asked) : undefined);
+  const isManaged = can("owner") && shown.some((actor) => actor.startsWith("mgmt:"));
+  const managers = useCall(
+    KeysService.method.listManagementKeys,
+    isManaged ? { accountId, pageSize: 1000 } : undefined,
+  ).data?.managementKeys;
+  const nameOfManager = (id: string) => {
+    const found = managers?.find(({ managementKeyId }) => managementKeyId === id);
+    return found ? words.keys.manager(found.name) : words.keys.aManager;
+  };
+  return (actor) =>
+    actor.startsWith("mgmt:")
+      ? nameOfManager(actor.slice("mgmt:".length))
+      : nameOf(actor, person?.personId, can("owner") ? (known ?? asked) : undefined);
 }
 
 function nameOf(

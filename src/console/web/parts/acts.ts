@@ -36,6 +36,7 @@ const verbs: Readonly<Record<string, string>> = {
   Reject: "rejected",
   Remove: "removed",
   Rename: "renamed",
+  Reset: "reset",
   Resume: "resumed",
   Revoke: "revoked",
   Rotate: "rotated",

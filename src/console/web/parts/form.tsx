@@ -75,16 +75,17 @@ export function Form(props: FormProps): JSX.Element {
   );
 }
 
-/** The last part of a path such as `key.monthly_cap_microcredits`. */
+/** The last part of a path such as `key.allowed_addresses[2]`, without its place. */
 function fieldNameOf({ field = "" }: CallError): string {
-  return field.split(".").at(-1) ?? "";
+  return (field.split(".").at(-1) ?? "").replace(/\[\d+\]$/, "");
 }
 
 function messageOf({ message, field }: CallError): string {
   // The messages of the service begin with the path of the field.
-  return field !== undefined && message.startsWith(`${field}: `)
-    ? message.slice(field.length + 2)
-    : message;
+  if (field === undefined || !message.startsWith(`${field}: `)) return message;
+  const fault = message.slice(field.length + 2);
+  const place = /\[(\d+)\]$/.exec(field)?.[1];
+  return place === undefined ? fault : words.common.line(Number(place) + 1, fault);
 }
 
 function sentence(text: string): string {

@@ -10,7 +10,7 @@ import { type Key, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.t
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, moment, relative } from "../format.ts";
 import { familyName } from "../names.ts";
-import { account } from "../session.ts";
+import { account, can } from "../session.ts";
 import { words } from "../words.ts";
 import { Button } from "./button.tsx";
 import { Segments } from "./choices.tsx";
@@ -110,17 +110,29 @@ export function CreateKeyDialog({ onClose }: { onClose: () => void }): JSX.Eleme
   );
 }
 
-type SecretDialogProps = { title: string; secret: string; onClose: () => void };
+type SecretDialogProps = {
+  title: string;
+  secret: string;
+  /** How it is used. Default: by the tools that pay with a key. */
+  snippets?: ((onCopied: () => void) => JSX.Element) | undefined;
+  onClose: () => void;
+};
 
 /** The secret, once. Closing before it was copied asks, unless it is called stored. */
-function SecretDialog({ title, secret, onClose }: SecretDialogProps): JSX.Element {
+export function SecretDialog({ title, secret, snippets, onClose }: SecretDialogProps): JSX.Element {
   const [isCopied, setCopied] = useState(false);
   const copied = () => setCopied(true);
   return (
     <Dialog title={title} onClose={onClose} loss={isCopied ? undefined : words.secret.loss} wide>
       <Secret secret={secret} onCopied={copied} />
-      <h3>{words.secret.howTo}</h3>
-      <SecretSnippets secret={secret} onCopied={copied} />
+      {snippets ? (
+        snippets(copied)
+      ) : (
+        <>
+          <h3>{words.secret.howTo}</h3>
+          <SecretSnippets secret={secret} onCopied={copied} />
+        </>
+      )}
       <div class="buttons">
         <Button kind="main" onClick={onClose}>
           {words.secret.stored}
@@ -157,6 +169,7 @@ export function EditKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element 
           onInput={(name) => setFields({ ...fields, name })}
           isFirst
         />
+        {apiKey.limitedByOwner && !can("owner") && <p class="hint">{words.keyForm.byOwner}</p>}
         <KeyLimits fields={fields} onChange={setFields} />
       </Form>
     </Dialog>
@@ -169,23 +182,49 @@ type Overlap = keyof typeof overlaps;
 const overlapNames = ["now", "hour", "day", "week"] as const satisfies readonly Overlap[];
 
 export function RotateKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element {
+  const { keyId } = apiKey;
+  return (
+    <RotateDialog
+      name={nameOfKey(apiKey)}
+      lead={words.rotate.lead}
+      rotate={async (overlap) => {
+        const { secret } = await call(KeysService.method.rotateKey, { keyId, overlap });
+        keysChanged();
+        return secret;
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+type RotateDialogProps = {
+  name: string;
+  lead: string;
+  /** Resolves with the new secret. */
+  rotate: (overlap: Duration) => Promise<string>;
+  /** As of the dialog that shows the secret. */
+  snippets?: (secret: string, onCopied: () => void) => JSX.Element;
+  onClose: () => void;
+};
+
+export function RotateDialog(props: RotateDialogProps): JSX.Element {
+  const { name, lead, rotate, snippets, onClose } = props;
   const [overlap, setOverlap] = useState<Overlap>("day");
   const [secret, setSecret] = useState<string>();
-  const name = nameOfKey(apiKey);
   if (secret !== undefined)
-    return <SecretDialog title={words.rotate.done(name)} secret={secret} onClose={onClose} />;
-  const send = async () => {
-    const answer = await call(KeysService.method.rotateKey, {
-      keyId: apiKey.keyId,
-      overlap: durationOf(overlaps[overlap]),
-    });
-    keysChanged();
-    setSecret(answer.secret);
-  };
+    return (
+      <SecretDialog
+        title={words.rotate.done(name)}
+        secret={secret}
+        snippets={snippets && ((onCopied) => snippets(secret, onCopied))}
+        onClose={onClose}
+      />
+    );
+  const send = async () => setSecret(await rotate(durationOf(overlaps[overlap])));
   const until = new Date(Date.now() + overlaps[overlap]);
   return (
     <Dialog title={words.rotate.title(name)} onClose={onClose}>
-      <p>{words.rotate.lead}</p>
+      <p>{lead}</p>
       <Form submit={words.rotate.button} onSubmit={send} onCancel={onClose}>
         <div class="field stack">
           <h3>{words.rotate.overlap}</h3>

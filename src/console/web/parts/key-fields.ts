@@ -16,10 +16,17 @@ export type KeyFields = {
   readonly cap: string;
   /** The same in dollars. */
   readonly capDollars: string;
+  /** In credits. */
+  readonly daily: string;
+  readonly weekly: string;
+  readonly total: string;
+  readonly atOnce: string;
   readonly hasAllModels: boolean;
   readonly models: readonly string[];
   /** The last day, such as `2026-11-22`. */
   readonly expires: string;
+  /** One a line. */
+  readonly addresses: string;
   readonly reader: boolean;
 };
 
@@ -28,7 +35,12 @@ export const noKeyFields: KeyFields = {
   perMinute: "",
   cap: "",
   capDollars: "",
+  daily: "",
+  weekly: "",
+  total: "",
+  atOnce: "",
   expires: "",
+  addresses: "",
   hasAllModels: true,
   models: [],
   reader: false,
@@ -43,21 +55,32 @@ export function keyFieldsOf(key: Key): KeyFields {
     perMinute: key.requestsPerMinute === undefined ? "" : String(key.requestsPerMinute),
     cap: cap === undefined ? "" : plainCredits(cap),
     capDollars: cap === undefined ? "" : plainCredits(cap / 200n),
+    daily: creditsIn(key.dailyCapMicrocredits),
+    weekly: creditsIn(key.weeklyCapMicrocredits),
+    total: creditsIn(key.totalCapMicrocredits),
+    atOnce: key.requestsAtOnce === undefined ? "" : String(key.requestsAtOnce),
     hasAllModels: key.allowedModels.length === 0,
     models: key.allowedModels,
     // A key expires when a day begins: the day before is the last one.
     expires: key.expiresAt
       ? new Date(toDate(key.expiresAt).getTime() - 1).toISOString().slice(0, 10)
       : "",
+    addresses: key.allowedAddresses.join("\n"),
     reader: key.accountReader,
   };
 }
 
+const creditsIn = (micro: bigint | undefined) => (micro === undefined ? "" : plainCredits(micro));
+
 /** The fields of CreateKey and UpdateKey. Throws a CallError that names a field with a mistake. */
 export function readKeyFields(fields: KeyFields) {
-  const { name, perMinute, cap, hasAllModels, models, expires, reader } = fields;
+  const { name, perMinute, cap, hasAllModels, models, expires, addresses, reader } = fields;
   const rate = readWhole(perMinute, KeySchema.field.requestsPerMinute);
   const amount = readCredits(cap, KeySchema.field.monthlyCapMicrocredits);
+  const daily = readCredits(fields.daily, KeySchema.field.dailyCapMicrocredits);
+  const weekly = readCredits(fields.weekly, KeySchema.field.weeklyCapMicrocredits);
+  const total = readCredits(fields.total, KeySchema.field.totalCapMicrocredits);
+  const atOnce = readWhole(fields.atOnce, KeySchema.field.requestsAtOnce);
   const lastDay = dayOf(expires);
   if (expires !== "" && lastDay === undefined)
     throw fieldError("expires_at", words.keyForm.notADay);
@@ -65,19 +88,37 @@ export function readKeyFields(fields: KeyFields) {
     name: name.trim(),
     ...(rate !== undefined && { requestsPerMinute: rate }),
     ...(amount !== undefined && { monthlyCapMicrocredits: amount }),
+    ...(daily !== undefined && { dailyCapMicrocredits: daily }),
+    ...(weekly !== undefined && { weeklyCapMicrocredits: weekly }),
+    ...(total !== undefined && { totalCapMicrocredits: total }),
+    ...(atOnce !== undefined && { requestsAtOnce: atOnce }),
     allowedModels: hasAllModels ? [] : [...models],
+    allowedAddresses: linesOf(addresses),
     accountReader: reader,
     ...(lastDay && { expiresAt: timestampFromDate(new Date(lastDay.getTime() + dayMs)) }),
   };
+}
+
+/** The lines that are not blank. */
+export function linesOf(text: string): string[] {
+  return text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter((line) => line !== "");
 }
 
 const paths = {
   name: "name",
   perMinute: "requests_per_minute",
   cap: "monthly_cap_microcredits",
+  daily: "daily_cap_microcredits",
+  weekly: "weekly_cap_microcredits",
+  total: "total_cap_microcredits",
+  atOnce: "requests_at_once",
   hasAllModels: "allowed_models",
   models: "allowed_models",
   expires: "expires_at",
+  addresses: "allowed_addresses",
   reader: "account_reader",
 } as const satisfies Partial<Record<keyof KeyFields, string>>;
 

@@ -4,9 +4,12 @@ import type { JSX } from "preact";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { useCall } from "../api.ts";
 import { count, parseCredits, plainCredits } from "../format.ts";
+import { session } from "../session.ts";
 import { words } from "../words.ts";
+import { CreditsField } from "./budget.tsx";
+import { Button } from "./button.tsx";
 import { CheckField, ChoiceField, TextField } from "./form.tsx";
-import type { KeyFields } from "./key-fields.ts";
+import { type KeyFields, linesOf } from "./key-fields.ts";
 
 const capHintId = "cap-hint";
 
@@ -58,6 +61,32 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
           {words.keyForm.capHint}
         </p>
       </div>
+      <CreditsField
+        name="daily_cap_microcredits"
+        label={words.keyForm.daily}
+        value={fields.daily}
+        onInput={(daily) => set({ daily })}
+      />
+      <CreditsField
+        name="weekly_cap_microcredits"
+        label={words.keyForm.weekly}
+        value={fields.weekly}
+        onInput={(weekly) => set({ weekly })}
+      />
+      <CreditsField
+        name="total_cap_microcredits"
+        label={words.keyForm.total}
+        value={fields.total}
+        onInput={(total) => set({ total })}
+      />
+      <TextField
+        name="requests_at_once"
+        label={words.keyForm.atOnce}
+        type="number"
+        placeholder={words.keyForm.unlimited}
+        value={fields.atOnce}
+        onInput={(atOnce) => set({ atOnce })}
+      />
       <Models fields={fields} onChange={onChange} />
       <TextField
         name="expires_at"
@@ -68,6 +97,7 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
         value={fields.expires}
         onInput={(expires) => set({ expires })}
       />
+      <AddressesField value={fields.addresses} onInput={(addresses) => set({ addresses })} />
       <CheckField
         name="account_reader"
         label={words.keyForm.reader}
@@ -75,6 +105,33 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
         checked={fields.reader}
         onInput={(reader) => set({ reader })}
       />
+    </div>
+  );
+}
+
+type AddressesProps = { value: string; onInput: (value: string) => void };
+
+/** From where a credential may be used. */
+export function AddressesField({ value, onInput }: AddressesProps): JSX.Element {
+  const own = session.value.address;
+  const isNew = own !== "" && !linesOf(value).includes(own);
+  return (
+    <div class="stack">
+      <TextField
+        name="allowed_addresses"
+        label={words.keyForm.addresses}
+        hint={words.keyForm.addressesHint}
+        lines={3}
+        value={value}
+        onInput={onInput}
+      />
+      {isNew && (
+        <span>
+          <Button kind="quiet" onClick={() => onInput([...linesOf(value), own].join("\n"))}>
+            {words.keyForm.ownAddress(own)}
+          </Button>
+        </span>
+      )}
     </div>
   );
 }

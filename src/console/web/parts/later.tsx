@@ -42,3 +42,15 @@ export function AlertsPart({ part, ofOperators }: AlertsPartProps): JSX.Element 
     </Card>
   );
 }
+
+/** The management keys, loaded when somebody scrolls to them. */
+export function ManagementKeysPart(): JSX.Element {
+  const [place, isSeen] = useSeen();
+  const Part = useNeeded(() => import("./management.tsx"), isSeen)?.ManagementKeysCard;
+  if (Part) return <Part />;
+  return (
+    <Card place={place}>
+      <Skeleton rows={3} />
+    </Card>
+  );
+}

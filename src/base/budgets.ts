@@ -1,0 +1,192 @@
+// Budgets: what a key, a person, a management key or a pool may spend in a UTC day, week and month,
+// in total, and how many requests it may run at once. The database keeps an odometer of each; the
+// windows are computed here, for admissions and for everybody who shows them.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  BudgetLimitsSchema,
+  type Budget as BudgetMessage,
+  BudgetSchema,
+  BudgetWindow_Name,
+  type BudgetLimits as LimitsMessage,
+  type Payer,
+} from "../../gen/gateway/common/v1/budget_pb.ts";
+import { invalidField } from "./errors.ts";
+import { type FamilyName, familyOf } from "./families.ts";
+
+const dayMs = 86_400_000;
+
+export type WindowName = "day" | "week" | "month" | "total";
+
+/** Amounts in micro-credits. Null: no limit. */
+export type BudgetLimits = Readonly<Record<WindowName, bigint | null>> & {
+  /** Requests at once. */
+  readonly running: number | null;
+};
+
+export const limitNames = ["day", "week", "month", "total", "running"] as const;
+
+export const unlimited: BudgetLimits = {
+  ...{ day: null, week: null, month: null, total: null },
+  running: null,
+};
+
+/** The limits as columns have them. */
+export type LimitColumns = {
+  readonly dayLimit: bigint | null;
+  readonly weekLimit: bigint | null;
+  readonly monthLimit: bigint | null;
+  readonly totalLimit: bigint | null;
+  readonly runningLimit: number | null;
+};
+
+export function limitsOf(row: LimitColumns): BudgetLimits {
+  const { dayLimit: day, weekLimit: week, monthLimit: month, totalLimit: total } = row;
+  return { day, week, month, total, running: row.runningLimit };
+}
+
+export function columnsOf({ day, week, month, total, running }: BudgetLimits): LimitColumns {
+  const amounts = { dayLimit: day, weekLimit: week, monthLimit: month, totalLimit: total };
+  return { ...amounts, runningLimit: running };
+}
+
+/** What was spent in a window. Null: it has no limit. */
+export type BudgetWindow = {
+  readonly name: WindowName;
+  readonly spent: bigint;
+  readonly limit: bigint | null;
+  /** Undefined: never. */
+  readonly resetsAt: Date | undefined;
+};
+
+/** A budget at a moment. */
+export type Budget = {
+  readonly held: bigint;
+  readonly running: number;
+  readonly runningLimit: number | null;
+  readonly windows: readonly BudgetWindow[];
+};
+
+/**
+ * Reads the numbers of a row of `budgets` or `pools`, as statements return them: the day of its
+ * last change, from 1970-01-01 on, and its columns `spent`, `held`, `running`, the bases of the
+ * day, week and month and of the total, and the limits of these and of `running`, -1 for none.
+ *
+ * A charge counts in the window in which it is settled. Of a row that was last changed after `at`,
+ * because the clock went back, the later day stands.
+ */
+export function readBudget(numbers: readonly bigint[], at: Date): Budget {
+  const [lastDay, spent, held, running, ofDay, ofWeek, ofMonth, ofTotal, ...limits] = numbers;
+  if (lastDay === undefined || spent === undefined || held === undefined || running === undefined)
+    throw new Error(`a budget has ${numbers.length} numbers`);
+  const last = startsOf(new Date(Number(lastDay) * dayMs));
+  const now = startsOf(at);
+  const window = (name: WindowName, base = 0n, limit = -1n): BudgetWindow => {
+    const isOver = name !== "total" && last[name] < now[name];
+    return {
+      name,
+      spent: isOver ? 0n : spent - base,
+      limit: limit < 0n ? null : limit,
+      resetsAt: name === "total" ? undefined : nextOf(name, isOver ? now[name] : last[name]),
+    };
+  };
+  const [day, week, month, total, runningLimit = -1n] = limits;
+  return {
+    held,
+    running: Number(running),
+    runningLimit: runningLimit < 0n ? null : Number(runningLimit),
+    windows: [
+      window("day", ofDay, day),
+      window("week", ofWeek, week),
+      window("month", ofMonth, month),
+      window("total", ofTotal, total),
+    ],
+  };
+}
+
+/** When the day, the week and the month of a time began. A week begins on Monday. */
+export function startsOf(at: Date) {
+  const [year, month, date] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
+  return {
+    day: Date.UTC(year, month, date),
+    week: Date.UTC(year, month, date - ((at.getUTCDay() + 6) % 7)),
+    month: Date.UTC(year, month, 1),
+  };
+}
+
+function nextOf(name: Exclude<WindowName, "total">, startMs: number): Date {
+  const start = new Date(startMs);
+  if (name === "month") return new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1));
+  return new Date(startMs + (name === "week" ? 7 : 1) * dayMs);
+}
+
+/** The limits of a message. */
+export function readLimits(message: LimitsMessage): BudgetLimits {
+  return {
+    day: message.dailyMicrocredits ?? null,
+    week: message.weeklyMicrocredits ?? null,
+    month: message.monthlyMicrocredits ?? null,
+    total: message.totalMicrocredits ?? null,
+    running: message.requestsAtOnce ?? null,
+  };
+}
+
+const limitMax = 2n ** 53n;
+const runningMax = 1_000_000;
+
+/** Throws `invalid_request` with the field, as `fieldOf` calls it, of a limit that is too high. */
+export function checkLimits(
+  limits: BudgetLimits,
+  fieldOf: (name: keyof BudgetLimits) => string,
+): BudgetLimits {
+  for (const name of ["day", "week", "month", "total"] as const) {
+    const limit = limits[name];
+    if (limit !== null && (limit < 0n || limit > limitMax))
+      throw invalidField(fieldOf(name), `has to be from 0 to ${limitMax}`);
+  }
+  const { running } = limits;
+  if (running !== null && !(Number.isInteger(running) && running >= 0 && running <= runningMax))
+    throw invalidField(fieldOf("running"), `has to be a whole number from 0 to ${runningMax}`);
+  return limits;
+}
+
+function toLimits({ day, week, month, total, running }: BudgetLimits): LimitsMessage {
+  return create(BudgetLimitsSchema, {
+    ...(day !== null && { dailyMicrocredits: day }),
+    ...(week !== null && { weeklyMicrocredits: week }),
+    ...(month !== null && { monthlyMicrocredits: month }),
+    ...(total !== null && { totalMicrocredits: total }),
+    ...(running !== null && { requestsAtOnce: running }),
+  });
+}
+
+const windowNames: Readonly<Record<WindowName, BudgetWindow_Name>> = {
+  day: BudgetWindow_Name.DAY,
+  week: BudgetWindow_Name.WEEK,
+  month: BudgetWindow_Name.MONTH,
+  total: BudgetWindow_Name.TOTAL,
+};
+
+export function toBudget(payer: Payer["payer"], family: FamilyName, budget: Budget): BudgetMessage {
+  const { held, running, runningLimit, windows } = budget;
+  const limits = Object.fromEntries(windows.map(({ name, limit }) => [name, limit]));
+  return create(BudgetSchema, {
+    payer: { payer },
+    family: familyOf(family),
+    limits: toLimits({ ...unlimited, ...limits, running: runningLimit }),
+    windows: windows.map(({ name, spent, limit, resetsAt }) => ({
+      window: windowNames[name],
+      spentMicrocredits: spent,
+      ...(limit !== null && { limitMicrocredits: limit }),
+      ...(limit !== null && { freeMicrocredits: leftOf(limit - spent - held) }),
+      ...(resetsAt && { resetsAt: timestampFromDate(resetsAt) }),
+    })),
+    heldMicrocredits: held,
+    running,
+  });
+}
+
+function leftOf(micro: bigint): bigint {
+  return micro > 0n ? micro : 0n;
+}

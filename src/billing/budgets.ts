@@ -1,0 +1,392 @@
+// Budgets of keys, persons, management keys and pools: what they may spend. Limits change under the
+// lock of the pool, which admissions wait for, so that the next request follows them on every node.
+
+import { create, fromJson, type JsonValue, toJson } from "@bufbuild/protobuf";
+import {
+  type ListBudgetsRequest,
+  ListBudgetsResponseSchema,
+  type ResetBudgetRequest,
+  ResetBudgetResponseSchema,
+  type SetBudgetRequest,
+  SetBudgetResponseSchema,
+  type SetDefaultMemberLimitsRequest,
+  SetDefaultMemberLimitsResponseSchema,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  BudgetLimitsSchema,
+  type Budget as BudgetMessage,
+  BudgetSchema,
+  type BudgetLimits as LimitsMessage,
+  type Payer,
+} from "../../gen/gateway/common/v1/budget_pb.ts";
+import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
+import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import * as sql from "../../gen/sql/billing.ts";
+import {
+  type BudgetLimits,
+  checkLimits,
+  columnsOf,
+  limitNames,
+  readBudget,
+  readLimits,
+  toBudget,
+  unlimited,
+} from "../base/budgets.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { type FamilyName, familyName, familyNames } from "../base/families.ts";
+import { invalidPageToken, readPage } from "../base/paging.ts";
+import { actorOf, checkStrong } from "../contract/callers.ts";
+import type { AuditFacts, AuthenticatedCall, ManagementCaller } from "../contract/contract.ts";
+import type { Postgres } from "../postgres/postgres.ts";
+import type { Json, Runner } from "../postgres/statement.ts";
+import type { KeysOfAccount, MembersOfAccount } from "./accounts.ts";
+
+/** A pool and whose budget of it: a key id, `person:<id>`, `mgmt:<id>`, or all of it, empty. */
+type BudgetId = {
+  readonly accountId: string;
+  readonly family: FamilyName;
+  readonly payer: string;
+};
+type KeyOfPool = Omit<BudgetId, "payer"> & { readonly keyId: string };
+
+/** What the ledger does for keys, in the transaction that changes them. */
+export const budgetsOfKeys = {
+  /** Gives a new key its budget. */
+  async open(tx: Runner, { keyId, ...pool }: KeyOfPool, limits: BudgetLimits): Promise<void> {
+    const id = { ...pool, payer: keyId };
+    await tx.run(sql.openBudget, id);
+    // Nobody waits for the pool: no request of the key is there yet.
+    await tx.run(sql.setLimits, { ...id, ...columnsOf(limits) });
+  },
+  /** Admits no request of the pool until the end of the transaction. Before any lock of a key. */
+  async lock(tx: Runner, { accountId, family }: Omit<KeyOfPool, "keyId">): Promise<void> {
+    await tx.run(sql.lockPool, { accountId, family });
+  },
+  async setLimits(tx: Runner, { keyId, ...pool }: KeyOfPool, limits: BudgetLimits): Promise<void> {
+    await setLimits(tx, { ...pool, payer: keyId }, limits);
+  },
+};
+
+/** Replaces the limits of a payer. Locks the pool. */
+export async function setLimits(tx: Runner, id: BudgetId, limits: BudgetLimits): Promise<void> {
+  await tx.run(sql.lockPool, id);
+  if (id.payer === "") await tx.run(sql.setPoolLimits, { ...id, ...columnsOf(limits) });
+  else {
+    // A key has counted since it was made.
+    if (id.payer.includes(":")) {
+      await tx.run(sql.openBudget, id);
+      await tx.run(sql.startManager, id);
+    }
+    await tx.run(sql.setLimits, { ...id, ...columnsOf(limits) });
+  }
+}
+
+/** Begins the total of a payer anew. Locks the pool. */
+export async function resetTotal(tx: Runner, id: BudgetId): Promise<void> {
+  await tx.run(sql.lockPool, id);
+  if (id.payer === "") await tx.run(sql.resetPoolTotal, id);
+  else await tx.run(sql.resetTotal, id);
+}
+
+/** A person in an account. */
+type MemberId = { readonly accountId: string; readonly personId: string };
+
+/** What the ledger does for members, in the transaction in which a person becomes one. */
+export const budgetsOfMembers = {
+  /** Gives a member who has no limit those of the account, if it has some. */
+  async join(tx: Runner, { accountId, personId }: MemberId): Promise<void> {
+    const account = await tx.run(sql.readDefaultLimits, { accountId });
+    const limits = readStored(account?.defaultMemberLimits ?? null);
+    if (limits) await applyDefault(tx, { accountId, personId }, limits);
+  },
+};
+
+async function applyDefault(
+  tx: Runner,
+  { accountId, personId }: MemberId,
+  limits: BudgetLimits,
+): Promise<void> {
+  const payer = `person:${personId}`;
+  const rows = await tx.run(sql.readBudgetsOf, { accountId, payer });
+  if (rows.some((row) => hasLimit(limitsIn(row)))) return;
+  for (const family of familyNames) await setLimits(tx, { accountId, family, payer }, limits);
+}
+
+function hasLimit(limits: BudgetLimits): boolean {
+  return limitNames.some((name) => limits[name] !== null);
+}
+
+/** The limits of a row, as it has them now. */
+function limitsIn({ budget, at }: { readonly budget: readonly bigint[]; readonly at: Date }) {
+  const { windows, runningLimit } = readBudget(budget, at);
+  const limits = Object.fromEntries(windows.map(({ name, limit }) => [name, limit]));
+  return { ...unlimited, ...limits, running: runningLimit };
+}
+
+function readStored(json: Json): BudgetLimits | undefined {
+  if (json === null) return undefined;
+  // Only we write it.
+  return readLimits(fromJson(BudgetLimitsSchema, Object(json) as JsonValue));
+}
+
+export type BudgetParts = {
+  readonly transaction: Postgres["transaction"];
+  readonly reports: Runner;
+  readonly keys: KeysOfAccount;
+  readonly members: MembersOfAccount;
+  /** True if the account has this management key. Absent: there are none. */
+  readonly hasManagementKey?:
+    | ((tx: Runner, accountId: string, managementKeyId: string) => Promise<boolean>)
+    | undefined;
+};
+
+export async function setBudget(
+  parts: BudgetParts,
+  { payer, families, limits }: SetBudgetRequest,
+  { accountId, caller, note }: AuthenticatedCall,
+) {
+  const named = checkPayer(payer);
+  if (named.case === "keyId") throw invalidField("payer", "is a key: UpdateKey sets its limits");
+  const next = checkMessage(limits);
+  const rows = await changeBudgets(parts, { accountId, named, families }, async (tx, id) => {
+    const before = await tx.run(sql.readBudgetsOf, id);
+    const old = before.find(({ family }) => family === id.family);
+    if (isRaise(next, old ? limitsIn(old) : unlimited)) checkStrong(caller);
+    await setLimits(tx, id, next);
+  });
+  note?.({ ...factsOf(named), ...limitFacts(next) });
+  return create(SetBudgetResponseSchema, { budgets: rows });
+}
+
+export async function resetBudget(
+  parts: BudgetParts,
+  { payer, families }: ResetBudgetRequest,
+  { accountId, caller, note }: AuthenticatedCall,
+) {
+  const named = checkPayer(payer);
+  if (caller.kind === "management") await checkOwnKey(parts, caller, named);
+  const rows = await changeBudgets(parts, { accountId, named, families }, resetTotal);
+  note?.(factsOf(named));
+  return create(ResetBudgetResponseSchema, { budgets: rows });
+}
+
+/** Throws `not_permitted` for anything but a key that the management key may change. */
+async function checkOwnKey(
+  { reports }: BudgetParts,
+  caller: ManagementCaller,
+  named: NamedPayer,
+): Promise<void> {
+  if (named.case !== "keyId") throw new ApiError("not_permitted");
+  if (caller.scopes.includes(ManagementScope.ALL_KEYS)) return;
+  const { accountId } = caller;
+  const key = await reports.run(sql.findManager, { accountId, keyId: named.value });
+  if (!key) throw noSuchPayer();
+  if (key.managedBy !== actorOf(caller)) throw new ApiError("not_permitted");
+}
+
+/** Changes the budgets of a payer in one transaction. Returns them as they are then. */
+async function changeBudgets(
+  { transaction, keys, members, hasManagementKey }: BudgetParts,
+  asked: {
+    readonly accountId: string;
+    readonly named: NamedPayer;
+    readonly families: readonly Family[];
+  },
+  change: (tx: Runner, id: BudgetId) => Promise<void>,
+): Promise<BudgetMessage[]> {
+  const { accountId, named } = asked;
+  const families = checkFamilies(asked.families);
+  const payer = columnOf(named);
+  const { rows, keyIds } = await transaction(async (tx) => {
+    if ((await tx.run(sql.lockAccountPools, { accountId })).length === 0)
+      throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
+    await checkPresent(tx, accountId, named, { members, hasManagementKey });
+    const own = named.case === "keyId" ? await tx.run(sql.findPayer, { keyId: named.value }) : null;
+    if (own && own.accountId !== accountId) throw noSuchPayer();
+    for (const family of families)
+      if (!own || own.family === family) await change(tx, { accountId, family, payer });
+    const found = await tx.run(sql.readBudgetsOf, { accountId, payer });
+    if (named.case === "keyId" && found.length === 0) throw noSuchPayer();
+    return {
+      rows: found.filter(({ family }) => families.includes(family)),
+      keyIds: named.case === "pool" ? [] : await keys.announce(tx, accountId),
+    };
+  });
+  keys.publish(keyIds);
+  return rows.map(({ family, budget, at }) => toBudget(named, family, readBudget(budget, at)));
+}
+
+async function checkPresent(
+  tx: Runner,
+  accountId: string,
+  named: NamedPayer,
+  { members, hasManagementKey }: Pick<BudgetParts, "members" | "hasManagementKey">,
+): Promise<void> {
+  const { value } = named;
+  const isThere =
+    named.case === "personId"
+      ? await members.isMember(tx, accountId, named.value)
+      : named.case !== "managementKeyId" || (await hasManagementKey?.(tx, accountId, named.value));
+  if (isThere !== true || value === "") throw noSuchPayer();
+}
+
+function noSuchPayer(): ApiError {
+  return new ApiError("not_found", { field: "payer" });
+}
+
+export async function listBudgets(
+  { reports }: BudgetParts,
+  request: ListBudgetsRequest,
+  { accountId }: AuthenticatedCall,
+) {
+  const { entries, nextPageToken } = await readPage(request, {
+    read(after = " ", rows) {
+      const [afterPayer, afterFamily, ...others] = after.split(" ");
+      if (afterPayer === undefined || afterFamily === undefined || others.length > 0)
+        throw invalidPageToken();
+      return reports.run(sql.readBudgets, { accountId, afterPayer, afterFamily, rows });
+    },
+    cursorOf: ({ payer, family }) => `${payer} ${family}`,
+  });
+  const account = await reports.run(sql.readDefaultLimits, { accountId });
+  if (!account) throw new ApiError("not_found", { field: "account_id" });
+  const { defaultMemberLimits: stored } = account;
+  return create(ListBudgetsResponseSchema, {
+    budgets: entries.map(({ payer, family, budget, at }) =>
+      toBudget(payerIn(payer), family, readBudget(budget, at)),
+    ),
+    nextPageToken,
+    ...(request.pageToken === "" &&
+      stored !== null && {
+        defaultMemberLimits: fromJson(BudgetLimitsSchema, Object(stored) as JsonValue),
+      }),
+  });
+}
+
+/**
+ * What bounds a key besides its own budget: who manages it, and its pool, where they have a limit.
+ * A key that is no account reader may not learn what others spend.
+ */
+export async function budgetsFor(
+  reports: Runner,
+  { accountId, family: ofKey, managedBy, accountReader }: Key,
+): Promise<BudgetMessage[]> {
+  const payers = managedBy === "" ? [""] : [managedBy, ""];
+  const all = await Promise.all(
+    payers.map(async (payer) => {
+      const rows = await reports.run(sql.readBudgetsOf, { accountId, payer });
+      const row = rows.find(({ family }) => family === familyName(ofKey));
+      if (!row || !hasLimit(limitsIn(row))) return [];
+      const budget = toBudget(payerIn(payer), row.family, readBudget(row.budget, row.at));
+      return [accountReader ? budget : freeOf(budget)];
+    }),
+  );
+  return all.flat();
+}
+
+/** A budget with nothing but what it has free. */
+function freeOf({ payer, family, windows }: BudgetMessage): BudgetMessage {
+  return create(BudgetSchema, {
+    ...(payer?.payer.case === "pool" ? { payer } : {}),
+    family,
+    windows: windows.flatMap(({ window, freeMicrocredits, resetsAt }) =>
+      freeMicrocredits === undefined
+        ? []
+        : [{ window, freeMicrocredits, ...(resetsAt && { resetsAt }) }],
+    ),
+  });
+}
+
+export async function setDefaultMemberLimits(
+  { transaction, keys, members }: BudgetParts,
+  request: SetDefaultMemberLimitsRequest,
+  { accountId, note }: AuthenticatedCall,
+) {
+  const limits = checkMessage(request.limits);
+  const stored =
+    request.limits && hasLimit(limits)
+      ? JSON.stringify(toJson(BudgetLimitsSchema, request.limits))
+      : null;
+  const keyIds = await transaction(async (tx) => {
+    if ((await tx.run(sql.lockAccountPools, { accountId })).length === 0)
+      throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
+    await tx.run(sql.setDefaultLimits, { accountId, limits: stored });
+    if (stored === null) return [];
+    for (const personId of await members.listPlain(tx, accountId))
+      await applyDefault(tx, { accountId, personId }, limits);
+    return keys.announce(tx, accountId);
+  });
+  keys.publish(keyIds);
+  note?.(limitFacts(limits));
+  return create(SetDefaultMemberLimitsResponseSchema, {});
+}
+
+type NamedPayer = Exclude<Payer["payer"], { case: undefined }>;
+
+function checkPayer(payer: Payer | undefined): NamedPayer {
+  const named = payer?.payer;
+  if (!named?.case) throw invalidField("payer", "is required");
+  if (named.case === "pool") {
+    if (!named.value) throw invalidField("payer.pool", "has to be true");
+    return named;
+  }
+  if (!/^[0-9A-Za-z_-]{1,100}$/.test(named.value)) throw noSuchPayer();
+  return named;
+}
+
+const prefixes = { keyId: "", personId: "person:", managementKeyId: "mgmt:" } as const;
+
+/** A payer as the column `payer` has it. Empty: the whole pool. */
+function columnOf(named: NamedPayer): string {
+  return named.case === "pool" ? "" : prefixes[named.case] + named.value;
+}
+
+function payerIn(column: string): NamedPayer {
+  if (column === "") return { case: "pool", value: true };
+  for (const kind of ["personId", "managementKeyId"] as const)
+    if (column.startsWith(prefixes[kind]))
+      return { case: kind, value: column.slice(prefixes[kind].length) };
+  return { case: "keyId", value: column };
+}
+
+function checkFamilies(families: readonly Family[]): readonly FamilyName[] {
+  if (families.length === 0) return familyNames;
+  return families.map((family, index) => {
+    const name = familyName(family);
+    if (!name) throw invalidField(`families[${index}]`, "has to be FAMILY_V1 or FAMILY_V2");
+    return name;
+  });
+}
+
+const messageFields: Readonly<Record<keyof BudgetLimits, string>> = {
+  day: "daily_microcredits",
+  week: "weekly_microcredits",
+  month: "monthly_microcredits",
+  total: "total_microcredits",
+  running: "requests_at_once",
+};
+
+function checkMessage(message: LimitsMessage | undefined): BudgetLimits {
+  const limits = message ? readLimits(message) : unlimited;
+  return checkLimits(limits, (name) => `limits.${messageFields[name]}`);
+}
+
+function isRaise(next: BudgetLimits, before: BudgetLimits): boolean {
+  return limitNames.some((name) => {
+    const [old, limit] = [before[name], next[name]];
+    return old !== null && (limit === null || limit > old);
+  });
+}
+
+function factsOf(named: NamedPayer): AuditFacts {
+  return { payer: named.case === "pool" ? "pool" : columnOf(named) };
+}
+
+function limitFacts(limits: BudgetLimits): AuditFacts {
+  const facts: Record<string, string> = {};
+  for (const name of limitNames)
+    facts[messageFields[name].replace(/_(.)/g, (_, letter) => letter.toUpperCase())] =
+      limits[name]?.toString() ?? "unlimited";
+  return facts;
+}

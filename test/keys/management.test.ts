@@ -1,0 +1,474 @@
+// Management keys: made by owners, used by programs, and bounded on every side.
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import {
+  AccountRole,
+  ManagementScope,
+  OperatorRole,
+} from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  type CreateKeyRequestSchema,
+  type CreateManagementKeyRequestSchema,
+  KeyAction,
+  KeyStatus,
+  KeysService,
+} from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { createLog } from "../../src/base/log.ts";
+import { type Caller, localClient, type Person } from "../../src/contract/contract.ts";
+import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
+import type { Keys } from "../../src/keys/keys.ts";
+import { isManagementSecret, isSecret } from "../../src/keys/secret.ts";
+import { ManualClock, passUntil } from "../support/clock.ts";
+import { bearer, createNodeKeys, errorOf, startTestKeys } from "../support/keys.ts";
+import { query } from "../support/query.ts";
+
+const { READ, KEYS, ALL_KEYS, BUY } = ManagementScope;
+const clock = new ManualClock({ creeps: true });
+let fixture: Awaited<ReturnType<typeof startTestKeys>>;
+beforeAll(async () => {
+  fixture = await startTestKeys({ clock });
+});
+afterAll(() => fixture.drop());
+
+function person(role: AccountRole, more: Partial<Person> = {}): Person {
+  return {
+    ...{ kind: "person", personId: "per_owner", sessionId: "ses_1" },
+    strongUntil: new Date("2100-01-01T00:00:00Z"),
+    memberships: [{ accountId: "acc_a", role }],
+    operator: OperatorRole.UNSPECIFIED,
+    ...more,
+  };
+}
+const owner = person(AccountRole.OWNER);
+
+/** The service behind its interceptor, and the events that it leaves. */
+function open(caller?: Caller, keys: Keys = fixture.keys) {
+  const events: AuditEvent[] = [];
+  const service = intercept(KeysService, keys.service, {
+    authenticate: caller ? async () => caller : keys.authenticate,
+    audit: { record: async (event) => void events.push(event) },
+    countChange: keys.countChange,
+    log: createLog("silent"),
+  });
+  return { ...localClient(KeysService, service), events };
+}
+
+type Settings = MessageInitShape<typeof CreateManagementKeyRequestSchema>;
+async function make(settings: Settings = {}, idempotencyKey = "") {
+  const { managementKey, secret } = await open(owner).createManagementKey({
+    ...{ accountId: "acc_a", name: "deploy", scopes: [KEYS], idempotencyKey },
+    ...settings,
+  });
+  expect.assert(managementKey);
+  const id = managementKey.managementKeyId;
+  return { id, secret, key: managementKey, actor: `mgmt:${id}` };
+}
+
+/** Calls with a secret. */
+const by = (secret: string, more: Record<string, string> = {}) => {
+  const { events, ...service } = open();
+  const options = { headers: { authorization: `Bearer ${secret}`, ...more } };
+  const child = { accountId: "acc_a", family: Family.V1, name: "a child" };
+  return {
+    events,
+    createKey: async (request: MessageInitShape<typeof CreateKeyRequestSchema> = {}) =>
+      (await service.createKey({ ...child, ...request }, options)).key,
+    service,
+    options,
+  };
+};
+const identify = (secret: string, peer?: string, keys = fixture.keys) =>
+  errorOf(keys.authenticate(bearer(secret), peer === undefined ? undefined : { peer }));
+const statusOf = async (keyId: string) => (await fixture.client.getKey(keyId)).key?.status;
+const run = (text: string, values: unknown[] = []) =>
+  query(fixture.database, { name: `test/${crypto.randomUUID()}`, text }, values);
+
+describe("a new management key", () => {
+  test("has a secret of its own form, of which only the digest is stored", async () => {
+    const { key, secret, id } = await make({ scopes: [BUY, READ], mostKeys: 7 });
+    expect(secret).toMatch(/^mk-gw2-[0-9A-Za-z]{49}$/);
+    expect([isManagementSecret(secret), isSecret(secret)]).toEqual([true, false]);
+    expect(isManagementSecret(`${secret.slice(0, -1)}!`)).toBe(false);
+    expect(key).toMatchObject({
+      ...{ name: "deploy", scopes: [READ, BUY], mostKeys: 7, liveKeys: 0 },
+      ...{ createdBy: "person:per_owner", accountId: "acc_a" },
+    });
+    expect(key.secrets.map(({ hint }) => hint)).toEqual([
+      `${secret.slice(0, 12)}…${secret.slice(-4)}`,
+    ]);
+    const rows = JSON.stringify(await run("select * from management_secrets"));
+    expect(rows).not.toContain(secret.slice(12, 40));
+    expect(await fixture.keys.authenticate(bearer(secret))).toEqual({
+      ...{ kind: "management", managementKeyId: id, accountId: "acc_a", name: "deploy" },
+      scopes: [READ, BUY],
+    });
+  });
+
+  test.for<[string, Settings, string]>([
+    ["without a name", { name: "" }, "invalid_request name"],
+    ["without a scope", { scopes: [] }, "invalid_request scopes"],
+    ["with a scope twice", { scopes: [KEYS, KEYS] }, "invalid_request scopes"],
+    ["with too many keys", { mostKeys: 1001 }, "invalid_request most_keys"],
+    [
+      "with a limit that no key has",
+      { childLimits: { requestsPerMinute: 1_000_001 } },
+      "invalid_request child_limits.requests_per_minute",
+    ],
+    [
+      "with addresses that are none",
+      { allowedAddresses: ["10.0.0.1/8"] },
+      "invalid_request allowed_addresses[0]",
+    ],
+    [
+      "that has expired",
+      { expiresAt: timestampFromDate(new Date(0)) },
+      "invalid_request expires_at",
+    ],
+    ["of another account", { accountId: "acc_b" }, "not_found account_id"],
+  ])("%s is refused", async ([, settings, expected]) => {
+    expect(await errorOf(make(settings))).toBe(expected);
+  });
+
+  test("is for owners alone, who have confirmed who they are", async () => {
+    const request = { accountId: "acc_a", name: "deploy", scopes: [KEYS] };
+    const unconfirmed = { ...owner, strongUntil: undefined };
+    const operator = person(AccountRole.OWNER, {
+      memberships: [],
+      operator: OperatorRole.ADMIN,
+    });
+    for (const [caller, reason] of [
+      [person(AccountRole.MEMBER), "not_permitted"],
+      [operator, "not_permitted"],
+      [unconfirmed, "confirm_identity"],
+    ] as const)
+      expect(await errorOf(open(caller).createManagementKey(request))).toBe(reason);
+    const { secret } = await make({ scopes: [READ, KEYS, ALL_KEYS, BUY] });
+    const { service, options } = by(secret);
+    expect(await errorOf(service.createManagementKey(request, options))).toBe("not_permitted");
+    expect(await errorOf(service.listManagementKeys({ accountId: "acc_a" }, options))).toBe(
+      "not_permitted",
+    );
+  });
+
+  test("is made once by fifty calls with one idempotency key, and all get its secret", async () => {
+    const key = crypto.randomUUID();
+    const all = await Promise.all(Array.from({ length: 50 }, () => make({ name: "once" }, key)));
+    expect(new Set(all.map(({ id }) => id)).size).toBe(1);
+    expect(new Set(all.map(({ secret }) => secret)).size).toBe(1);
+    expect(await identify(all[0]?.secret ?? "")).toBe("no error");
+    await run("update replays set ends_at = now() where method = 'CreateManagementKey'");
+    const next = await make({ name: "once" }, key);
+    expect(next.id).not.toBe(all[0]?.id);
+    // One that could be guessed seals nothing.
+    const short = [
+      await make({ name: "short" }, "deploy-1"),
+      await make({ name: "short" }, "deploy-1"),
+    ];
+    expect(new Set(short.map(({ id }) => id)).size).toBe(1);
+    expect(short.map(({ secret }) => secret.length)).toEqual([56, 0]);
+  });
+});
+
+describe("its keys", () => {
+  test("are managed by it, are counted, and are no readers of the account", async () => {
+    const { secret, actor, id } = await make({ mostKeys: 2 });
+    const { createKey, events } = by(secret);
+    const first = await createKey();
+    expect([first?.createdBy, first?.managedBy]).toEqual([actor, actor]);
+    expect(await errorOf(createKey({ accountReader: true }))).toBe(
+      "invalid_request account_reader",
+    );
+    await createKey();
+    expect(await errorOf(createKey())).toBe("too_many_keys");
+    await fixture.client.revokeKey(first?.keyId ?? "");
+    await createKey();
+    const { managementKeys } = await open(owner).listManagementKeys({ accountId: "acc_a" });
+    expect(managementKeys.find((one) => one.managementKeyId === id)?.liveKeys).toBe(2);
+    expect(new Set(events.map((event) => `${event.actor} ${event.accountId}`))).toEqual(
+      new Set([`${actor} acc_a`]),
+    );
+  });
+
+  test("get no limit above its own, and its own where they set none", async () => {
+    const childLimits = { requestsPerMinute: 60, monthlyCapMicrocredits: 5_000n };
+    const { secret } = await make({ childLimits });
+    const { createKey, service, options } = by(secret);
+    const plain = await createKey();
+    expect(plain).toMatchObject(childLimits);
+    const lower = await createKey({ requestsPerMinute: 0, monthlyCapMicrocredits: 5_000n });
+    expect(lower).toMatchObject({ requestsPerMinute: 0, monthlyCapMicrocredits: 5_000n });
+    const more = {
+      ...{ dailyCapMicrocredits: 10n, weeklyCapMicrocredits: 20n, totalCapMicrocredits: 30n },
+      requestsAtOnce: 2,
+    };
+    const other = by((await make({ childLimits: more })).secret);
+    expect(await other.createKey()).toMatchObject(more);
+    expect(await other.createKey({ requestsAtOnce: 1 })).toMatchObject({
+      ...{ ...more, requestsAtOnce: 1 },
+    });
+    for (const [limits, field] of [
+      [{ dailyCapMicrocredits: 11n }, "daily_cap_microcredits"],
+      [{ weeklyCapMicrocredits: 21n }, "weekly_cap_microcredits"],
+      [{ totalCapMicrocredits: 31n }, "total_cap_microcredits"],
+      [{ requestsAtOnce: 3 }, "requests_at_once"],
+    ] as const)
+      expect(await errorOf(other.createKey(limits))).toBe(`invalid_request ${field}`);
+    expect(await errorOf(createKey({ requestsPerMinute: 61 }))).toBe(
+      "invalid_request requests_per_minute",
+    );
+    expect(await errorOf(createKey({ monthlyCapMicrocredits: 5_001n }))).toBe(
+      "invalid_request monthly_cap_microcredits",
+    );
+    const keyId = plain?.keyId ?? "";
+    const update = (limits: object, ...paths: string[]) =>
+      service.updateKey({ key: { keyId, ...limits }, updateMask: { paths } }, options);
+    expect(
+      await errorOf(update({ monthlyCapMicrocredits: 5_001n }, "monthly_cap_microcredits")),
+    ).toBe("invalid_request key.monthly_cap_microcredits");
+    expect(await errorOf(update({ accountReader: true }, "account_reader"))).toBe(
+      "invalid_request key.account_reader",
+    );
+    // A limit that is taken away is the ceiling again; one that is not named stays.
+    await update({ requestsPerMinute: 5 }, "requests_per_minute");
+    const { key } = await update({}, "monthly_cap_microcredits");
+    expect(key).toMatchObject({ requestsPerMinute: 5, monthlyCapMicrocredits: 5_000n });
+    // Owners may.
+    const raised = await fixture.client.updateKey({
+      key: { keyId, requestsPerMinute: 1_000 },
+      updateMask: { paths: ["requests_per_minute"] },
+    });
+    expect(raised.key?.requestsPerMinute).toBe(1_000);
+  });
+
+  test("are all that it may change, unless it has ALL_KEYS; those of others look absent", async () => {
+    const own = await make();
+    const all = await make({ scopes: [ALL_KEYS] });
+    const { key } = await fixture.client.createKey({ accountId: "acc_a" });
+    const foreign = await fixture.client.createKey({ accountId: "acc_b" });
+    const child = await by(own.secret).createKey();
+    const acts = (secret: string, keyId: string) => {
+      const { service, options } = by(secret);
+      const mask = { paths: ["name"] };
+      return Promise.all(
+        [
+          service.updateKey({ key: { keyId, name: "other" }, updateMask: mask }, options),
+          service.rotateKey({ keyId }, options),
+          service.pauseKey({ keyId }, options),
+          service.resumeKey({ keyId }, options),
+          service.revokeSecret({ keyId, secretId: "sec_none" }, options),
+        ].map(errorOf),
+      );
+    };
+    const may = ["no error", "no error", "no error", "no error", "not_found secret_id"];
+    expect(await acts(own.secret, child?.keyId ?? "")).toEqual(may);
+    expect(await acts(own.secret, key?.keyId ?? "")).toEqual(Array(5).fill("not_permitted"));
+    for (const keyId of [child?.keyId ?? "", key?.keyId ?? ""])
+      expect(await acts(all.secret, keyId)).toEqual(may);
+    for (const { secret } of [own, all])
+      expect(await acts(secret, foreign.key?.keyId ?? "")).toEqual(
+        Array(5).fill("not_found key_id"),
+      );
+    const { service, options } = by(own.secret);
+    expect(await errorOf(service.getKey({ keyId: child?.keyId ?? "" }, options))).toBe(
+      "not_permitted",
+    );
+  });
+
+  test("are created once by an idempotency key, whose repeat is no other program's", async () => {
+    const [one, other] = [await make(), await make()];
+    const header = { "idempotency-key": crypto.randomUUID() };
+    const ids = await Promise.all(
+      [one, one, other].map(async ({ secret }) => (await by(secret, header).createKey())?.keyId),
+    );
+    expect(ids[0]).toBe(ids[1]);
+    expect(ids[2]).not.toBe(ids[0]);
+  });
+});
+
+test("it changes at most sixty things a minute", async () => {
+  const { secret, id } = await make({ mostKeys: 1 });
+  const { createKey, service, options } = by(secret);
+  const keyId = (await createKey())?.keyId ?? "";
+  await run(
+    "update management_keys set calls = 58, calls_from = now() where management_key_id = $1",
+    [id],
+  );
+  const pause = () => errorOf(service.pauseKey({ keyId }, options));
+  expect([await pause(), await pause(), await pause()]).toEqual([
+    ...["no error", "no error", "rate_limited"],
+  ]);
+  // Reading is not counted.
+  expect(await errorOf(service.authenticate({}, options))).toBe("no error");
+  await run(
+    "update management_keys set calls_from = now() - interval '1 minute' where management_key_id = $1",
+    [id],
+  );
+  expect(await pause()).toBe("no error");
+});
+
+test("an account has at most twenty", async () => {
+  await run("insert into accounts (account_id, name) values ('acc_full', 'full')");
+  const owning = { ...owner, memberships: [{ accountId: "acc_full", role: AccountRole.OWNER }] };
+  const request = { accountId: "acc_full", name: "deploy", scopes: [KEYS] };
+  const made = await Promise.all(
+    Array.from({ length: 22 }, () => errorOf(open(owning).createManagementKey(request))),
+  );
+  expect(made.filter((outcome) => outcome === "no error")).toHaveLength(20);
+  expect(made.filter((outcome) => outcome === "limit_reached")).toHaveLength(2);
+});
+
+describe("a change", () => {
+  const update = (id: string, settings: object, ...paths: string[]) =>
+    open(owner).updateManagementKey({
+      managementKey: { managementKeyId: id, ...settings },
+      updateMask: { paths },
+    });
+
+  test("is followed by every node within a second", async () => {
+    const { id, secret } = await make({ scopes: [READ], allowedAddresses: ["192.0.2.0/24"] });
+    const node = createNodeKeys(fixture.database, { clock });
+    node.start();
+    onTestFinished(() => node.stop());
+    const soon = (peer: string, reason: string) =>
+      passUntil(
+        () => clock.advance(500),
+        async () => expect(await identify(secret, peer, node)).toBe(reason),
+      );
+    await soon("192.0.2.1", "no error");
+    await soon("198.51.100.1", "address_not_allowed");
+    const { managementKey } = await update(
+      ...[
+        id,
+        { allowedAddresses: ["198.51.100.1"], scopes: [KEYS] },
+        "allowed_addresses",
+        "scopes",
+      ],
+    );
+    expect(managementKey).toMatchObject({ scopes: [KEYS], allowedAddresses: ["198.51.100.1"] });
+    await soon("192.0.2.1", "address_not_allowed");
+    await soon("198.51.100.1", "no error");
+    await open(owner).revokeManagementKey({ managementKeyId: id });
+    await soon("198.51.100.1", "revoked_key");
+    expect(await errorOf(update(id, { name: "late" }, "name"))).toBe(
+      "key_not_active management_key_id",
+    );
+  });
+
+  test("names what it changes, and is only for its own account", async () => {
+    const { id } = await make({ childLimits: { requestsPerMinute: 5 } });
+    const changed = await update(id, { name: "new", mostKeys: 3 }, "name", "most_keys");
+    expect(changed.managementKey).toMatchObject({
+      ...{ name: "new", mostKeys: 3, scopes: [KEYS], childLimits: { requestsPerMinute: 5 } },
+    });
+    const cleared = await update(id, {}, "child_limits");
+    expect(cleared.managementKey?.childLimits?.requestsPerMinute).toBeUndefined();
+    for (const [paths, field] of [
+      [[], "update_mask"],
+      [["secrets"], "update_mask"],
+      [["most_keys"], "management_key.most_keys"],
+      [["scopes"], "management_key.scopes"],
+    ] as const)
+      expect(await errorOf(update(id, {}, ...paths))).toBe(`invalid_request ${field}`);
+    const stranger = { ...owner, memberships: [{ accountId: "acc_b", role: AccountRole.OWNER }] };
+    const { rotateManagementKey, revokeManagementKey } = open(stranger);
+    for (const call of [rotateManagementKey, revokeManagementKey])
+      expect(await errorOf(call({ managementKeyId: id }))).toBe("not_found management_key_id");
+  });
+
+  test("a rotation lets the earlier secret live for the overlap", async () => {
+    const { id, secret } = await make();
+    const rotate = async (seconds: bigint) =>
+      (await open(owner).rotateManagementKey({ managementKeyId: id, overlap: { seconds } })).secret;
+    const second = await rotate(3_600n);
+    expect([await identify(secret), await identify(second)]).toEqual(["no error", "no error"]);
+    const third = await rotate(0n);
+    expect(await Promise.all([secret, second, third].map((one) => identify(one)))).toEqual([
+      ...["invalid_key", "invalid_key", "no error"],
+    ]);
+    const { managementKeys } = await open(owner).listManagementKeys({ accountId: "acc_a" });
+    const listed = managementKeys.find((one) => one.managementKeyId === id);
+    expect(listed?.secrets.map(({ expiresAt }) => expiresAt !== undefined)).toEqual([
+      ...[false, true, true],
+    ]);
+  });
+
+  test("one that expires is refused, and its keys go on", async () => {
+    const { id, secret } = await make();
+    const child = await by(secret).createKey();
+    await run(
+      "update management_keys set expires_at = now() - interval '1 second' where management_key_id = $1",
+      [id],
+    );
+    expect(await identify(secret, undefined, createNodeKeys(fixture.database))).toBe("key_expired");
+    expect(await statusOf(child?.keyId ?? "")).toBe(KeyStatus.ACTIVE);
+  });
+});
+
+describe("a revoked one", () => {
+  const revoke = (managementKeyId: string, children?: KeyAction) =>
+    open(owner).revokeManagementKey({
+      managementKeyId,
+      ...(children !== undefined && { children }),
+    });
+
+  test.for<[KeyAction, KeyStatus, number]>([
+    [KeyAction.KEEP, KeyStatus.ACTIVE, 0],
+    [KeyAction.PAUSE, KeyStatus.PAUSED, 2],
+    [KeyAction.REVOKE, KeyStatus.REVOKED, 2],
+  ])("has its keys treated by %s", async ([children, status, stopped]) => {
+    const { id, secret } = await make();
+    const { createKey, service, options } = by(secret);
+    const ids = [await createKey(), await createKey()].map((key) => key?.keyId ?? "");
+    expect(await errorOf(revoke(id))).toBe("invalid_request children");
+    expect(await identify(secret)).toBe("no error");
+    const { keys, managementKey } = await revoke(id, children);
+    expect([keys, managementKey?.revokedAt !== undefined]).toEqual([stopped, true]);
+    expect(await identify(secret)).toBe("revoked_key");
+    expect(await Promise.all(ids.map(statusOf))).toEqual([status, status]);
+    expect(await errorOf(service.createKey({ name: "late" }, options))).toBe("revoked_key");
+    // What was kept may still be revoked.
+    expect((await revoke(id, KeyAction.REVOKE)).keys).toBe(children === KeyAction.REVOKE ? 0 : 2);
+  });
+
+  test("needs no word about keys that it has not, and creates none meanwhile", async () => {
+    const none = await make();
+    expect((await revoke(none.id)).keys).toBe(0);
+    const { id, secret } = await make();
+    const { createKey } = by(secret);
+    const made = Array.from({ length: 8 }, () => createKey().catch(() => undefined));
+    await revoke(id, KeyAction.REVOKE);
+    const ids = (await Promise.all(made)).flatMap((key) => key?.keyId ?? []);
+    expect(new Set(await Promise.all(ids.map(statusOf)))).not.toContain(KeyStatus.ACTIVE);
+  });
+
+  test("a suspended or closed account shuts its management keys out", async () => {
+    await run("insert into accounts (account_id, name) values ('acc_gone', 'gone')");
+    const owning = { ...owner, memberships: [{ accountId: "acc_gone", role: AccountRole.OWNER }] };
+    const { managementKey, secret } = await open(owning).createManagementKey({
+      ...{ accountId: "acc_gone", name: "deploy", scopes: [READ] },
+    });
+    expect(await identify(secret)).toBe("no error");
+    const { ofAccount } = fixture.keys;
+    await run("update accounts set status = 'suspended' where account_id = 'acc_gone'");
+    ofAccount.publish(
+      await fixture.database.transaction((tx) => ofAccount.announce(tx, "acc_gone")),
+    );
+    expect(await identify(secret)).toBe("account_suspended");
+    const revoked = await fixture.database.transaction((tx) => ofAccount.revokeAll(tx, "acc_gone"));
+    expect(revoked).toEqual([managementKey?.managementKeyId]);
+    ofAccount.publish(revoked);
+    expect(await identify(secret)).toBe("revoked_key");
+  });
+});
+
+test("the feed names the management key that created a key", async () => {
+  const { secret, actor } = await make({ name: "deploy-bot" });
+  const key = await by(secret).createKey();
+  const events = await fixture.keys.listEvents(new Date(Date.now() - 60_000), 1_000);
+  expect(events.find(({ keyId }) => keyId === key?.keyId)).toMatchObject({
+    ...{ createdBy: actor, manager: "deploy-bot" },
+  });
+});

@@ -602,6 +602,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.keys.v1.AdminCredential.token_id": "Empty for the one of the environment.",
   "gateway.keys.v1.AuthenticateRequest.month_usage": "True: the answer has the key's usage of the month and its last use, read from the database by this call. False: it has neither, and the call usually needs no database query.",
   "gateway.keys.v1.AuthenticateResponse.admin": "The admin token of this call. Absent for other credentials.",
+  "gateway.keys.v1.AuthenticateResponse.is_limited": "True if a limit of the key, or of the person or program that manages it, bounds its requests. Limits of its pool aside.",
   "gateway.keys.v1.AuthenticateResponse.key": "The caller's key, without its secrets. Absent for other credentials.",
   "gateway.keys.v1.AuthenticateResponse.management": "The management key of this call. Absent for other credentials.",
   "gateway.keys.v1.AuthenticateResponse.person": "The person of the session. Absent for other credentials.",

@@ -382,12 +382,13 @@ export function toCaller({
   secret,
   person,
   management,
+  isLimited,
 }: AuthenticateResponse): Caller | undefined {
   if (admin) {
     const { name, scope, tokenId } = admin;
     return { kind: "admin", name, scope, tokenId: tokenId === "" ? undefined : tokenId };
   }
-  if (key && secret) return { kind: "key", key, secret, isLimited: true };
+  if (key && secret) return { kind: "key", key, secret, isLimited };
   if (management) {
     const { managementKeyId, accountId, name, scopes } = management;
     return { kind: "management", managementKeyId, accountId, name, scopes };

@@ -259,9 +259,10 @@ async function describeCaller(
   }
   // The method admits no other caller.
   if (caller.kind !== "key") throw new ApiError("not_permitted");
-  const { key, secret } = caller;
+  const { key, secret, isLimited = false } = caller;
   return create(AuthenticateResponseSchema, {
     key: request.monthUsage ? await store.readWithMonthUsage(key.keyId) : key,
     secret,
+    isLimited,
   });
 }

@@ -302,7 +302,7 @@ test.for<[string, number | undefined]>([
 
 describe("the fields of a key", () => {
   const at = (text: string) => timestampFromDate(new Date(text));
-  const empty = { name: "", allowedModels: [], accountReader: false };
+  const empty = { name: "", allowedModels: [], allowedAddresses: [], accountReader: false };
   test.for<[Partial<KeyFields>, object]>([
     [{}, empty],
     [
@@ -345,12 +345,14 @@ describe("the fields of a key", () => {
       ...{ name: "ci", requestsPerMinute: 7, monthlyCapMicrocredits: 2_500_000n },
       ...{ dailyCapMicrocredits: 1_000_000n, weeklyCapMicrocredits: 0n, requestsAtOnce: 3 },
       ...{ allowedModels: ["a"], accountReader: true, expiresAt: at("2027-01-01T00:00:00Z") },
+      allowedAddresses: ["192.0.2.0/24", "2001:db8::1"],
     };
     const typed = keyFieldsOf(create(KeySchema, fields));
     expect(typed).toEqual({
       ...{ name: "ci", perMinute: "7", cap: "2.5", capDollars: "0.0125", expires: "2026-12-31" },
       ...{ hasAllModels: false, models: ["a"], reader: true },
       ...{ daily: "1", weekly: "0", total: "", atOnce: "3" },
+      addresses: "192.0.2.0/24\n2001:db8::1",
     });
     expect(readKeyFields(typed)).toStrictEqual(fields);
     expect(keyFieldsOf(create(KeySchema, {}))).toEqual(noKeyFields);

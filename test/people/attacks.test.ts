@@ -263,8 +263,11 @@ describe("a sign-in that began before", () => {
   test("the password changed fails", async () => {
     const person = await join(node, root, "acc_a", VIEWER, "races");
     await node.as(person.token).setPassword({ password });
+    const other = await join(node, root, "acc_a", VIEWER, "races-too");
+    await node.as(other.token).setPassword({ password: `${password} of another` });
     const attempt = () => node.as(undefined).signInWithPassword({ login: "races", password });
-    const text = "update passwords set hash = '$argon2id$' where person_id = $1";
+    const text = `update passwords p set hash = o.hash from passwords o
+      where p.person_id = $1 and o.person_id = '${other.person.personId}'`;
     const { personId } = person.person;
     expect(await during(personId, attempt, text)).toBe("sign_in_failed");
   });

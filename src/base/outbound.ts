@@ -15,6 +15,7 @@ import {
   type RequestInit,
   type Response,
 } from "undici";
+import { type AddressMatcher, matchAddresses } from "./client-address.ts";
 import { isLocalShortage } from "./shortage.ts";
 import { tlsProblemOf } from "./tls-problem.ts";
 
@@ -26,8 +27,10 @@ export type HttpProxy = {
   readonly authorization?: string;
 };
 
-/** A host that is called directly. */
-export type DirectHost = {
+/** Hosts that are called directly: of a name, or of a range of addresses. */
+export type DirectHost = NamedHost | { readonly isInRange: AddressMatcher };
+
+type NamedHost = {
   /** In small letters, an IPv6 address without brackets. `*`: every host. */
   readonly host: string;
   /** Also hosts that end in `.` and this one, or these alone. */
@@ -66,8 +69,12 @@ export function parseDirectHosts(text: string): DirectHost[] {
 
 function readDirectHost(entry: string): DirectHost {
   const rule =
-    "must list hosts, .suffixes or *, each with a port if need be; " +
-    "a range such as 10.0.0.0/8 is not understood";
+    "must list hosts, .suffixes or *, each with a port if need be, or ranges such as 10.0.0.0/8";
+  const [, network = "", bits = ""] = /^([\da-f:.]+)\/(\d{1,3})$/i.exec(entry) ?? [];
+  const family = isIP(network);
+  if (family !== 0 && Number(bits) <= (family === 6 ? 128 : 32)) {
+    return { isInRange: matchAddresses([entry]) };
+  }
   if (isIP(entry)) return { host: entry.toLowerCase(), names: "with subdomains", port: "" };
   const [, host = "", port = ""] = /^(\[[\da-f:.]+\]|[^[\]:/]+)(?::(\d{1,5}))?$/i.exec(entry) ?? [];
   const name = host.replace(/^\[|\]$|\.$/g, "").toLowerCase();
@@ -85,9 +92,9 @@ const usualPorts: Readonly<Record<string, string>> = { "https:": "443", "http:":
  */
 const localHost = new RegExp(
   `^(?:${[
-    ...["localhost", "127\\.[\\d.]+", "::1"],
-    ...["169\\.254\\.[\\d.]+", "fe[89ab].:.*", "fd00:ec2::.*"],
-    "metadata\\.google\\.internal",
+    ...["localhost", ".*\\.localhost", "127\\.[\\d.]+", "0\\.0\\.0\\.0", "::1?"],
+    ...["169\\.254\\.[\\d.]+", "::ffff:a9fe:.*", "fe[89ab].:.*", "fd00:ec2::.*"],
+    ...["metadata", "metadata\\.goog", "metadata\\.google\\.internal"],
   ].join("|")})$`,
 );
 
@@ -164,12 +171,13 @@ export class Outbound {
     if (!proxy) return undefined;
     const host = hostname.replace(/^\[|\]$|\.$/g, "").toLowerCase();
     const usedPort = port || usualPorts[protocol];
-    const isDirect = direct.some(
-      (one) =>
-        (one.port === "" || one.port === usedPort) &&
-        (one.host === "*" ||
-          host.endsWith(`.${one.host}`) ||
-          (one.names !== "subdomains" && host === one.host)),
+    const isDirect = direct.some((one) =>
+      "isInRange" in one
+        ? one.isInRange(host)
+        : (one.port === "" || one.port === usedPort) &&
+          (one.host === "*" ||
+            host.endsWith(`.${one.host}`) ||
+            (one.names !== "subdomains" && host === one.host)),
     );
     return isDirect || localHost.test(host) ? undefined : proxy;
   }

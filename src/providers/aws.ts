@@ -74,7 +74,7 @@ export function awsAuthenticator(
     refresh(answer) {
       if (![400, 401, 403].includes(answer.status)) return undefined;
       const name = cloudErrorOf(answer);
-      if (!refusals.has(name)) return undefined;
+      if (answer.status !== 401 && !refusals.has(name)) return undefined;
       const { message } = readErrorBody(answer.body);
       const sentMs = Date.parse(String(answer.headers?.date ?? ""));
       if (

@@ -9,6 +9,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Fit } from "../formats/fit.ts";
 import { isObject } from "../formats/json.ts";
 import { type ErrorAnswer, readErrorBody } from "./failures.ts";
+import type { SentNames } from "./surface.ts";
 
 const everyCloud = [
   ...["compact-2026-01-12", "computer-use-2025-01-24", "computer-use-2025-11-24"],
@@ -80,8 +81,8 @@ const neededMembers: ReadonlySet<string> = new Set([
   ...["model", "stream"],
 ]);
 
-/** All betas of a request, where a cloud refuses one without its name. */
-const allBetas = "anthropic-beta";
+/** How a cloud refuses a beta, some without its name. */
+const refusesBetas = /invalid beta flag|`anthropic-beta`|^anthropic[-_]beta\b/i;
 const offMs = 3_600_000;
 
 export class Betas {
@@ -115,26 +116,34 @@ export class Betas {
     for (const beta of asked.split(",").map((one) => one.trim())) {
       if (beta === "") continue;
       const name = this.#offered.get(beta);
-      if (name !== undefined && this.#isOn(model, name)) betas.add(name);
-      else fit?.leaveOut({ where: allBetas, what: beta, why: "unsupported" });
+      if (name !== undefined && !this.#isOff(model, name)) betas.add(name);
+      else fit?.leaveOut({ where: "anthropic-beta", what: beta, why: "unsupported" });
     }
+    // Without its beta a member is unknown, also to a cloud that offers both.
+    const has = (tied: readonly string[]) =>
+      [...betas].some((name) => tied.some((begin) => name.startsWith(begin)));
     const fitted: JsonObject = {};
     for (const [name, value] of Object.entries(body)) {
       const tied = tiedMembers.get(name);
-      const isThere = tied ? this.#offers(model, tied) : knownMembers.has(name);
+      const isThere = tied ? has(tied) : knownMembers.has(name);
       if (isThere && !this.#isOff(model, name)) fitted[name] = value;
       else if (value !== null) fit?.leaveOut({ where: name, what: name, why: "unsupported" });
     }
-    const offers = (tied: readonly string[]) => this.#offers(model, tied);
     const drops = {
-      scope: !offers(scopeBetas),
-      search: !offers(searchBetas),
+      scope: !has(scopeBetas),
+      search: !has(searchBetas),
       toolMembers: Object.entries(tiedToolMembers).flatMap(([name, tied]) =>
-        offers(tied) ? [] : [name],
+        has(tied) ? [] : [name],
       ),
     };
     for (const name of ["system", "tools", "messages", "cache_control"])
       if (fitted[name] !== undefined) fitted[name] = cleaned(fitted[name], name, drops, fit);
+    const [tools, kept] = [body.tools, fitted.tools];
+    // A search that found the tools was the only one.
+    if (kept !== tools && Array.isArray(kept) && kept.length === 0 && isFilled(tools)) {
+      delete fitted.tools;
+      delete fitted.tool_choice;
+    }
     return { body: fitted, betas: [...betas] };
   }
 
@@ -142,14 +151,18 @@ export class Betas {
    * Leaves out from now on what such an answer refuses. False if nothing in it can be left out, or
    * it is out already.
    */
-  learn({ status, body }: ErrorAnswer, model: string): boolean {
+  learn({ status, body }: ErrorAnswer, model: string, sent: SentNames): boolean {
     if (status !== 400) return false;
     const { message } = readErrorBody(body);
-    const member = /(?:^|\s)([a-z_]+): Extra inputs are not permitted/i.exec(message)?.[1];
-    if (member !== undefined) return !neededMembers.has(member) && this.#turnOff(model, [member]);
-    if (!/invalid beta flag|anthropic[-_]beta/i.test(message)) return false;
-    const named = [...new Set(this.#offered.values())].filter((name) => message.includes(name));
-    return this.#turnOff(model, named.length > 0 ? named : [allBetas]);
+    const path = /^([\w.[\]-]+): Extra inputs are not permitted/i.exec(message)?.[1];
+    // Names below the top are the client's own: they say nothing of the requests of others.
+    if (path !== undefined && path !== "anthropic_beta")
+      return (
+        sent.members.includes(path) && !neededMembers.has(path) && this.#turnOff(model, [path])
+      );
+    if (path === undefined && !refusesBetas.test(message)) return false;
+    const named = sent.betas.filter((name) => message.includes(name));
+    return this.#turnOff(model, named.length > 0 ? named : sent.betas);
   }
 
   #turnOff(model: string, names: readonly string[]): boolean {
@@ -161,19 +174,14 @@ export class Betas {
     return on.length > 0;
   }
 
-  #offers(model: string, tied: readonly string[]): boolean {
-    return [...this.#offered.values()].some(
-      (name) => tied.some((begin) => name.startsWith(begin)) && this.#isOn(model, name),
-    );
-  }
-
-  #isOn(model: string, beta: string): boolean {
-    return !this.#isOff(model, beta) && !this.#isOff(model, allBetas);
-  }
-
   #isOff(model: string, name: string): boolean {
     if (this.#off.size === 0) return false;
-    return (this.#off.get(keyOf(model, name)) ?? 0) > this.#clock.now();
+    const key = keyOf(model, name);
+    const untilMs = this.#off.get(key);
+    if (untilMs === undefined) return false;
+    if (untilMs > this.#clock.now()) return true;
+    this.#off.delete(key);
+    return false;
   }
 }
 
@@ -222,8 +230,14 @@ function cleaned(value: JsonValue, where: string, drops: Drops, fit: Fit | undef
   );
 }
 
+function isFilled(value: JsonValue | undefined): boolean {
+  return Array.isArray(value) && value.length > 0;
+}
+
 function isSearch(value: JsonValue): boolean {
   if (!isObject(value)) return false;
-  const { type } = value;
-  return type === "tool_reference" || String(type ?? "").startsWith("tool_search_tool");
+  const { type, name } = value;
+  const called = type === "server_tool_use" ? name : type;
+  if (typeof called !== "string") return false;
+  return called === "tool_reference" || called.startsWith("tool_search_tool");
 }

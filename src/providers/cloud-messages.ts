@@ -95,6 +95,6 @@ export function cloudMessages(
     }),
     supports: place.supports,
     failureOf: (answer, model) => failureOf?.(answer, model) ?? cloudFailure(answer, model),
-    learn: (answer, model) => betas.learn(answer, model),
+    learn: (answer, model, sent) => betas.learn(answer, model, sent),
   };
 }

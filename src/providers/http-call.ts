@@ -258,20 +258,21 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
   /** Ends the call, or sends its request again where that may help. */
   #readRefusal(): void {
     const answer = this.#readError();
-    const mayRepeat = this.#parts.mayRepeat(answer);
+    const mayRepeat = this.#reader.refused() && this.#parts.mayRepeat(answer);
     const decide = (isRepeated: boolean) => {
       if (this.#end !== undefined) return;
-      if (isRepeated) this.#repeat();
+      if (isRepeated && this.#reader.refused()) this.#repeat();
       else this.#fail(this.#failureOf(answer));
     };
     if (typeof mayRepeat === "boolean") decide(mayRepeat);
-    else mayRepeat.then(decide, (cause) => this.#fail(failed(answer.status, { cause })));
+    else mayRepeat.then(decide, () => decide(false));
   }
 
   #repeat(): void {
     this.#controller = undefined;
     this.#status = 0;
     this.#errorHeaders = undefined;
+    this.#mediaType = "";
     this.#reading = "nothing";
     this.#unpacker = undefined;
     this.#body = [];

@@ -11,7 +11,7 @@ import { type ErrorAnswer, failureOfAnswer, readRetryAfterMs } from "./failures.
 import { HttpCall } from "./http-call.ts";
 import type { CountCarried, Provider, ProviderFailure } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
-import type { Authenticator, Message, Surface, UnprovenRequest } from "./surface.ts";
+import type { Authenticator, Message, SentNames, Surface, UnprovenRequest } from "./surface.ts";
 
 /** A request that is changed after a refusal goes out at most so many times more. */
 const changesMax = 4;
@@ -44,13 +44,20 @@ export function createHttpProvider(
   /** Decides whether one request is sent again after a refusal. */
   const createSecondChance = (model: string) => {
     let [isRefreshed, changes] = [false, 0];
-    return (answer: ErrorAnswer): boolean | Promise<boolean> => {
-      const refreshed = isRefreshed ? undefined : authenticator.refresh?.(answer);
-      if (refreshed) {
-        isRefreshed = true;
-        return refreshed;
-      }
-      return changes++ < changesMax && (surface.learn?.(answer, model) ?? false);
+    let sent: SentNames = { members: [], betas: [] };
+    return {
+      /** Notes what goes out: its names alone, since its body is forgotten. */
+      sends(message: Message): void {
+        if (surface.learn) sent = namesIn(message);
+      },
+      mayRepeat(answer: ErrorAnswer): boolean | Promise<boolean> {
+        const refreshed = isRefreshed ? undefined : authenticator.refresh?.(answer);
+        if (refreshed) {
+          isRefreshed = true;
+          return refreshed;
+        }
+        return changes++ < changesMax && (surface.learn?.(answer, model, sent) ?? false);
+      },
     };
   };
 
@@ -63,10 +70,12 @@ export function createHttpProvider(
     }),
     generate(call, reader) {
       const stream = wantsStream(call.request);
+      const chance = createSecondChance(call.route.model);
       const write = () => {
         const fit = new Fit();
         const request = withStubs(call.request);
         const { source, ...message } = surface.generate({ ...call, request }, stream, fit);
+        chance.sends(message);
         return { ...addressed(message), source, fit, request };
       };
       const { fit, request, ...first } = write();
@@ -79,7 +88,7 @@ export function createHttpProvider(
         codec: surface.codec,
         secrets: allSecrets,
         write,
-        mayRepeat: createSecondChance(call.route.model),
+        mayRepeat: chance.mayRepeat,
         failureOf: failureOfRefusal,
         failureInAnswer: surface.failureOf,
       };
@@ -88,20 +97,25 @@ export function createHttpProvider(
     async countTokens(call, signal) {
       if (!surface.counting) return undefined;
       const { message, read, isMissing } = surface.counting;
-      const mayRepeat = createSecondChance(call.route.model);
+      const chance = createSecondChance(call.route.model);
       const request = withStubs(call.request);
       for (;;) {
         const written = message({ ...call, request });
         if (!written) return undefined;
+        chance.sends(written);
         const { path, headers: sent, body } = addressed(written);
         const asked = { method: "POST" as const, path, headers: sent, body: bytesOf(body) };
         const answer = await post(asked, signal);
         const { status, body: counted } = answer;
-        if (isMissing(status, call.route.model)) return undefined;
+        if (status === 200 && counted) return read(counted);
+        const error = {
+          ...answer,
+          ...(counted && { body: redactSecrets(counted, allSecrets()) }),
+        };
+        if (await chance.mayRepeat(error)) continue;
+        if (isMissing(error, call.route.model)) return undefined;
         if (counted === undefined) throw new ApiError("upstream_error");
-        if (status === 200) return read(counted);
-        const error = { ...answer, body: redactSecrets(counted, allSecrets()) };
-        if (!(await mayRepeat(error))) throw failureOfRefusal(error, call.route.model).error;
+        throw failureOfRefusal(error, call.route.model).error;
       }
     },
     close: () => dispatcher.close(),
@@ -135,6 +149,17 @@ export function createHttpProvider(
   function failureOfRefusal(answer: ErrorAnswer, model: string): ProviderFailure {
     return surface.failureOf?.(answer, model) ?? failureOfAnswer(answer, model);
   }
+}
+
+function namesIn({ headers, body }: Message): SentNames {
+  const header = headers[headers.indexOf("anthropic-beta") + 1];
+  const { anthropic_beta: list } = body;
+  const inHeader = headers.includes("anthropic-beta") ? (header?.split(",") ?? []) : [];
+  const inBody = Array.isArray(list) ? list.map(String) : [];
+  return {
+    members: Object.keys(body),
+    betas: [...inHeader.map((one) => one.trim()), ...inBody],
+  };
 }
 
 function bytesOf(body: JsonObject): Uint8Array {

@@ -23,6 +23,13 @@ export type Message = {
   readonly body: JsonObject;
 };
 
+/** The names in a message that a refusal may be of. */
+export type SentNames = {
+  /** Of the members at the top of its body. */
+  readonly members: readonly string[];
+  readonly betas: readonly string[];
+};
+
 /** What one address makes of canonical requests, and how it answers. */
 export type Surface = {
   readonly codec: AnswerCodec;
@@ -40,8 +47,8 @@ export type Surface = {
     message(call: Pick<ProviderCall, "request" | "route">): Message | undefined;
     /** The count in an answer. Throws `upstream_error` if there is none. */
     read(answer: JsonObject): ProviderTokenCount;
-    /** True for the status of a server that cannot count with this model. */
-    isMissing(status: number, model: string): boolean;
+    /** True for the answer of a server that cannot count with this model. */
+    isMissing(answer: ErrorAnswer, model: string): boolean;
   };
   /** Absent: it has all features. */
   readonly supports?: (feature: Feature, model: string) => boolean;
@@ -51,10 +58,10 @@ export type Surface = {
    */
   readonly failureOf?: (answer: ErrorAnswer, model: string) => ProviderFailure | undefined;
   /**
-   * Changes what it writes from now on after such an answer. Returns false if that cannot help,
-   * otherwise the request is sent again.
+   * Changes what it writes from now on after such an answer to a message. Returns false if that
+   * cannot help, otherwise the request is sent again.
    */
-  readonly learn?: (answer: ErrorAnswer, model: string) => boolean;
+  readonly learn?: (answer: ErrorAnswer, model: string, sent: SentNames) => boolean;
 };
 
 /** A request without the headers that prove who sends it. */

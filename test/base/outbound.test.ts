@@ -42,6 +42,11 @@ test.for([
   ["a.example:444", "b.a.example:444", true],
   ["c.example, a.example", "a.example", true],
   ["c.example a.example", "a.example", true],
+  ["10.0.0.0/8,.svc", "10.1.2.3", true],
+  ["10.0.0.0/8,.svc", "11.1.2.3", false],
+  ["10.0.0.0/8,.svc", "a.svc", true],
+  ["2001:db8::/32", "[2001:db8::1]", true],
+  ["2001:db8::/32", "10.1.2.3", false],
   ["10.1.2.3", "10.1.2.3", true],
   ["10.1.2.3", "10.1.2.4", false],
   ["2001:db8::1", "[2001:db8::1]", true],
@@ -52,15 +57,16 @@ test.for([
 });
 
 test.for([
-  "10.0.0.0/8",
-  "2001:db8::/32",
+  "10.0.0.0/33",
+  "2001:db8::/129",
+  "host/8",
   "https://a.example",
   "a.*.example",
   "a:b:c",
   "a:99999999",
   ".",
 ])("NO_PROXY %s would match nothing, and is refused", (text) => {
-  expect(() => parseDirectHosts(text)).toThrow("a range such as 10.0.0.0/8 is not understood");
+  expect(() => parseDirectHosts(text)).toThrow("or ranges such as 10.0.0.0/8");
 });
 
 test.for([

@@ -36,8 +36,8 @@ async function invitation(accountId = "acc_a", role: AccountRole = VIEWER): Prom
   return (await node.as(owner.token).invite({ accountId, role })).link;
 }
 
-const redeemWith = (link: string, login: string) =>
-  node.as(undefined).redeemLink({ token: tokenOf(link), login, password });
+const redeemWith = (link: string, login: string, address?: string) =>
+  node.as(undefined, address).redeemLink({ token: tokenOf(link), login, password });
 
 describe("a link", () => {
   test("has its secret in the fragment, which the database does not have", async () => {
@@ -51,9 +51,9 @@ describe("a link", () => {
 
   test("is redeemed once, whichever of fifty redemptions comes first", async () => {
     const link = await invitation();
-    const outcomes = await Promise.all(
-      Array.from({ length: 50 }, (_, index) => errorOf(redeemWith(link, `racer-${index}`))),
-    );
+    // Of a network of their own, since those that fail make it wait.
+    const race = (index: number) => errorOf(redeemWith(link, `racer-${index}`, "198.51.100.1"));
+    const outcomes = await Promise.all(Array.from({ length: 50 }, (_, index) => race(index)));
     expect(outcomes.filter((one) => one === "no error")).toHaveLength(1);
     // One password of a link is hashed at a time.
     const others = new Set(["not_found token", "auth_rate_limited"]);

@@ -107,7 +107,7 @@ describe.each(everyApi)("over %s", (api) => {
     const outcome = await ask({
       vendorBeta:
         "claude-code-20250219,interleaved-thinking-2025-05-14,prompt-caching-scope-2026-01-05," +
-        "advanced-tool-use-2025-11-20,fast-mode-2026-02-01,never-heard-of-2027-01-01",
+        "context-management-2025-06-27,advanced-tool-use-2025-11-20,fast-mode-2026-02-01,never-heard-of-2027-01-01",
       system: {
         content: [
           {
@@ -131,6 +131,7 @@ describe.each(everyApi)("over %s", (api) => {
     expect(betas).toEqual([
       ...(api === "mantle" ? ["claude-code-20250219"] : []),
       "interleaved-thinking-2025-05-14",
+      "context-management-2025-06-27",
       "tool-search-tool-2025-10-19",
     ]);
     expect(body.tools).toMatchObject([{ defer_loading: true }]);

@@ -20,7 +20,6 @@ import {
   type Payer,
 } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import {
@@ -171,14 +170,13 @@ export async function resetBudget(
   return create(ResetBudgetResponseSchema, { budgets: rows });
 }
 
-/** Throws `not_permitted` for anything but a key that the management key may change. */
+/** Throws `not_permitted` for anything but a key that the management key has made. */
 async function checkOwnKey(
   { reports }: BudgetParts,
   caller: ManagementCaller,
   named: NamedPayer,
 ): Promise<void> {
   if (named.case !== "keyId") throw new ApiError("not_permitted");
-  if (caller.scopes.includes(ManagementScope.ALL_KEYS)) return;
   const { accountId } = caller;
   const key = await reports.run(sql.findManager, { accountId, keyId: named.value });
   if (!key) throw noSuchPayer();

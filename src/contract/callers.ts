@@ -260,7 +260,9 @@ export function checkAddress(
   onRefused?: (address: string) => void,
 ): void {
   const { address } = clientOf(from);
-  if (isAllowedAt(address)) return;
+  // A facade that is not believed stands for any client: its own address allows none of them.
+  const isUnbelieved = !from.namesClient && from.requestHeader.has(addressHeader);
+  if (!isUnbelieved && isAllowedAt(address)) return;
   // What is no address may be any text.
   const plain = plainAddress(address) ?? "an unknown address";
   onRefused?.(plain);

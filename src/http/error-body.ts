@@ -219,11 +219,11 @@ function relay(error: ApiError, envelope: Envelope, requestId: string): JsonObje
 // Coding assistants replace every body that names the native key header with "log in again". And a
 // response must not repeat a key that was sent in the wrong field.
 const headerName = /x-api-key/gi;
-const keyShape = /sk-gw2-[0-9A-Za-z]{8,}/g;
+const keyShape = /\b(sk|mk|adm)-gw2-[0-9A-Za-z]{8,}/g;
 
 function clean(body: JsonObject): JsonObject {
   const text = JSON.stringify(body);
-  const cleaned = text.replace(headerName, "API key header").replace(keyShape, "sk-gw2-…");
+  const cleaned = text.replace(headerName, "API key header").replace(keyShape, "$1-gw2-…");
   if (cleaned === text) return body;
   const value: JsonObject = JSON.parse(cleaned);
   return value;

@@ -187,7 +187,7 @@ export async function updateKey(
   call: AuthenticatedCall,
 ): Promise<UpdateKeyResponse> {
   const { keyId, controls: asked } = checkUpdate(request, parts.resolveModel);
-  const found = await findChangeable(parts, keyId, call);
+  const found = await findUsable(parts, keyId, call);
   const { caller } = call;
   const isChild = caller.kind === "management" && found.managedBy === actorOf(caller);
   const parent = isChild ? await readParent(parts.store, caller) : undefined;
@@ -220,7 +220,7 @@ export async function rotateKey(
 ): Promise<RotateKeyResponse> {
   const keyId = checkId("key_id", request.keyId);
   const overlapMs = checkOverlap(request.overlap);
-  const { family, accountId } = await findChangeable(parts, keyId, call);
+  const { family, accountId } = await findUsable(parts, keyId, call);
   const secret = newSecret(checkFamily(family));
   const once = onceFor(KeysService.method.rotateKey, request, { ...call, accountId });
   const admit = admitTo(parts, accountId, call);
@@ -255,7 +255,8 @@ async function setPaused(
   call: AuthenticatedCall,
 ): Promise<Key> {
   const keyId = checkId("key_id", named);
-  const { accountId } = await findChangeable(parts, keyId, call);
+  const find = paused ? findChangeable : findUsable;
+  const { accountId } = await find(parts, keyId, call);
   const key = await parts.store.pauseKey(keyId, paused, {
     admit: admitTo(parts, accountId, call),
     check() {
@@ -316,6 +317,16 @@ async function findChangeable(
   )
     throw new ApiError("not_permitted", {
       message: "This management key may change only the keys that it created.",
+    });
+  return key;
+}
+
+/** The same where the caller gets or widens the use of the key: none of a program's may read all. */
+async function findUsable(parts: Parts, keyId: string, call: AuthenticatedCall): Promise<Key> {
+  const key = await findChangeable(parts, keyId, call);
+  if (call.caller.kind === "management" && key.accountReader)
+    throw new ApiError("not_permitted", {
+      message: "A management key may only pause and revoke a key that reads the account.",
     });
   return key;
 }

@@ -1,3 +1,9 @@
+-- A leaked key is told as a key that stopped is, to accounts that have chosen their alerts.
+update alert_settings
+set rules = rules || jsonb_build_object('key_misplaced',
+  coalesce(rules -> 'key_stopped', '{"page": true, "mail": true, "webhook": false}'))
+where not rules ? 'key_misplaced';
+
 -- From where a credential may be used: addresses and CIDR ranges in their one form. Empty: from
 -- everywhere.
 alter table keys add allowed_addresses text[] not null default '{}';
@@ -39,9 +45,3 @@ create table management_secrets (
   used_at           timestamptz
 );
 create index management_secrets_by_key on management_secrets (management_key_id);
-
--- A leaked key is told as a key that stopped is, to accounts that have chosen their alerts.
-update alert_settings
-set rules = rules || jsonb_build_object('key_misplaced',
-  coalesce(rules -> 'key_stopped', '{"page": true, "mail": true, "webhook": false}'))
-where not rules ? 'key_misplaced';

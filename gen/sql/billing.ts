@@ -346,8 +346,9 @@ select k.key_id as key_id, k.account_id as account_id, k."family" as "family",
 from keys k
 join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
 left join budgets m
-  on k.managed_by <> '' and m.account_id = k.account_id and m."family" = k."family"
-    and m.payer = k.managed_by and m.is_limited
+  -- Null: no look-up for a key that nobody manages.
+  on m.account_id = k.account_id and m."family" = k."family"
+    and m.payer = nullif(k.managed_by, '') and m.is_limited
 where k.key_id = any($1::text[])`,
   (p) => [p.keyIds],
   (v) => ({ keyId: v[0], accountId: v[1], family: v[2], allowedModels: v[3], status: v[4], budget: v[5], manager: v[6], managerBudget: v[7] }) as never,

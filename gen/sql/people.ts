@@ -766,18 +766,22 @@ delete from mails where made_at < now() - interval '8 days'`,
 
 // members.sql
 
+export type PutMemberRow = { role: "viewer" | "member" | "owner" };
 /**
- * Adds a person to an account. A member keeps the higher of both roles.
+ * Adds a person to an account. A member keeps the higher of both roles, which it returns.
  */
-export const putMember: Run<{ accountId: string; personId: string; role: "viewer" | "member" | "owner" }> = run(
+export const putMember: One<{ accountId: string; personId: string; role: "viewer" | "member" | "owner" }, PutMemberRow> = one(
   "people/put-member",
   `-- people/put-member
 insert into members as m (account_id, person_id, role) values ($1, $2, $3)
 on conflict (account_id, person_id) do update
    set role = case when array_position(array['viewer', 'member', 'owner'], m.role)
                       >= array_position(array['viewer', 'member', 'owner'], excluded.role)
-                   then m.role else excluded.role end`,
+                   then m.role else excluded.role end
+returning role`,
   (p) => [p.accountId, p.personId, p.role],
+  (v) => ({ role: v[0] }) as never,
+  "",
   5000,
 );
 

@@ -229,10 +229,6 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
     (one) => (one !== undefined && ledger.budgets.get(budgetOf(payer, one))) || [],
   );
   const budgets = ofPool === undefined ? ofKey : [...ofKey, ofPool];
-  for (const budget of budgets) {
-    const { running, runningLimit } = budget;
-    if (runningLimit !== null && running >= runningLimit) return tooManyRunning(budget);
-  }
   const limits = budgets.flatMap(limitsOf);
   const grant = sizeHold(price, bounds, { posted: pool.posted, poolHeld: pool.held, limits });
   if (grant.kind === "short") {
@@ -245,6 +241,11 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
       };
     const error = by === "pool" ? creditsExhausted(payer, pool, grant) : reached(by, neededMicro);
     return { kind: "rejected", error, freeMicro };
+  }
+  // Credits that do not suffice come back for no request that ends.
+  for (const budget of budgets) {
+    const { running, runningLimit } = budget;
+    if (runningLimit !== null && running >= runningLimit) return tooManyRunning(budget);
   }
   if (grant.reduced && request.mayRefine === true)
     return { kind: "reduced", freeMicro: grant.freeMicro };
@@ -434,7 +435,7 @@ function tooManyRunning({ of, running, runningLimit }: RunningBudget): NotHeld {
   const error = new ApiError("too_many_running", {
     message: `The most requests at once of ${whose[of]} are running: ${limit}.`,
     limit: { name: `${of}_requests_at_once`, limit, used: BigInt(running) },
-    retryAfterMs: 2000,
+    ...(limit > 0n && { retryAfterMs: 2000 }),
   });
   // A limit of none never recovers.
   return { kind: limit === 0n ? "rejected" : "short", error };

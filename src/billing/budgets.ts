@@ -93,6 +93,7 @@ type MemberId = { readonly accountId: string; readonly personId: string };
 
 /** What the ledger does for members, in the transaction in which a person becomes one. */
 export const budgetsOfMembers = {
+  lock: (tx: Runner, accountId: string) => tx.run(sql.lockAccountPools, { accountId }),
   /** Gives a member who has no limit those of the account, if it has some. */
   async join(tx: Runner, { accountId, personId }: MemberId): Promise<void> {
     const account = await tx.run(sql.readDefaultLimits, { accountId });

@@ -471,8 +471,15 @@ function workMsOf(bytes: number, items: number | undefined): number {
   return items === undefined ? mebibytes * 35 : mebibytes * 1.2 + items / 1_500;
 }
 
-function isPayment({ reason }: ApiError): boolean {
-  return reason === "credits_exhausted" || reason === "monthly_cap_reached";
+type PaymentReason = "credits_exhausted" | "monthly_cap_reached" | "budget_reached";
+
+function isPayment(error: ApiError): error is ApiError & { reason: PaymentReason } {
+  const { reason } = error;
+  return (
+    reason === "credits_exhausted" ||
+    reason === "monthly_cap_reached" ||
+    reason === "budget_reached"
+  );
 }
 
 /** The error as another request of its key meets it: what is free, not what this one needed. */
@@ -480,11 +487,14 @@ function withoutNeed(error: ApiError): ApiError {
   const { limit } = error.facts;
   if (!isPayment(error) || limit?.remaining === undefined) return error;
   const free = credits(limit.remaining);
-  const message =
-    error.reason === "credits_exhausted"
-      ? `The ${familyNameOf(limit.family)}pool of this account has ${free} credits free. ` +
-        "Add credits to continue."
-      : `The monthly credit cap of this key is reached: ${free} credits of it are left.`;
+  const reached = {
+    credits_exhausted:
+      `The ${familyNameOf(limit.family)}pool of this account has ${free} credits free. ` +
+      "Add credits to continue.",
+    monthly_cap_reached: `The monthly credit cap of this key is reached: ${free} credits of it are left.`,
+    budget_reached: `A budget that bounds this key is reached: ${free} credits of it are left.`,
+  };
+  const message = reached[error.reason];
   return new ApiError(error.reason, { ...error.facts, message });
 }
 

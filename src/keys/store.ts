@@ -251,8 +251,9 @@ export function createKeyStore(
       assert(name, "a key is of a family");
       const key = { keyId, accountId, family: name };
       return transaction(async (tx) => {
-        await admit(tx);
+        // In the order of all: the pool before members and people.
         if (controls.budget) await budgets.lock(tx, key);
+        await admit(tx);
         const row = await lockKey(tx, keyId);
         const earlier = { ...row, budget: limitsOf(row) };
         const limitedByOwner = check(earlier);

@@ -72,7 +72,7 @@ import {
   signOut,
 } from "./sign-in.ts";
 import { confirmEmail, signUp } from "./sign-up.ts";
-import { createPeopleStore, type OnJoin, type Owners, type PeopleStore } from "./store.ts";
+import { createPeopleStore, type MemberBudgets, type Owners, type PeopleStore } from "./store.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
 export { codeGuesses } from "./guessing.ts";
@@ -193,7 +193,7 @@ export function createPeople(parts: {
   publicUrl: () => URL;
   keys: ManagedKeys;
   /** What a person who becomes a member may spend. Absent: as much as the account has. */
-  budgets?: { join: OnJoin };
+  budgets?: MemberBudgets;
   /** Makes other nodes read the change feed at once, not within 0.5 s. */
   hints?: ChangeHints | undefined;
   /** Undefined: links are shown to those who make them. */
@@ -220,7 +220,7 @@ export function createPeople(parts: {
 }): People {
   const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
   const { outbound = new Outbound() } = parts;
-  const store = createPeopleStore(parts.postgres, parts.budgets?.join);
+  const store = createPeopleStore(parts.postgres, parts.budgets);
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
     hints,

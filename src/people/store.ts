@@ -123,11 +123,18 @@ export type AttemptSubject = {
   readonly kind: sql.CountAttemptsRow["kind"];
 };
 
-/** Called in the transaction in which a person becomes a member who is neither owner nor viewer. */
-export type OnJoin = (
-  tx: Runner,
-  member: { readonly accountId: string; readonly personId: string },
-) => Promise<void>;
+/** What the ledger does where members change. */
+export type MemberBudgets = {
+  /** Locks the pools of the account, which everybody locks before its members. */
+  lock(tx: Runner, accountId: string): Promise<unknown>;
+  /** Called in the transaction in which a person becomes neither owner nor viewer. */
+  join(
+    tx: Runner,
+    member: { readonly accountId: string; readonly personId: string },
+  ): Promise<void>;
+};
+
+const noBudgets: MemberBudgets = { lock: async () => {}, join: async () => {} };
 
 /** The functions of the store that run in one transaction, or each in its own. */
 export type PeopleTables = ReturnType<typeof tablesOn>;
@@ -137,12 +144,12 @@ export type PeopleStore = ReturnType<typeof createPeopleStore>;
 const refusedKept = 60;
 
 /** Every function throws `database_unavailable` while the database is unreachable. */
-export function createPeopleStore(postgres: Postgres, onJoin: OnJoin = async () => {}) {
+export function createPeopleStore(postgres: Postgres, budgets: MemberBudgets = noBudgets) {
   return {
-    ...tablesOn(postgres, onJoin),
+    ...tablesOn(postgres, budgets),
     /** Runs `work` in one transaction. Repeats it after a conflict. */
     transaction: <T>(work: (tables: PeopleTables, tx: Runner) => Promise<T>): Promise<T> =>
-      postgres.transaction((tx) => work(tablesOn(tx, onJoin), tx)),
+      postgres.transaction((tx) => work(tablesOn(tx, budgets), tx)),
     /**
      * Stores an act. Of the refused calls of an hour, those beyond `refusedKept` share one event:
      * nobody fills the table with them.
@@ -165,7 +172,7 @@ export function createPeopleStore(postgres: Postgres, onJoin: OnJoin = async () 
   };
 }
 
-export function tablesOn(db: Runner, onJoin: OnJoin = async () => {}) {
+export function tablesOn(db: Runner, budgets: MemberBudgets = noBudgets) {
   return {
     run: db.run,
 
@@ -335,15 +342,19 @@ export function tablesOn(db: Runner, onJoin: OnJoin = async () => {}) {
     },
     /** The members of an account, locked. */
     async lockMembers(accountId: string): Promise<LockedMember[]> {
+      await budgets.lock(db, accountId);
       const rows = await db.run(sql.lockMembers, { accountId });
       return rows.map((row) => ({ ...row, role: rolesByName[row.role] }));
     },
     async putMember(personId: string, { accountId, role }: Membership): Promise<void> {
-      await db.run(sql.putMember, { accountId, personId, role: nameIn(rolesByName, role) });
-      if (role === AccountRole.MEMBER) await onJoin(db, { accountId, personId });
+      const named = { accountId, personId, role: nameIn(rolesByName, role) };
+      const stored = await db.run(sql.putMember, named);
+      if (stored.role === "member") await budgets.join(db, { accountId, personId });
     },
-    updateMember: (personId: string, { accountId, role }: Membership) =>
-      db.run(sql.updateMember, { accountId, personId, role: nameIn(rolesByName, role) }),
+    async updateMember(personId: string, { accountId, role }: Membership): Promise<void> {
+      await db.run(sql.updateMember, { accountId, personId, role: nameIn(rolesByName, role) });
+      if (role === AccountRole.MEMBER) await budgets.join(db, { accountId, personId });
+    },
     async listMembers(accountId: string, onlyPersonId?: string): Promise<Member[]> {
       const rows = await db.run(sql.listMembers, { accountId, personId: onlyPersonId ?? null });
       return rows.map((row) =>

@@ -111,8 +111,9 @@ select k.key_id as "key_id!", k.account_id as "account_id!", k."family" as "fami
 from keys k
 join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
 left join budgets m
-  on k.managed_by <> '' and m.account_id = k.account_id and m."family" = k."family"
-    and m.payer = k.managed_by and m.is_limited
+  -- Null: no look-up for a key that nobody manages.
+  on m.account_id = k.account_id and m."family" = k."family"
+    and m.payer = nullif(k.managed_by, '') and m.is_limited
 where k.key_id = any(:key_ids::text[]);
 
 -- name: ReadDeadSecrets :many

@@ -1,12 +1,13 @@
 -- timeout_ms=5000
 
--- name: PutMember :run
--- Adds a person to an account. A member keeps the higher of both roles.
+-- name: PutMember :one
+-- Adds a person to an account. A member keeps the higher of both roles, which it returns.
 insert into members as m (account_id, person_id, role) values (:account_id, :person_id, :role)
 on conflict (account_id, person_id) do update
    set role = case when array_position(array['viewer', 'member', 'owner'], m.role)
                       >= array_position(array['viewer', 'member', 'owner'], excluded.role)
-                   then m.role else excluded.role end;
+                   then m.role else excluded.role end
+returning role;
 
 -- name: FindAccount :optional
 -- The name and the status of an account. No row: there is none.

@@ -184,7 +184,7 @@ export type AddressLoadSettings = {
 };
 
 /**
- * What one client address holds open, and its limits. Clients that connect directly are limited by
+ * The load of a client address, and its limits. Clients that connect directly are limited by
  * their connections. Through a trusted proxy, whose connections serve many clients, they are
  * limited by their requests in progress. One instance per listener.
  */

@@ -1,4 +1,4 @@
-// What the handlers of this listener share: the context of a request, the line of the access log
+// Shared by the handlers of this listener: the context of a request, the line of the access log
 // that is written from it, and how they reply. The line has ids, route, status, durations and cost.
 // It leaves out the path and headers as sent, which may hold secrets, and all bodies.
 
@@ -41,7 +41,7 @@ export type RequestContext = {
   identity?: IdentifiedCaller & { readonly headers: Readonly<Record<string, string>> };
   /** Version and beta flags of a native request. Absent until they are checked. */
   vendor?: { readonly version: string; readonly beta: string };
-  /** What the request takes of its key's share. Absent until it is checked or its body is read. */
+  /** The request's part of its key's load. Absent until it is checked or its body is read. */
   turn?: Turn;
   /** Writes the stream of a request that fails before its answer. Absent: the status says it. */
   writeFailure?: ((body: JsonObject) => string) | undefined;

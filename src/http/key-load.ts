@@ -1,4 +1,4 @@
-// What the requests of one key take from this process, and what it knows of them: the memory of
+// The load of the requests of one key on this process, and its knowledge of them: the memory of
 // their bodies, the time of the event loop that nobody paid for, and the error that the next one
 // would meet. A key that can pay for nothing must not make the process receive and parse one large
 // body after the other. The services check everything again.
@@ -165,7 +165,7 @@ export class KeyLoad {
   }
 }
 
-/** What one request takes. */
+/** The load of one request. */
 export class Turn {
   readonly #memory: Memory;
   readonly #keys: KeyStates;

@@ -45,12 +45,12 @@ const generation: Omit<Generation, "sink" | "client"> = {
 };
 const asCustomer = { headers: { authorization: `Bearer ${key}` } };
 
-/** The answer that the core plays, and the most that its sink had not passed on. */
+/** The answer that the core plays. */
 let answer: Answer = { writes: [] };
-let hasEnded: Promise<"left" | "told"> = Promise.resolve("told");
+let hasEnded: Promise<"left" | "whole"> = Promise.resolve("whole");
 
 const play: Generate = async ({ sink, client, requestId }) => {
-  const { promise, resolve } = Promise.withResolvers<"left" | "told">();
+  const { promise, resolve } = Promise.withResolvers<"left" | "whole">();
   hasEnded = promise;
   client.addEventListener("abort", () => resolve("left"), { once: true });
   sink.accepted();
@@ -59,7 +59,7 @@ const play: Generate = async ({ sink, client, requestId }) => {
     if (client.aborted) throw new ApiError("cancelled");
     if (!sink.write([...events])) await sink.drained();
   }
-  resolve("told");
+  resolve("whole");
   if (answer.reason) throw new ApiError(answer.reason);
   return create(ReceiptSchema, { requestId, amountMicrocredits: 5n });
 };

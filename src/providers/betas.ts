@@ -80,16 +80,20 @@ const neededMembers: ReadonlySet<string> = new Set([
   ...["model", "stream"],
 ]);
 
-/** All betas of a request, where a cloud refuses one without its name. */
-const allBetas = "anthropic-beta";
 const offMs = 3_600_000;
+
+/** A request that a cloud gets, and its betas by the cloud's names. */
+export type Fitted = { readonly body: JsonObject; readonly betas: readonly string[] };
 
 export class Betas {
   /** By the client's names. */
   readonly #offered: ReadonlyMap<string, string>;
   readonly #clock: Clock;
   readonly #report: (message: string) => void;
-  /** Names that were refused, by model, and until when they are off. */
+  /**
+   * Names that were refused, by model, and until when they are off. Few: only those of the tables
+   * and of the operator are sent.
+   */
   readonly #off = new Map<string, number>();
 
   /** `own`: names by the operator, or `false`. `report`: hears of what is left out from now on. */
@@ -105,75 +109,82 @@ export class Betas {
   }
 
   /** A body with what the cloud offers, and its betas. `asked`: those of the client. */
-  fit(
-    body: JsonObject,
-    asked: string,
-    model: string,
-    fit?: Fit,
-  ): { body: JsonObject; betas: string[] } {
+  fit(body: JsonObject, asked: string, model: string, fit?: Fit): Fitted {
     const betas = new Set<string>();
     for (const beta of asked.split(",").map((one) => one.trim())) {
       if (beta === "") continue;
       const name = this.#offered.get(beta);
-      if (name !== undefined && this.#isOn(model, name)) betas.add(name);
-      else fit?.leaveOut({ where: allBetas, what: beta, why: "unsupported" });
+      if (name !== undefined && !this.#isOff(model, name)) betas.add(name);
+      else fit?.leaveOut({ where: "anthropic-beta", what: beta, why: "unsupported" });
     }
-    const fitted: JsonObject = {};
+    // A cloud refuses a member without its beta, also one that it offers.
+    const has = (tied: readonly string[]) =>
+      [...betas].some((name) => tied.some((begin) => name.startsWith(begin)));
+    const fitted: Record<string, JsonValue> = {};
     for (const [name, value] of Object.entries(body)) {
       const tied = tiedMembers.get(name);
-      const isThere = tied ? this.#offers(model, tied) : knownMembers.has(name);
+      const isThere = tied ? has(tied) : knownMembers.has(name);
       if (isThere && !this.#isOff(model, name)) fitted[name] = value;
       else if (value !== null) fit?.leaveOut({ where: name, what: name, why: "unsupported" });
     }
-    const offers = (tied: readonly string[]) => this.#offers(model, tied);
     const drops = {
-      scope: !offers(scopeBetas),
-      search: !offers(searchBetas),
-      toolMembers: Object.entries(tiedToolMembers).flatMap(([name, tied]) =>
-        offers(tied) ? [] : [name],
-      ),
+      scope: !has(scopeBetas),
+      search: !has(searchBetas),
+      toolMembers: Object.keys(tiedToolMembers).filter((name) => !has(tiedToolMembers[name] ?? [])),
     };
-    for (const name of ["system", "tools", "messages", "cache_control"])
-      if (fitted[name] !== undefined) fitted[name] = cleaned(fitted[name], name, drops, fit);
+    for (const name of ["system", "tools", "messages", "cache_control"]) {
+      if (fitted[name] === undefined) continue;
+      const left = cleaned(fitted[name], name, drops, fit);
+      if (left !== undefined) fitted[name] = left;
+      else {
+        delete fitted[name];
+        if (name === "tools") delete fitted.tool_choice;
+      }
+    }
     return { body: fitted, betas: [...betas] };
   }
 
   /**
-   * Leaves out from now on what such an answer refuses. False if nothing in it can be left out, or
-   * it is out already.
+   * Leaves out from now on what such an answer refuses, of what stood in its request: the words of
+   * a client are part of the answer. `members`: those at the top of it. False if none of that can
+   * be left out.
    */
-  learn({ status, body }: ErrorAnswer, model: string): boolean {
+  learn(
+    { status, body }: ErrorAnswer,
+    model: string,
+    { members, betas }: { readonly members: readonly string[]; readonly betas: readonly string[] },
+  ): boolean {
     if (status !== 400) return false;
     const { message } = readErrorBody(body);
-    const member = /(?:^|\s)([a-z_]+): Extra inputs are not permitted/i.exec(message)?.[1];
-    if (member !== undefined) return !neededMembers.has(member) && this.#turnOff(model, [member]);
-    if (!/invalid beta flag|anthropic[-_]beta/i.test(message)) return false;
-    const named = [...new Set(this.#offered.values())].filter((name) => message.includes(name));
-    return this.#turnOff(model, named.length > 0 ? named : [allBetas]);
+    const member = /^([a-z_]+): Extra inputs are not permitted/.exec(message)?.[1];
+    if (member !== undefined && member !== "anthropic_beta")
+      return (
+        members.includes(member) && !neededMembers.has(member) && this.#turnOff(model, [member])
+      );
+    if (!/^(?:invalid beta flag|unexpected value\(s\)|anthropic[-_]beta)/i.test(message))
+      return false;
+    const named = betas.filter((name) => message.includes(name));
+    return this.#turnOff(model, named.length > 0 ? named : betas);
   }
 
+  /** True if one of them was sent. */
   #turnOff(model: string, names: readonly string[]): boolean {
-    const on = names.filter((name) => !this.#isOff(model, name));
-    for (const name of on) {
+    for (const name of names) {
+      if (this.#isOff(model, name)) continue;
       this.#off.set(keyOf(model, name), this.#clock.now() + offMs);
       this.#report(`the provider refuses ${name} for ${model}: it is left out for an hour`);
     }
-    return on.length > 0;
-  }
-
-  #offers(model: string, tied: readonly string[]): boolean {
-    return [...this.#offered.values()].some(
-      (name) => tied.some((begin) => name.startsWith(begin)) && this.#isOn(model, name),
-    );
-  }
-
-  #isOn(model: string, beta: string): boolean {
-    return !this.#isOff(model, beta) && !this.#isOff(model, allBetas);
+    return names.length > 0;
   }
 
   #isOff(model: string, name: string): boolean {
     if (this.#off.size === 0) return false;
-    return (this.#off.get(keyOf(model, name)) ?? 0) > this.#clock.now();
+    const key = keyOf(model, name);
+    const untilMs = this.#off.get(key);
+    if (untilMs === undefined) return false;
+    if (untilMs > this.#clock.now()) return true;
+    this.#off.delete(key);
+    return false;
   }
 }
 
@@ -190,15 +201,30 @@ type Drops = {
   readonly toolMembers: readonly string[];
 };
 
-/** The value of the member `where` without those. The same object where it has none. */
-function cleaned(value: JsonValue, where: string, drops: Drops, fit: Fit | undefined): JsonValue {
+/**
+ * The value of the member `where` without those. The same one where it has none; undefined if
+ * nothing is left.
+ */
+function cleaned(
+  value: JsonValue,
+  where: string,
+  drops: Drops,
+  fit: Fit | undefined,
+): JsonValue | undefined {
   if (Array.isArray(value)) {
-    const kept = value.filter((one) => !(drops.search && isSearch(one)));
-    if (kept.length < value.length)
-      fit?.leaveOut({ where, what: "tool_search", why: "unsupported" }, value.length - kept.length);
-    return kept.map((one) => cleaned(one, where, drops, fit));
+    let left: JsonValue[] | undefined;
+    for (const [at, one] of value.entries()) {
+      const kept = cleaned(one, where, drops, fit);
+      if (kept !== one) left ??= value.slice(0, at);
+      if (kept !== undefined) left?.push(kept);
+    }
+    return left?.length === 0 ? undefined : (left ?? value);
   }
   if (!isObject(value)) return value;
+  if (drops.search && isSearch(value)) {
+    fit?.leaveOut({ where, what: "tool_search", why: "unsupported" });
+    return undefined;
+  }
   const changes: Record<string, JsonValue | undefined> = {};
   const { cache_control: mark, content } = value;
   const marked = where === "cache_control" ? value : mark;
@@ -214,7 +240,12 @@ function cleaned(value: JsonValue, where: string, drops: Drops, fit: Fit | undef
         fit?.leaveOut({ where, what: name, why: "unsupported" });
         changes[name] = undefined;
       }
-  if (Array.isArray(content)) changes.content = cleaned(content, where, drops, fit);
+  if (Array.isArray(content)) {
+    const left = cleaned(content, where, drops, fit);
+    // A message without content is none, while a result may have none.
+    if (left === undefined && value.role !== undefined) return undefined;
+    if (left !== content) changes.content = left;
+  }
   if (Object.keys(changes).length === 0) return value;
   const entries = Object.entries({ ...value, ...changes });
   return Object.fromEntries(
@@ -222,8 +253,8 @@ function cleaned(value: JsonValue, where: string, drops: Drops, fit: Fit | undef
   );
 }
 
-function isSearch(value: JsonValue): boolean {
-  if (!isObject(value)) return false;
-  const { type } = value;
-  return type === "tool_reference" || String(type ?? "").startsWith("tool_search_tool");
+function isSearch({ type, name }: JsonObject): boolean {
+  const named = type === "server_tool_use" ? name : type;
+  if (typeof named !== "string") return false;
+  return type === "tool_reference" || named.startsWith("tool_search_tool");
 }

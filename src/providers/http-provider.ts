@@ -42,15 +42,15 @@ export function createHttpProvider(
     settings.toolStubs ? addToolStubs(request) : request;
 
   /** Decides whether one request is sent again after a refusal. */
-  const createSecondChance = (model: string) => {
+  const createSecondChance = () => {
     let [isRefreshed, changes] = [false, 0];
-    return (answer: ErrorAnswer): boolean | Promise<boolean> => {
+    return (answer: ErrorAnswer, learn: Message["learn"]): boolean | Promise<boolean> => {
       const refreshed = isRefreshed ? undefined : authenticator.refresh?.(answer);
       if (refreshed) {
         isRefreshed = true;
         return refreshed;
       }
-      return changes++ < changesMax && (surface.learn?.(answer, model) ?? false);
+      return changes++ < changesMax && (learn?.(answer) ?? false);
     };
   };
 
@@ -63,10 +63,13 @@ export function createHttpProvider(
     }),
     generate(call, reader) {
       const stream = wantsStream(call.request);
+      const mayRepeat = createSecondChance();
+      let learn: Message["learn"];
       const write = () => {
         const fit = new Fit();
         const request = withStubs(call.request);
         const { source, ...message } = surface.generate({ ...call, request }, stream, fit);
+        learn = message.learn;
         return { ...addressed(message), source, fit, request };
       };
       const { fit, request, ...first } = write();
@@ -79,7 +82,7 @@ export function createHttpProvider(
         codec: surface.codec,
         secrets: allSecrets,
         write,
-        mayRepeat: createSecondChance(call.route.model),
+        mayRepeat: (answer: ErrorAnswer) => mayRepeat(answer, learn),
         failureOf: failureOfRefusal,
         failureInAnswer: surface.failureOf,
       };
@@ -88,7 +91,7 @@ export function createHttpProvider(
     async countTokens(call, signal) {
       if (!surface.counting) return undefined;
       const { message, read, isMissing } = surface.counting;
-      const mayRepeat = createSecondChance(call.route.model);
+      const mayRepeat = createSecondChance();
       const request = withStubs(call.request);
       for (;;) {
         const written = message({ ...call, request });
@@ -101,7 +104,8 @@ export function createHttpProvider(
         if (counted === undefined) throw new ApiError("upstream_error");
         if (status === 200) return read(counted);
         const error = { ...answer, body: redactSecrets(counted, allSecrets()) };
-        if (!(await mayRepeat(error))) throw failureOfRefusal(error, call.route.model).error;
+        if (!(await mayRepeat(error, written.learn)))
+          throw failureOfRefusal(error, call.route.model).error;
       }
     },
     close: () => dispatcher.close(),

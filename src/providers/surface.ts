@@ -21,6 +21,11 @@ export type Message = {
   /** Beside those of every request: name, value, name, value, … */
   readonly headers: readonly string[];
   readonly body: JsonObject;
+  /**
+   * Changes what the surface writes from now on after such an answer to this request. Returns false
+   * if that cannot help, otherwise the request is written and sent again. Absent: it never can.
+   */
+  readonly learn?: (answer: ErrorAnswer) => boolean;
 };
 
 /** What one address makes of canonical requests, and how it answers. */
@@ -50,11 +55,6 @@ export type Surface = {
    * elsewhere.
    */
   readonly failureOf?: (answer: ErrorAnswer, model: string) => ProviderFailure | undefined;
-  /**
-   * Changes what it writes from now on after such an answer. Returns false if that cannot help,
-   * otherwise the request is sent again.
-   */
-  readonly learn?: (answer: ErrorAnswer, model: string) => boolean;
 };
 
 /** A request without the headers that prove who sends it. */

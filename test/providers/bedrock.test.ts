@@ -8,6 +8,7 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { createLog } from "../../src/base/log.ts";
+import { decodeRequest } from "../../src/formats/native/native.ts";
 import { awsAuthenticator } from "../../src/providers/aws.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { awsFrame, awsFrames, exceptionFrame } from "../support/aws-frames.ts";
@@ -107,7 +108,8 @@ describe.each(everyApi)("over %s", (api) => {
     const outcome = await ask({
       vendorBeta:
         "claude-code-20250219,interleaved-thinking-2025-05-14,prompt-caching-scope-2026-01-05," +
-        "advanced-tool-use-2025-11-20,fast-mode-2026-02-01,never-heard-of-2027-01-01",
+        "advanced-tool-use-2025-11-20,fast-mode-2026-02-01,never-heard-of-2027-01-01," +
+        "context-management-2025-06-27",
       system: {
         content: [
           {
@@ -132,6 +134,7 @@ describe.each(everyApi)("over %s", (api) => {
       ...(api === "mantle" ? ["claude-code-20250219"] : []),
       "interleaved-thinking-2025-05-14",
       "tool-search-tool-2025-10-19",
+      "context-management-2025-06-27",
     ]);
     expect(body.tools).toMatchObject([{ defer_loading: true }]);
     expect(body).toMatchObject({ context_management: { edits: [] }, metadata: { user_id: "u" } });
@@ -172,6 +175,85 @@ describe.each(everyApi)("over %s", (api) => {
       expect(textOf((await ask({ vendorBeta })).events)).toBe("Hello");
       expect(bedrock.provider.requests).toHaveLength(requests);
     }
+  });
+
+  test("a member whose beta the client did not send is left out", async () => {
+    open(api);
+    const outcome = await ask({
+      tools: [{ name: "f", inputSchema: { type: "object" }, extensions: { defer_loading: true } }],
+      extensions: { context_management: { edits: [] } },
+    });
+    expect(textOf(outcome.events)).toBe("Hello");
+    expect(sent()?.body).not.toHaveProperty("context_management");
+    expect(JSON.stringify(sent()?.body)).not.toContain("defer_loading");
+  });
+
+  test.each([
+    "tools.0.custom.anthropic_beta: Extra inputs are not permitted",
+    "tools.0.custom.x stop_sequences: Extra inputs are not permitted",
+    "tools.0.custom.x invalid beta flag: Extra inputs are not permitted",
+    "metadata: Extra inputs are not permitted",
+  ])("the refusal %j of one client's request changes no other's", async (message) => {
+    open(api);
+    bedrock.scripts.push(awsError(400, "ValidationException", message));
+    const context = "context-1m-2025-08-07";
+    expect((await ask({ vendorBeta: context })).apiError?.reason).toBe("upstream_refused");
+    const extensions = { metadata: { user_id: "u" }, stop_sequences: ["x"] };
+    await ask({ vendorBeta: context, extensions });
+    const { headers = {}, body = {} } = sent() ?? {};
+    expect(body).toMatchObject(extensions);
+    expect(String(body.anthropic_beta ?? headers["anthropic-beta"])).toBe(context);
+    expect(bedrock.provider.requests).toHaveLength(2);
+  });
+
+  test("an unnamed beta takes along those of its own request alone", async () => {
+    open(api);
+    bedrock.betas = bedrock.betas.filter((name) => name !== "context-1m");
+    await ask({ vendorBeta: "context-1m-2025-08-07" });
+    const other = "interleaved-thinking-2025-05-14";
+    await ask({ vendorBeta: `context-1m-2025-08-07,${other}` });
+    const { headers = {}, body = {} } = sent() ?? {};
+    expect(String(body.anthropic_beta ?? headers["anthropic-beta"])).toBe(other);
+    expect(bedrock.provider.requests).toHaveLength(3);
+  });
+
+  test("a search of tools leaves nothing of itself where it is left out", async () => {
+    open(api);
+    const messages = [
+      { role: "user", content: "Hi" },
+      {
+        role: "assistant",
+        content: [
+          { type: "server_tool_use", id: "s1", name: "tool_search_tool_regex", input: {} },
+          { type: "tool_search_tool_result", tool_use_id: "s1", content: { type: "x" } },
+        ],
+      },
+      {
+        role: "assistant",
+        content: [{ type: "tool_use", id: "t1", name: "find", input: {} }],
+      },
+      {
+        role: "user",
+        content: [
+          {
+            type: "tool_result",
+            tool_use_id: "t1",
+            content: [{ type: "tool_reference", tool_name: "f" }],
+          },
+        ],
+      },
+    ];
+    const tools = [{ type: "tool_search_tool_regex_20251119", name: "tool_search_tool_regex" }];
+    const body = { messages, tools, tool_choice: { type: "auto" }, max_tokens: 50, model: "m" };
+    const request = decodeRequest(body, { version: "2023-06-01", beta: "" });
+    const outcome = await ask({ ...request, model: requestOf("Hi").model });
+    expect([outcome.apiError, textOf(outcome.events)]).toEqual([undefined, "Hello"]);
+    const got = sent()?.body ?? {};
+    expect(got).not.toHaveProperty("tools");
+    expect(got).not.toHaveProperty("tool_choice");
+    expect(JSON.stringify(got)).not.toContain("tool_search");
+    expect(got.messages).toMatchObject([{}, { content: [{ id: "t1" }] }, { role: "user" }]);
+    expect(got.messages).not.toMatchObject([{}, {}, { content: [{ content: [] }] }]);
   });
 
   test("a member without which the request is another one is refused", async () => {

@@ -32,7 +32,7 @@ export function anthropicSurface({ dialect }: HttpProviderSettings): Surface {
         return { path: "/v1/messages/count_tokens", headers: headersOf(request), body };
       },
       read: native.decodeCount,
-      isMissing: (status) => statusesWithoutCounting.includes(status),
+      isMissing: ({ status }) => statusesWithoutCounting.includes(status),
     },
   };
 }

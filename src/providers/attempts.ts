@@ -232,6 +232,11 @@ class Attempted implements CallReader {
     this.#reader.accepted(true);
   }
 
+  refused(): boolean {
+    this.#reader.accepted(false);
+    return !this.#request.client.aborted;
+  }
+
   write(events: Event[]): Promise<unknown> | undefined {
     return this.hasBegun ? this.#reader.write(events) : this.#begin(events);
   }

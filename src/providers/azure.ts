@@ -26,7 +26,7 @@ const messages: Place = {
       body,
     }),
     read: native.decodeCount,
-    isMissing: (status) => status === 404 || status === 405,
+    isMissing: ({ status }) => status === 404 || status === 405,
   },
   // Which of the vendor's own tools it runs is not known.
   supports: (feature) =>

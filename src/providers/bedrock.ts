@@ -8,7 +8,7 @@ import * as native from "../formats/native/native.ts";
 import { betaTables } from "./betas.ts";
 import { cloudErrorOf } from "./cloud-failures.ts";
 import { type CloudParts, cloudMessages, type Place, vendorHeaders } from "./cloud-messages.ts";
-import { failed } from "./failures.ts";
+import { failed, readErrorBody } from "./failures.ts";
 import type { Feature } from "./provider.ts";
 import type { Surface } from "./surface.ts";
 
@@ -51,7 +51,7 @@ const mantle: Place = {
       body,
     }),
     read: native.decodeCount,
-    isMissing: (status) => status === 404 || status === 405,
+    isMissing: ({ status }) => status === 404 || status === 405,
   },
   supports: (feature) => feature === "structuredOutput" || feature === "strictTools",
 };
@@ -60,6 +60,9 @@ const invokeCodec: AnswerCodec = {
   createEventDecoder: (_, source) => native.createEventDecoder(false, source, createAwsParser()),
   decodeAnswer: native.decodeAnswer,
 };
+
+/** Not of a message about a place in the request: names in it are the client's. */
+const saysCountless = /^(?!\w+[.:]).*(?:support.{0,20}count|count.{0,20}not support)/i;
 
 /** After a refusal, a model is not asked for a count again for so long. */
 const countlessMs = 3_600_000;
@@ -92,9 +95,10 @@ function invoke({ clock }: CloudParts): Place {
         return { path: pathOf(model, "count-tokens"), headers: [], body: { input } };
       },
       read: ({ inputTokens }) => native.decodeCount({ input_tokens: inputTokens ?? null }),
-      isMissing(status, model) {
+      isMissing({ status, body }, model) {
         // Models that only profiles reach cannot count. They say so as of a wrong request.
-        if (![400, 404, 405].includes(status)) return false;
+        const isSaid = status === 400 && saysCountless.test(readErrorBody(body).message);
+        if (!isSaid && status !== 404 && status !== 405) return false;
         countless.set(model, clock.now() + countlessMs);
         return true;
       },

@@ -99,6 +99,8 @@ export function watchFile<T>(
   return files.use(new WatchedFile(path, parse, { name: `${setting} of ${name}`, clock, log }));
 }
 
+const none: readonly string[] = [];
+
 /** Earlier keys that are still removed from texts: requests with them may be under way. */
 const earlierMax = 3;
 
@@ -109,8 +111,9 @@ export type Key =
 
 /** A key in a header. `undefined`: none is sent. */
 export function keyAuthenticator(key: Key | undefined, header: string): Authenticator {
-  if (key === undefined) return { headers: () => [], secrets: () => [] };
+  if (key === undefined) return { headers: () => none, secrets: () => none };
   let used: string | undefined;
+  let sent: string | undefined;
   let headers: readonly string[] = [];
   let secrets: readonly string[] = [];
   const follow = () => {
@@ -125,6 +128,7 @@ export function keyAuthenticator(key: Key | undefined, header: string): Authenti
   return {
     headers() {
       follow();
+      sent = used;
       return headers;
     },
     secrets() {
@@ -132,7 +136,11 @@ export function keyAuthenticator(key: Key | undefined, header: string): Authenti
       return secrets;
     },
     ...("refresh" in key && {
-      refresh: ({ status }) => (status === 401 ? key.refresh() : undefined),
+      refresh({ status }) {
+        if (status !== 401) return undefined;
+        // Another look may have found the new one while the request was under way.
+        return key.value === sent ? key.refresh() : Promise.resolve(true);
+      },
     }),
     credential: () => credential,
   };

@@ -92,20 +92,21 @@ export function createHttpProvider(
       if (!surface.counting) return undefined;
       const { message, read, isMissing } = surface.counting;
       const mayRepeat = createSecondChance();
+      const { model } = call.route;
       const request = withStubs(call.request);
       for (;;) {
         const written = message({ ...call, request });
         if (!written) return undefined;
-        const { path, headers: sent, body } = addressed(written);
-        const asked = { method: "POST" as const, path, headers: sent, body: bytesOf(body) };
+        const { path, headers: sent, body: native } = addressed(written);
+        const asked = { method: "POST" as const, path, headers: sent, body: bytesOf(native) };
         const answer = await post(asked, signal);
         const { status, body: counted } = answer;
-        if (isMissing(status, call.route.model)) return undefined;
-        if (counted === undefined) throw new ApiError("upstream_error");
-        if (status === 200) return read(counted);
-        const error = { ...answer, body: redactSecrets(counted, allSecrets()) };
-        if (!(await mayRepeat(error, written.learn)))
-          throw failureOfRefusal(error, call.route.model).error;
+        if (status === 200 && counted) return read(counted);
+        const body = counted && redactSecrets(counted, allSecrets());
+        const error = { ...answer, ...(body && { body }) };
+        if (status >= 400 && (await mayRepeat(error, written.learn))) continue;
+        if (isMissing(error, model)) return undefined;
+        throw body ? failureOfRefusal(error, model).error : new ApiError("upstream_error");
       }
     },
     close: () => dispatcher.close(),

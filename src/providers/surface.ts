@@ -45,8 +45,8 @@ export type Surface = {
     message(call: Pick<ProviderCall, "request" | "route">): Message | undefined;
     /** The count in an answer. Throws `upstream_error` if there is none. */
     read(answer: JsonObject): ProviderTokenCount;
-    /** True for the status of a server that cannot count with this model. */
-    isMissing(status: number, model: string): boolean;
+    /** True for the error answer of a server that cannot count with this model. */
+    isMissing(answer: ErrorAnswer, model: string): boolean;
   };
   /** Absent: it has all features. */
   readonly supports?: (feature: Feature, model: string) => boolean;

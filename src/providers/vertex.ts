@@ -27,7 +27,7 @@ export function vertexSurface(settings: VertexSettings, parts: CloudParts): Surf
           body: { anthropic_version, ...body },
         }),
         read: native.decodeCount,
-        isMissing: (status) => status === 404 || status === 405 || status === 501,
+        isMissing: ({ status }) => status === 404 || status === 405 || status === 501,
       },
       supports: (feature) =>
         feature === "structuredOutput" || feature === "strictTools" || feature === "webSearch",

@@ -9,8 +9,9 @@ import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } fro
 import type { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { createLog } from "../../src/base/log.ts";
 import { decodeRequest } from "../../src/formats/native/native.ts";
-import { awsAuthenticator } from "../../src/providers/aws.ts";
+import { awsAuthenticator, awsServiceOf } from "../../src/providers/aws.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
+import { Renewal } from "../../src/providers/renewal.ts";
 import { awsFrame, awsFrames, exceptionFrame } from "../support/aws-frames.ts";
 import {
   type AwsCredentials,
@@ -285,6 +286,60 @@ describe.each(everyApi)("over %s", (api) => {
   });
 });
 
+test("a refused request is not sent once more for a client that has left", async () => {
+  open("messages");
+  bedrock.members = bedrock.members.filter((name) => name !== "metadata");
+  const client = new AbortController();
+  client.abort();
+  const asked = providerRequestFor(requestOf("Hi", { extensions: { metadata: {} } }));
+  const outcome = await readAll(providers, { ...asked, client: client.signal });
+  expect(outcome.apiError?.reason).toBe("upstream_refused");
+  expect(bedrock.provider.requests).toHaveLength(1);
+});
+
+test("a refusal before the request is sent once more takes its acceptance back", async () => {
+  open("messages");
+  bedrock.members = bedrock.members.filter((name) => name !== "metadata");
+  const { ask: asked } = await ask({ extensions: { metadata: {} } });
+  expect([asked.accepted, asked.rejected]).toEqual([2, 1]);
+});
+
+test("refusals of one wrong clock are reported once", async () => {
+  open("messages");
+  bedrock.now = () => Date.now() + 20 * 60_000;
+  await Promise.all([ask(), ask(), ask()]);
+  const adjusted = errors.mock.calls.filter(([{ code }]) => code === "provider_adjusted");
+  expect(adjusted).toHaveLength(1);
+});
+
+test("a refusal of status 401 without a name renews the credential", async () => {
+  open("messages");
+  const html = { status: 401, headers: { "content-type": "text/html" }, writes: ["<html>"] };
+  bedrock.scripts.push(html);
+  expect(textOf((await ask()).events)).toBe("Hello");
+  providers = openProviders(catalogOf("invoke", bedrock.provider.url), { clock, log });
+  bedrock.scripts.push(html);
+  expect(await providers.countTokens(providerRequestFor(requestOf("Hi")))).toEqual({
+    inputTokens: 21,
+  });
+});
+
+test.each([
+  "https://bedrock-mantle.us-east-1.api.aws",
+  "https://vpce-0abc-1.bedrock-mantle.us-east-1.vpce.amazonaws.com",
+])("requests to %s are signed for mantle", (url) => {
+  expect(awsServiceOf(url)).toBe("bedrock-mantle");
+});
+
+test.each([0, -1, Number.NaN])("a credential that lives %d ms is none", async (lifeMs) => {
+  const fetched = vi.fn(async () => ({ value: "gone", lifeMs }));
+  const renewal = new Renewal(clock, "a test", fetched);
+  open("messages");
+  for (let times = 0; times < 20; times++)
+    await expect(async () => renewal.get()).rejects.toThrow("it gives a credential that has ended");
+  expect(fetched).toHaveBeenCalledOnce();
+});
+
 test("an API key may come from a file", async () => {
   const folder = mkdtempSync(join(tmpdir(), "bedrock-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
@@ -316,6 +371,18 @@ test("a model that invoke cannot count with is not asked again for an hour", asy
   for (let times = 0; times < 3; times++) expect(await count()).toBeUndefined();
   expect(bedrock.provider.requests).toHaveLength(1);
   await clock.advance(3_600_000);
+  expect(await count()).toEqual({ inputTokens: 21 });
+});
+
+test.each([
+  ["ValidationException", "max_tokens: must be positive"],
+  ["ValidationException", "tools.0.custom.support count: Extra inputs are not permitted"],
+  ["ExpiredTokenException", "The security token included in the request is expired"],
+])("one count that is refused with %s, %s, stops no others", async (type, message) => {
+  open("invoke");
+  const count = () => providers.countTokens(providerRequestFor(requestOf("Hi")));
+  bedrock.scripts.push(awsError(400, type, message));
+  await count().catch(() => {});
   expect(await count()).toEqual({ inputTokens: 21 });
 });
 

@@ -109,32 +109,36 @@ export type Key =
   | { readonly value: string; readonly source: string }
   | Pick<WatchedFile<string>, "value" | "path" | "refresh">;
 
+/** Reads a key, and gives it with those before. The same list until it changes. */
+export function secretsOf(key: { readonly value: string }): () => readonly string[] {
+  let secrets = none;
+  return () => {
+    const { value } = key;
+    // Shorter keys are ordinary words. Removing them would damage messages.
+    if (value.length >= 8 && value !== secrets[0])
+      secrets = [value, ...secrets.slice(0, earlierMax)];
+    return secrets;
+  };
+}
+
 /** A key in a header. `undefined`: none is sent. */
 export function keyAuthenticator(key: Key | undefined, header: string): Authenticator {
   if (key === undefined) return { headers: () => none, secrets: () => none };
-  let used: string | undefined;
   let sent: string | undefined;
-  let headers: readonly string[] = [];
-  let secrets: readonly string[] = [];
-  const follow = () => {
-    const { value } = key;
-    if (value === used) return;
-    used = value;
-    headers = [header, header === "authorization" ? `Bearer ${value}` : value];
-    // Shorter keys are ordinary words. Removing them would damage messages.
-    if (value.length >= 8) secrets = [value, ...secrets.slice(0, earlierMax)];
-  };
+  let headers = none;
+  const secrets = secretsOf(key);
   const credential = { source: "path" in key ? `file ${key.path}` : key.source };
   return {
     headers() {
-      follow();
-      sent = used;
+      const { value } = key;
+      if (value !== sent) {
+        sent = value;
+        headers = [header, header === "authorization" ? `Bearer ${value}` : value];
+        secrets();
+      }
       return headers;
     },
-    secrets() {
-      follow();
-      return secrets;
-    },
+    secrets,
     ...("refresh" in key && {
       refresh({ status }) {
         if (status !== 401) return undefined;

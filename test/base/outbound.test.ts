@@ -45,6 +45,12 @@ test.for([
   ["10.1.2.3", "10.1.2.3", true],
   ["10.1.2.3", "10.1.2.4", false],
   ["2001:db8::1", "[2001:db8::1]", true],
+  ["10.0.0.0/8,.svc,localhost", "10.255.0.1", true],
+  ["10.0.0.0/8,.svc,localhost", "11.0.0.1", false],
+  ["10.0.0.0/8,.svc,localhost", "core.gateway.svc", true],
+  ["10.0.0.0/8", "[::ffff:10.1.2.3]", true],
+  ["2001:db8::/32", "[2001:db8:1::1]", true],
+  ["2001:db8::/32", "[2001:db9::1]", false],
   ["[2001:DB8::1]:443", "[2001:db8::1]", true],
   ["[2001:db8::1]:444", "[2001:db8::1]", false],
 ] as const)("NO_PROXY %s and the host %s: %s", ([noProxy, host, isDirect]) => {
@@ -52,15 +58,16 @@ test.for([
 });
 
 test.for([
-  "10.0.0.0/8",
-  "2001:db8::/32",
+  "10.0.0.0/33",
+  "2001:db8::/129",
+  "a.example/8",
   "https://a.example",
   "a.*.example",
   "a:b:c",
   "a:99999999",
   ".",
 ])("NO_PROXY %s would match nothing, and is refused", (text) => {
-  expect(() => parseDirectHosts(text)).toThrow("a range such as 10.0.0.0/8 is not understood");
+  expect(() => parseDirectHosts(text)).toThrow("and ranges such as 10.0.0.0/8");
 });
 
 test.for([
@@ -72,6 +79,12 @@ test.for([
   "http://169.254.170.23/v1/credentials",
   "http://[fd00:ec2::254]/latest",
   "http://[fe80::1]/",
+  "http://[::ffff:169.254.169.254]/latest",
+  "http://0.0.0.0:8080",
+  "http://[::]:8080",
+  "http://x.localhost",
+  "http://metadata/computeMetadata/v1",
+  "http://metadata.goog/computeMetadata/v1",
   "http://metadata.google.internal/computeMetadata/v1",
 ])("%s is this machine's own matter, and called directly", (address) => {
   expect(proxyOf(address)).toBeUndefined();

@@ -286,6 +286,11 @@ describe.each(everyApi)("over %s", (api) => {
   });
 });
 
+test("an empty variable holds no API key", async () => {
+  open("messages", "", { AWS_BEARER_TOKEN_BEDROCK: "" });
+  expect(textOf((await ask()).events)).toBe("Hello");
+});
+
 test("a refused request is not sent once more for a client that has left", async () => {
   open("messages");
   bedrock.members = bedrock.members.filter((name) => name !== "metadata");

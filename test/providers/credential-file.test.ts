@@ -89,18 +89,6 @@ test("a refused key is sent anew where another look has found the next one", asy
   expect(await authenticator.refresh?.(refused)).toBe(true);
 });
 
-test("a reload that fails watches no more files than before", async () => {
-  const providers = open();
-  const watching = clock.pending;
-  const text = textWith(path).replace(
-    /^providers:$/m,
-    `providers:\n  one: { kind: anthropic, base_url: "${provider.url}", credential_file: "${path}" }\n` +
-      `  two: { kind: anthropic, base_url: "${provider.url}", credential_file: "${path}-none" }`,
-  );
-  expect(() => providers.reload(readCatalogFile(text))).toThrow();
-  expect(clock.pending).toBe(watching);
-});
-
 test("kind openai sends it as Bearer", async () => {
   await readAll(open(textWith(path, "openai")), "Hi");
   expect(provider.requests[0]?.headers.authorization).toBe(`Bearer ${oldKey}`);

@@ -3,7 +3,7 @@
 // here, and no proxy of the environment.
 
 import { X509Certificate } from "node:crypto";
-import { isIP, Socket } from "node:net";
+import { BlockList, isIP, Socket } from "node:net";
 import { createSecureContext, getCACertificates, type SecureContext } from "node:tls";
 import {
   Agent,
@@ -15,7 +15,6 @@ import {
   type RequestInit,
   type Response,
 } from "undici";
-import { type AddressMatcher, matchAddresses } from "./client-address.ts";
 import { isLocalShortage } from "./shortage.ts";
 import { tlsProblemOf } from "./tls-problem.ts";
 
@@ -27,10 +26,8 @@ export type HttpProxy = {
   readonly authorization?: string;
 };
 
-/** Hosts that are called directly: of a name, or of a range of addresses. */
-export type DirectHost = NamedHost | { readonly isInRange: AddressMatcher };
-
-type NamedHost = {
+/** A host that is called directly. */
+export type DirectHost = {
   /** In small letters, an IPv6 address without brackets. `*`: every host. */
   readonly host: string;
   /** Also hosts that end in `.` and this one, or these alone. */
@@ -43,7 +40,7 @@ export type ProxySettings = {
   /** For addresses of `https:`, and of `http:`. Absent: these are called directly. */
   readonly https?: HttpProxy;
   readonly http?: HttpProxy;
-  readonly direct?: readonly DirectHost[];
+  readonly direct?: readonly (DirectHost | BlockList)[];
 };
 
 /** Reads the URL of a proxy. Throws an Error that quotes nothing of it. */
@@ -63,18 +60,17 @@ export function parseProxy(text: string): HttpProxy {
 }
 
 /** Reads `NO_PROXY`. Throws an Error for what would match nothing. */
-export function parseDirectHosts(text: string): DirectHost[] {
+export function parseDirectHosts(text: string): (DirectHost | BlockList)[] {
   return text.split(/[\s,]+/).flatMap((entry) => (entry === "" ? [] : readDirectHost(entry)));
 }
 
-function readDirectHost(entry: string): DirectHost {
+function readDirectHost(entry: string): DirectHost | BlockList {
   const rule =
-    "must list hosts, .suffixes or *, each with a port if need be, or ranges such as 10.0.0.0/8";
-  const [, network = "", bits = ""] = /^([\da-f:.]+)\/(\d{1,3})$/i.exec(entry) ?? [];
-  const family = isIP(network);
-  if (family !== 0 && Number(bits) <= (family === 6 ? 128 : 32)) {
-    return { isInRange: matchAddresses([entry]) };
-  }
+    "must list hosts, .suffixes or *, each with a port if need be, " +
+    "and ranges such as 10.0.0.0/8";
+  const [, first = "", bits] = /^(.*)\/(\d{1,3})$/.exec(entry) ?? [];
+  if (isIP(first) > 0 && Number(bits) <= (isIP(first) === 6 ? 128 : 32))
+    return rangesOf([first, Number(bits)]);
   if (isIP(entry)) return { host: entry.toLowerCase(), names: "with subdomains", port: "" };
   const [, host = "", port = ""] = /^(\[[\da-f:.]+\]|[^[\]:/]+)(?::(\d{1,5}))?$/i.exec(entry) ?? [];
   const name = host.replace(/^\[|\]$|\.$/g, "").toLowerCase();
@@ -86,16 +82,37 @@ function readDirectHost(entry: string): DirectHost {
 
 const usualPorts: Readonly<Record<string, string>> = { "https:": "443", "http:": "80" };
 
+function rangesOf(...ranges: readonly (readonly [first: string, bits: number])[]): BlockList {
+  const list = new BlockList();
+  for (const [first, bits] of ranges) list.addSubnet(first, bits, familyOf(first));
+  return list;
+}
+
+function familyOf(address: string): "ipv4" | "ipv6" {
+  return isIP(address) === 6 ? "ipv6" : "ipv4";
+}
+
+/** True for an address in one of them, also in the IPv6 form of an IPv4 address. */
+function isIn(list: BlockList, host: string): boolean {
+  return isIP(host) > 0 && list.check(host, familyOf(host));
+}
+
 /**
  * Hosts that no proxy of the environment reaches, or may hear of: this machine, and what a cloud
  * tells its machines of themselves, credentials among it.
  */
-const localHost = new RegExp(
-  `^(?:${[
-    ...["localhost", ".*\\.localhost", "127\\.[\\d.]+", "0\\.0\\.0\\.0", "::1?"],
-    ...["169\\.254\\.[\\d.]+", "::ffff:a9fe:.*", "fe[89ab].:.*", "fd00:ec2::.*"],
-    ...["metadata", "metadata\\.goog", "metadata\\.google\\.internal"],
-  ].join("|")})$`,
+const localNames = /^(?:(?:.+\.)?localhost|metadata(?:\.goog|\.google\.internal)?)$/;
+const localRanges = rangesOf(
+  ...([
+    ["0.0.0.0", 32],
+    ["127.0.0.0", 8],
+    ["169.254.0.0", 16],
+  ] as const),
+  ...([
+    ["::", 127],
+    ["fe80::", 10],
+    ["fd00:ec2::", 32],
+  ] as const),
 );
 
 /** Reads authorities in PEM, to trust beside those that Node trusts. Throws for another text. */
@@ -172,14 +189,14 @@ export class Outbound {
     const host = hostname.replace(/^\[|\]$|\.$/g, "").toLowerCase();
     const usedPort = port || usualPorts[protocol];
     const isDirect = direct.some((one) =>
-      "isInRange" in one
-        ? one.isInRange(host)
+      one instanceof BlockList
+        ? isIn(one, host)
         : (one.port === "" || one.port === usedPort) &&
           (one.host === "*" ||
             host.endsWith(`.${one.host}`) ||
             (one.names !== "subdomains" && host === one.host)),
     );
-    return isDirect || localHost.test(host) ? undefined : proxy;
+    return isDirect || localNames.test(host) || isIn(localRanges, host) ? undefined : proxy;
   }
 
   /** As `fetch` of the standard. Its TypeError has a `ProxyError` as cause where a proxy failed. */

@@ -28,13 +28,18 @@ const mebibyte = 1024 * 1024;
 /** A text that `parse` takes. `rule`: its problem. Default: the message of what `parse` throws. */
 const parsed = (parse: (text: string) => unknown, rule?: string) =>
   checked((value) => {
-    try {
-      parse(value);
-      return undefined;
-    } catch (error) {
-      return rule ?? (error instanceof Error ? error.message : `${error}`);
-    }
+    const problem = problemOf(() => parse(value));
+    return problem === undefined ? undefined : (rule ?? problem);
   });
+
+function problemOf(parse: () => unknown): string | undefined {
+  try {
+    parse();
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : `${error}`;
+  }
+}
 
 /** A list separated by commas. */
 const commaList = (isRight: (entry: string) => boolean, rule: string) =>
@@ -218,7 +223,7 @@ const parts = {
   export_sink: v.exactOptional(v.pipe(parsed(parseSink), v.transform(parseSink))),
   https_proxy: v.exactOptional(proxy),
   http_proxy: v.exactOptional(proxy),
-  no_proxy: v.exactOptional(v.pipe(parsed(parseDirectHosts), v.transform(parseDirectHosts))),
+  no_proxy: v.exactOptional(text),
   smtp_url: v.exactOptional(smtpUrl),
   mail_from: v.exactOptional(mailAddress),
   core_address: v.pipe(
@@ -285,6 +290,12 @@ const variables = section(members, (rule, has) => {
         ? `requires ${other.toUpperCase()}`
         : undefined,
     );
+  // Clusters set it for all, also where nothing has a proxy.
+  rule("no_proxy", ["no_proxy"], ({ no_proxy = "" }) =>
+    has("https_proxy") || has("http_proxy")
+      ? problemOf(() => parseDirectHosts(no_proxy))
+      : undefined,
+  );
   for (const [one, other] of Object.entries(pairs))
     rule(`${one}, ${other}`, [], () =>
       has(one) === has(other) ? undefined : "set both or neither",
@@ -382,7 +393,7 @@ function configOf({
   exportSink,
   httpsProxy: https,
   httpProxy: http,
-  noProxy: direct,
+  noProxy = "",
   smtpUrl,
   mailFrom,
   coreAddress,
@@ -440,7 +451,11 @@ function configOf({
         ratio: Number(otelTracesSamplerArg),
       },
     }),
-    proxies: { ...(https && { https }), ...(http && { http }), ...(direct && { direct }) },
+    proxies: {
+      ...(https && { https }),
+      ...(http && { http }),
+      ...((https || http) && { direct: parseDirectHosts(noProxy) }),
+    },
     ...(smtpUrl && {
       smtp: {
         url: smtpUrl,

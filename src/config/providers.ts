@@ -454,6 +454,9 @@ const azure = v.pipe(
       rule(name, ["auth", name], ({ auth, [name]: id }) =>
         auth === "key" && id !== undefined ? "needs auth: entra" : undefined,
       );
+    rule("betas", ["api"], ({ api }) =>
+      api !== "messages" && has("betas") ? "needs api: messages" : undefined,
+    );
     rule("api_version", ["api", "api_version"], ({ api, api_version }) =>
       api === "messages" && api_version !== undefined ? "is not of api: messages" : undefined,
     );

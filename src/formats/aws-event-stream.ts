@@ -13,7 +13,7 @@
 
 import { crc32 } from "node:zlib";
 import type { JsonValue } from "@bufbuild/protobuf";
-import { ApiError } from "../base/errors.ts";
+import { ApiError, toApiError } from "../base/errors.ts";
 import { isObject, mayHoldSurrogates, parseJsonText } from "./json.ts";
 import type { SseEvent, SseParser } from "./sse.ts";
 
@@ -26,33 +26,40 @@ const frameBytesMax = 25 * 1024 * 1024;
 
 /**
  * Parses such a stream in any split of its bytes into the events that a stream of the native format
- * would have. `push` throws `upstream_error` for bytes that are no frame, `end` for a frame that
- * was cut off.
+ * would have. Bytes that are no frame, and a frame that was cut off, are an event `error`, the
+ * last one.
  */
 export function createAwsParser(): SseParser {
   /** The pieces of the unfinished frame. They are joined once it is whole. */
   let pieces: Uint8Array[] = [];
   let length = 0;
   let needed = preludeBytes;
+  let isBroken = false;
   return {
     push(bytes) {
+      if (isBroken) return [];
       pieces.push(bytes);
       length += bytes.length;
       const events: SseEvent[] = [];
       if (length < needed) return events;
       let rest = pieces.length === 1 ? bytes : Buffer.concat(pieces, length);
-      for (needed = sizeOf(rest); rest.length >= needed; needed = sizeOf(rest)) {
-        const event = readFrame(rest.subarray(0, needed));
-        if (event) events.push(event);
-        rest = rest.subarray(needed);
+      try {
+        for (needed = sizeOf(rest); rest.length >= needed; needed = sizeOf(rest)) {
+          const event = readFrame(rest.subarray(0, needed));
+          if (event) events.push(event);
+          rest = rest.subarray(needed);
+        }
+      } catch (error) {
+        isBroken = true;
+        events.push(errorEvent("api_error", toApiError(error).message));
+        rest = rest.subarray(rest.length);
       }
       pieces = rest.length === 0 ? [] : [rest];
       length = rest.length;
       return events;
     },
     end() {
-      if (length > 0) throw broken("cut off a frame");
-      return [];
+      return length > 0 ? [errorEvent("api_error", broken("cut off a frame").message)] : [];
     },
   };
 }
@@ -143,6 +150,10 @@ function exceptionOf(
   const given = isObject(body) ? (body.message ?? body.Message) : undefined;
   const message = typeof given === "string" ? given : (text ?? name);
   const type = nativeTypes.get(name.toLowerCase()) ?? "api_error";
+  return errorEvent(type, message);
+}
+
+function errorEvent(type: string, message: string): SseEvent {
   return { event: "error", data: JSON.stringify({ type: "error", error: { type, message } }) };
 }
 

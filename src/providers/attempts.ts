@@ -167,7 +167,6 @@ class Attempted implements CallReader {
   #call: RunningCall | undefined;
   #firstEventMs: number | undefined;
   #end: ProviderEnd | undefined;
-  #isAccepted = false;
   #isReleased = false;
   readonly #cancel = () => this.#call?.stop(new ApiError("cancelled"));
 
@@ -230,13 +229,11 @@ class Attempted implements CallReader {
   }
 
   accepted(): void {
-    this.#isAccepted = true;
     this.#reader.accepted(true);
   }
 
   refused(): boolean {
-    if (this.#isAccepted) this.#reader.accepted(false);
-    this.#isAccepted = false;
+    this.#reader.accepted(false);
     return !this.#request.client.aborted;
   }
 
@@ -296,7 +293,7 @@ class Attempted implements CallReader {
     this.#cancelTimer();
     // After a call that we ended ourselves, the provider may still have done the work.
     const isFailed = end.outcome !== "delivered" && end.isOurs !== true;
-    if (isFailed && !this.hasBegun) this.refused();
+    if (isFailed && !this.hasBegun) this.#reader.accepted(false);
     this.#report(end);
     if (this.#span) this.#endSpan(this.#span, end);
     this.#parts.metrics?.count({

@@ -24,8 +24,11 @@ export type AwsSettings = {
 
 /** AWS's name of the service at an address. Signatures for Bedrock's runtime are for `bedrock`. */
 export function awsServiceOf(baseUrl: string): string {
-  const [name = ""] = new URL(baseUrl).hostname.split(".");
-  return ["bedrock-mantle", "aws-external-anthropic"].find((one) => one === name) ?? "bedrock";
+  // The first label of an address within a private network is the network's own.
+  const labels = new URL(baseUrl).hostname.split(".");
+  return (
+    ["bedrock-mantle", "aws-external-anthropic"].find((one) => labels.includes(one)) ?? "bedrock"
+  );
 }
 
 /** `report`: hears of what the operator should know. */
@@ -82,9 +85,12 @@ export function awsAuthenticator(
         Number.isNaN(sentMs)
       )
         return renewal.refresh();
+      const before = offsetMs;
       offsetMs = sentMs - Date.now();
       const seconds = Math.round(offsetMs / 1000);
-      report(`the clock of this machine is off by ${seconds} s from AWS's, by which we sign now`);
+      // Requests of before the first such answer are refused, too.
+      if (Math.abs(offsetMs - before) > 5_000)
+        report(`the clock of this machine is off by ${seconds} s from AWS's, by which we sign now`);
       return Promise.resolve(true);
     },
     secrets: () => secrets,

@@ -61,6 +61,9 @@ const invokeCodec: AnswerCodec = {
   decodeAnswer: native.decodeAnswer,
 };
 
+/** Not of a message about a place in the request: names in it are the client's. */
+const saysCountless = /^(?!\w+[.:]).*(?:support.{0,20}count|count.{0,20}not support)/i;
+
 /** After a refusal, a model is not asked for a count again for so long. */
 const countlessMs = 3_600_000;
 
@@ -94,9 +97,8 @@ function invoke({ clock }: CloudParts): Place {
       read: ({ inputTokens }) => native.decodeCount({ input_tokens: inputTokens ?? null }),
       isMissing({ status, body }, model) {
         // Models that only profiles reach cannot count. They say so as of a wrong request.
-        const saysSo = /support.{0,20}count|count.{0,20}not support/i;
-        const isWrong = status === 400 && saysSo.test(readErrorBody(body).message);
-        if (!isWrong && status !== 404 && status !== 405) return false;
+        const isSaid = status === 400 && saysCountless.test(readErrorBody(body).message);
+        if (!isSaid && status !== 404 && status !== 405) return false;
         countless.set(model, clock.now() + countlessMs);
         return true;
       },

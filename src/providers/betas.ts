@@ -9,7 +9,6 @@ import type { Clock } from "../base/clock.ts";
 import type { Fit } from "../formats/fit.ts";
 import { isObject } from "../formats/json.ts";
 import { type ErrorAnswer, readErrorBody } from "./failures.ts";
-import type { SentNames } from "./surface.ts";
 
 const everyCloud = [
   ...["compact-2026-01-12", "computer-use-2025-01-24", "computer-use-2025-11-24"],
@@ -81,16 +80,20 @@ const neededMembers: ReadonlySet<string> = new Set([
   ...["model", "stream"],
 ]);
 
-/** How a cloud refuses a beta, some without its name. */
-const refusesBetas = /invalid beta flag|`anthropic-beta`|^anthropic[-_]beta\b/i;
 const offMs = 3_600_000;
+
+/** A request that a cloud gets, and its betas by the cloud's names. */
+export type Fitted = { readonly body: JsonObject; readonly betas: readonly string[] };
 
 export class Betas {
   /** By the client's names. */
   readonly #offered: ReadonlyMap<string, string>;
   readonly #clock: Clock;
   readonly #report: (message: string) => void;
-  /** Names that were refused, by model, and until when they are off. */
+  /**
+   * Names that were refused, by model, and until when they are off. Few: only those of the tables
+   * and of the operator are sent.
+   */
   readonly #off = new Map<string, number>();
 
   /** `own`: names by the operator, or `false`. `report`: hears of what is left out from now on. */
@@ -106,12 +109,7 @@ export class Betas {
   }
 
   /** A body with what the cloud offers, and its betas. `asked`: those of the client. */
-  fit(
-    body: JsonObject,
-    asked: string,
-    model: string,
-    fit?: Fit,
-  ): { body: JsonObject; betas: string[] } {
+  fit(body: JsonObject, asked: string, model: string, fit?: Fit): Fitted {
     const betas = new Set<string>();
     for (const beta of asked.split(",").map((one) => one.trim())) {
       if (beta === "") continue;
@@ -119,10 +117,10 @@ export class Betas {
       if (name !== undefined && !this.#isOff(model, name)) betas.add(name);
       else fit?.leaveOut({ where: "anthropic-beta", what: beta, why: "unsupported" });
     }
-    // Without its beta a member is unknown, also to a cloud that offers both.
+    // A cloud refuses a member without its beta, also one that it offers.
     const has = (tied: readonly string[]) =>
       [...betas].some((name) => tied.some((begin) => name.startsWith(begin)));
-    const fitted: JsonObject = {};
+    const fitted: Record<string, JsonValue> = {};
     for (const [name, value] of Object.entries(body)) {
       const tied = tiedMembers.get(name);
       const isThere = tied ? has(tied) : knownMembers.has(name);
@@ -132,46 +130,51 @@ export class Betas {
     const drops = {
       scope: !has(scopeBetas),
       search: !has(searchBetas),
-      toolMembers: Object.entries(tiedToolMembers).flatMap(([name, tied]) =>
-        has(tied) ? [] : [name],
-      ),
+      toolMembers: Object.keys(tiedToolMembers).filter((name) => !has(tiedToolMembers[name] ?? [])),
     };
-    for (const name of ["system", "tools", "messages", "cache_control"])
-      if (fitted[name] !== undefined) fitted[name] = cleaned(fitted[name], name, drops, fit);
-    const [tools, kept] = [body.tools, fitted.tools];
-    // A search that found the tools was the only one.
-    if (kept !== tools && Array.isArray(kept) && kept.length === 0 && isFilled(tools)) {
-      delete fitted.tools;
-      delete fitted.tool_choice;
+    for (const name of ["system", "tools", "messages", "cache_control"]) {
+      if (fitted[name] === undefined) continue;
+      const left = cleaned(fitted[name], name, drops, fit);
+      if (left !== undefined) fitted[name] = left;
+      else {
+        delete fitted[name];
+        if (name === "tools") delete fitted.tool_choice;
+      }
     }
     return { body: fitted, betas: [...betas] };
   }
 
   /**
-   * Leaves out from now on what such an answer refuses. False if nothing in it can be left out, or
-   * it is out already.
+   * Leaves out from now on what such an answer refuses, of what stood in its request: the words of
+   * a client are part of the answer. `members`: those at the top of it. False if none of that can
+   * be left out.
    */
-  learn({ status, body }: ErrorAnswer, model: string, sent: SentNames): boolean {
+  learn(
+    { status, body }: ErrorAnswer,
+    model: string,
+    { members, betas }: { readonly members: readonly string[]; readonly betas: readonly string[] },
+  ): boolean {
     if (status !== 400) return false;
     const { message } = readErrorBody(body);
-    const path = /^([\w.[\]-]+): Extra inputs are not permitted/i.exec(message)?.[1];
-    // Names below the top are the client's own: they say nothing of the requests of others.
-    if (path !== undefined && path !== "anthropic_beta")
+    const member = /^([a-z_]+): Extra inputs are not permitted/.exec(message)?.[1];
+    if (member !== undefined && member !== "anthropic_beta")
       return (
-        sent.members.includes(path) && !neededMembers.has(path) && this.#turnOff(model, [path])
+        members.includes(member) && !neededMembers.has(member) && this.#turnOff(model, [member])
       );
-    if (path === undefined && !refusesBetas.test(message)) return false;
-    const named = sent.betas.filter((name) => message.includes(name));
-    return this.#turnOff(model, named.length > 0 ? named : sent.betas);
+    if (!/^(?:invalid beta flag|unexpected value\(s\)|anthropic[-_]beta)/i.test(message))
+      return false;
+    const named = betas.filter((name) => message.includes(name));
+    return this.#turnOff(model, named.length > 0 ? named : betas);
   }
 
+  /** True if one of them was sent. */
   #turnOff(model: string, names: readonly string[]): boolean {
-    const on = names.filter((name) => !this.#isOff(model, name));
-    for (const name of on) {
+    for (const name of names) {
+      if (this.#isOff(model, name)) continue;
       this.#off.set(keyOf(model, name), this.#clock.now() + offMs);
       this.#report(`the provider refuses ${name} for ${model}: it is left out for an hour`);
     }
-    return on.length > 0;
+    return names.length > 0;
   }
 
   #isOff(model: string, name: string): boolean {
@@ -198,15 +201,30 @@ type Drops = {
   readonly toolMembers: readonly string[];
 };
 
-/** The value of the member `where` without those. The same object where it has none. */
-function cleaned(value: JsonValue, where: string, drops: Drops, fit: Fit | undefined): JsonValue {
+/**
+ * The value of the member `where` without those. The same one where it has none; undefined if
+ * nothing is left.
+ */
+function cleaned(
+  value: JsonValue,
+  where: string,
+  drops: Drops,
+  fit: Fit | undefined,
+): JsonValue | undefined {
   if (Array.isArray(value)) {
-    const kept = value.filter((one) => !(drops.search && isSearch(one)));
-    if (kept.length < value.length)
-      fit?.leaveOut({ where, what: "tool_search", why: "unsupported" }, value.length - kept.length);
-    return kept.map((one) => cleaned(one, where, drops, fit));
+    let left: JsonValue[] | undefined;
+    for (const [at, one] of value.entries()) {
+      const kept = cleaned(one, where, drops, fit);
+      if (kept !== one) left ??= value.slice(0, at);
+      if (kept !== undefined) left?.push(kept);
+    }
+    return left?.length === 0 ? undefined : (left ?? value);
   }
   if (!isObject(value)) return value;
+  if (drops.search && isSearch(value)) {
+    fit?.leaveOut({ where, what: "tool_search", why: "unsupported" });
+    return undefined;
+  }
   const changes: Record<string, JsonValue | undefined> = {};
   const { cache_control: mark, content } = value;
   const marked = where === "cache_control" ? value : mark;
@@ -222,7 +240,12 @@ function cleaned(value: JsonValue, where: string, drops: Drops, fit: Fit | undef
         fit?.leaveOut({ where, what: name, why: "unsupported" });
         changes[name] = undefined;
       }
-  if (Array.isArray(content)) changes.content = cleaned(content, where, drops, fit);
+  if (Array.isArray(content)) {
+    const left = cleaned(content, where, drops, fit);
+    // A message without content is none, while a result may have none.
+    if (left === undefined && value.role !== undefined) return undefined;
+    if (left !== content) changes.content = left;
+  }
   if (Object.keys(changes).length === 0) return value;
   const entries = Object.entries({ ...value, ...changes });
   return Object.fromEntries(
@@ -230,14 +253,8 @@ function cleaned(value: JsonValue, where: string, drops: Drops, fit: Fit | undef
   );
 }
 
-function isFilled(value: JsonValue | undefined): boolean {
-  return Array.isArray(value) && value.length > 0;
-}
-
-function isSearch(value: JsonValue): boolean {
-  if (!isObject(value)) return false;
-  const { type, name } = value;
-  const called = type === "server_tool_use" ? name : type;
-  if (typeof called !== "string") return false;
-  return called === "tool_reference" || called.startsWith("tool_search_tool");
+function isSearch({ type, name }: JsonObject): boolean {
+  const named = type === "server_tool_use" ? name : type;
+  if (typeof named !== "string") return false;
+  return type === "tool_reference" || named.startsWith("tool_search_tool");
 }

@@ -7,7 +7,7 @@ import type { Clock } from "../base/clock.ts";
 import type { AnswerCodec } from "../formats/codec.ts";
 import * as native from "../formats/native/native.ts";
 import { checkVendorHeaders } from "./anthropic.ts";
-import { Betas } from "./betas.ts";
+import { Betas, type Fitted } from "./betas.ts";
 import { cloudFailure } from "./cloud-failures.ts";
 import type { Feature, ProviderCall } from "./provider.ts";
 import type { Message, Surface } from "./surface.ts";
@@ -68,6 +68,14 @@ export function cloudMessages(
     const foldSystem = place.foldsSystem === true || systemEntries === "fold";
     return { model, dialect, foldSystem } as const;
   };
+  /** Holds no part of a request, which would stay for as long as its answer. */
+  const learning = (
+    model: string,
+    { body, betas: sent }: Fitted,
+  ): NonNullable<Message["learn"]> => {
+    const members = Object.keys(body);
+    return (answer) => betas.learn(answer, model, { members, betas: sent });
+  };
   return {
     codec: place.codec ?? native,
     ...(place.accept !== undefined && { accept: place.accept }),
@@ -78,7 +86,8 @@ export function cloudMessages(
       const fitted = betas.fit(encoded, request.vendorBeta, model, fit);
       const origin = { format: Format.NATIVE, dialect, model } as const;
       const source = { origin, leftOut: fit.leftOut };
-      return { ...place.write({ ...fitted, model, stream }), source };
+      const message = place.write({ ...fitted, model, stream });
+      return { ...message, source, learn: learning(model, fitted) };
     },
     ...(counting && {
       counting: {
@@ -87,7 +96,9 @@ export function cloudMessages(
           const { model } = route;
           const encoded = native.encodeCountRequest(request, targetOf(route));
           const fitted = betas.fit(encoded, request.vendorBeta, model);
-          return counting.write({ ...fitted, model, stream: false }, request.maxTokens);
+          const asked = { ...fitted, model, stream: false };
+          const message = counting.write(asked, request.maxTokens);
+          return message && { ...message, learn: learning(model, fitted) };
         },
         read: counting.read,
         isMissing: counting.isMissing,
@@ -95,6 +106,5 @@ export function cloudMessages(
     }),
     supports: place.supports,
     failureOf: (answer, model) => failureOf?.(answer, model) ?? cloudFailure(answer, model),
-    learn: (answer, model, sent) => betas.learn(answer, model, sent),
   };
 }

@@ -99,6 +99,8 @@ export function watchFile<T>(
   return files.use(new WatchedFile(path, parse, { name: `${setting} of ${name}`, clock, log }));
 }
 
+const none: readonly string[] = [];
+
 /** Earlier keys that are still removed from texts: requests with them may be under way. */
 const earlierMax = 3;
 
@@ -107,32 +109,42 @@ export type Key =
   | { readonly value: string; readonly source: string }
   | Pick<WatchedFile<string>, "value" | "path" | "refresh">;
 
+/** Reads a key, and gives it with those before. The same list until it changes. */
+export function secretsOf(key: { readonly value: string }): () => readonly string[] {
+  let secrets = none;
+  return () => {
+    const { value } = key;
+    // Shorter keys are ordinary words. Removing them would damage messages.
+    if (value.length >= 8 && value !== secrets[0])
+      secrets = [value, ...secrets.slice(0, earlierMax)];
+    return secrets;
+  };
+}
+
 /** A key in a header. `undefined`: none is sent. */
 export function keyAuthenticator(key: Key | undefined, header: string): Authenticator {
-  if (key === undefined) return { headers: () => [], secrets: () => [] };
-  let used: string | undefined;
-  let headers: readonly string[] = [];
-  let secrets: readonly string[] = [];
-  const follow = () => {
-    const { value } = key;
-    if (value === used) return;
-    used = value;
-    headers = [header, header === "authorization" ? `Bearer ${value}` : value];
-    // Shorter keys are ordinary words. Removing them would damage messages.
-    if (value.length >= 8) secrets = [value, ...secrets.slice(0, earlierMax)];
-  };
+  if (key === undefined) return { headers: () => none, secrets: () => none };
+  let sent: string | undefined;
+  let headers = none;
+  const secrets = secretsOf(key);
   const credential = { source: "path" in key ? `file ${key.path}` : key.source };
   return {
     headers() {
-      follow();
+      const { value } = key;
+      if (value !== sent) {
+        sent = value;
+        headers = [header, header === "authorization" ? `Bearer ${value}` : value];
+        secrets();
+      }
       return headers;
     },
-    secrets() {
-      follow();
-      return secrets;
-    },
+    secrets,
     ...("refresh" in key && {
-      refresh: ({ status }) => (status === 401 ? key.refresh() : undefined),
+      refresh({ status }) {
+        if (status !== 401) return undefined;
+        // Another look may have found the new one while the request was under way.
+        return key.value === sent ? key.refresh() : Promise.resolve(true);
+      },
     }),
     credential: () => credential,
   };

@@ -3,6 +3,7 @@
 
 import { readFile } from "node:fs/promises";
 import type { Clock } from "../base/clock.ts";
+import { secretsOf } from "./endpoint.ts";
 import { bearerAuthenticator, type Fetched } from "./renewal.ts";
 import type { Authenticator } from "./surface.ts";
 import { accessTokenOf, postForm, readToken, type TokenCall } from "./token-call.ts";
@@ -27,11 +28,13 @@ const resource = "https://cognitiveservices.azure.com";
 export function entraAuthenticator(settings: EntraSettings, parts: Parts): Authenticator {
   const { env, clock, call } = parts;
   const { tenant = env.AZURE_TENANT_ID, client = env.AZURE_CLIENT_ID, secret } = settings;
-  const file = env.AZURE_FEDERATED_TOKEN_FILE;
+  const file = env.AZURE_FEDERATED_TOKEN_FILE || undefined;
   if (secret === undefined && file === undefined)
     return bearerAuthenticator(clock, "Azure's managed identity", () => fromMachine(client, parts));
   const source = secret === undefined ? `Entra with ${file}` : "Entra with a client secret";
+  const ownSecrets = secret ? secretsOf(secret) : () => [];
   const fetchToken = async () => {
+    ownSecrets();
     if (!tenant || !client) throw new Error("tenant and client are not set");
     const authority = env.AZURE_AUTHORITY_HOST ?? "https://login.microsoftonline.com";
     const url = `${authority.replace(/\/+$/, "")}/${tenant}/oauth2/v2.0/token`;
@@ -47,18 +50,17 @@ export function entraAuthenticator(settings: EntraSettings, parts: Parts): Authe
   };
   const proven = bearerAuthenticator(clock, source, fetchToken);
   if (secret === undefined) return proven;
-  return { ...proven, secrets: () => withSecret(proven.secrets(), secret.value) };
-}
-
-/** Lists with a secret, by those without. The same one while both are the same. */
-const lists = new WeakMap<readonly string[], readonly string[]>();
-
-function withSecret(tokens: readonly string[], secret: string): readonly string[] {
-  const known = lists.get(tokens);
-  if (known?.at(-1) === secret) return known;
-  const list = [...tokens, secret];
-  lists.set(tokens, list);
-  return list;
+  let [tokens, secrets, all]: (readonly string[])[] = [];
+  return {
+    ...proven,
+    secrets() {
+      const [newTokens, newSecrets] = [proven.secrets(), ownSecrets()];
+      if (!all || newTokens !== tokens || newSecrets !== secrets)
+        all = [...newTokens, ...newSecrets];
+      [tokens, secrets] = [newTokens, newSecrets];
+      return all;
+    },
+  };
 }
 
 /** Of an app (App Service, Functions, Container Apps) or of a virtual machine. */

@@ -258,22 +258,30 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
   /** Ends the call, or sends its request again where that may help. */
   #readRefusal(): void {
     const answer = this.#readError();
-    const mayRepeat = this.#reader.refused() && this.#parts.mayRepeat(answer);
+    const mayRepeat = this.#parts.mayRepeat(answer);
+    const isWaitedFor = mayRepeat !== false && this.#reader.refused();
     const decide = (isRepeated: boolean) => {
       if (this.#end !== undefined) return;
-      if (isRepeated && this.#reader.refused()) this.#repeat();
+      if (isRepeated) this.#repeat();
       else this.#fail(this.#failureOf(answer));
     };
-    if (typeof mayRepeat === "boolean") decide(mayRepeat);
-    else mayRepeat.then(decide, () => decide(false));
+    if (typeof mayRepeat === "boolean") decide(isWaitedFor);
+    else
+      mayRepeat.then(
+        // The client may have left meanwhile.
+        (isRepeated) => decide(isRepeated && this.#reader.refused()),
+        (cause) => {
+          if (this.#end === undefined) this.#fail(failed(answer.status, { cause }));
+        },
+      );
   }
 
   #repeat(): void {
     this.#controller = undefined;
     this.#status = 0;
     this.#errorHeaders = undefined;
-    this.#mediaType = "";
     this.#reading = "nothing";
+    this.#mediaType = "";
     this.#unpacker = undefined;
     this.#body = [];
     this.#bodyBytes = 0;
@@ -520,13 +528,13 @@ const unpackers: ReadonlyMap<string, () => Transform> = new Map<string, () => Tr
  * what is neither events nor JSON.
  */
 function kindOfBody(bytes: Buffer, mediaType: string): "events" | "answer" | "blank" | undefined {
+  // Binary: its first bytes may look like anything.
+  if (mediaType.startsWith(awsEventStream)) return "events";
   const begin = bytes
     .subarray(0, beginBytes)
     .toString("utf8")
     .replace(/^\ufeff/, "")
     .trimStart();
-  // Binary: its first bytes may look like anything.
-  if (mediaType.startsWith(awsEventStream)) return "events";
   const isLabelled = mediaType.startsWith("text/event-stream");
   // A stream may begin with empty lines, which keep the connection alive.
   if (begin === "") return isLabelled ? "events" : "blank";

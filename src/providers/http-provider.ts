@@ -11,7 +11,7 @@ import { type ErrorAnswer, failureOfAnswer, readRetryAfterMs } from "./failures.
 import { HttpCall } from "./http-call.ts";
 import type { CountCarried, Provider, ProviderFailure } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
-import type { Authenticator, Message, SentNames, Surface, UnprovenRequest } from "./surface.ts";
+import type { Authenticator, Message, Surface, UnprovenRequest } from "./surface.ts";
 
 /** A request that is changed after a refusal goes out at most so many times more. */
 const changesMax = 4;
@@ -42,22 +42,15 @@ export function createHttpProvider(
     settings.toolStubs ? addToolStubs(request) : request;
 
   /** Decides whether one request is sent again after a refusal. */
-  const createSecondChance = (model: string) => {
+  const createSecondChance = () => {
     let [isRefreshed, changes] = [false, 0];
-    let sent: SentNames = { members: [], betas: [] };
-    return {
-      /** Notes what goes out: its names alone, since its body is forgotten. */
-      sends(message: Message): void {
-        if (surface.learn) sent = namesIn(message);
-      },
-      mayRepeat(answer: ErrorAnswer): boolean | Promise<boolean> {
-        const refreshed = isRefreshed ? undefined : authenticator.refresh?.(answer);
-        if (refreshed) {
-          isRefreshed = true;
-          return refreshed;
-        }
-        return changes++ < changesMax && (surface.learn?.(answer, model, sent) ?? false);
-      },
+    return (answer: ErrorAnswer, learn: Message["learn"]): boolean | Promise<boolean> => {
+      const refreshed = isRefreshed ? undefined : authenticator.refresh?.(answer);
+      if (refreshed) {
+        isRefreshed = true;
+        return refreshed;
+      }
+      return changes++ < changesMax && (learn?.(answer) ?? false);
     };
   };
 
@@ -70,12 +63,13 @@ export function createHttpProvider(
     }),
     generate(call, reader) {
       const stream = wantsStream(call.request);
-      const chance = createSecondChance(call.route.model);
+      const mayRepeat = createSecondChance();
+      let learn: Message["learn"];
       const write = () => {
         const fit = new Fit();
         const request = withStubs(call.request);
         const { source, ...message } = surface.generate({ ...call, request }, stream, fit);
-        chance.sends(message);
+        learn = message.learn;
         return { ...addressed(message), source, fit, request };
       };
       const { fit, request, ...first } = write();
@@ -88,7 +82,7 @@ export function createHttpProvider(
         codec: surface.codec,
         secrets: allSecrets,
         write,
-        mayRepeat: chance.mayRepeat,
+        mayRepeat: (answer: ErrorAnswer) => mayRepeat(answer, learn),
         failureOf: failureOfRefusal,
         failureInAnswer: surface.failureOf,
       };
@@ -97,25 +91,22 @@ export function createHttpProvider(
     async countTokens(call, signal) {
       if (!surface.counting) return undefined;
       const { message, read, isMissing } = surface.counting;
-      const chance = createSecondChance(call.route.model);
+      const mayRepeat = createSecondChance();
+      const { model } = call.route;
       const request = withStubs(call.request);
       for (;;) {
         const written = message({ ...call, request });
         if (!written) return undefined;
-        chance.sends(written);
-        const { path, headers: sent, body } = addressed(written);
-        const asked = { method: "POST" as const, path, headers: sent, body: bytesOf(body) };
+        const { path, headers: sent, body: native } = addressed(written);
+        const asked = { method: "POST" as const, path, headers: sent, body: bytesOf(native) };
         const answer = await post(asked, signal);
         const { status, body: counted } = answer;
         if (status === 200 && counted) return read(counted);
-        const error = {
-          ...answer,
-          ...(counted && { body: redactSecrets(counted, allSecrets()) }),
-        };
-        if (await chance.mayRepeat(error)) continue;
-        if (isMissing(error, call.route.model)) return undefined;
-        if (counted === undefined) throw new ApiError("upstream_error");
-        throw failureOfRefusal(error, call.route.model).error;
+        const body = counted && redactSecrets(counted, allSecrets());
+        const error = { ...answer, ...(body && { body }) };
+        if (status >= 400 && (await mayRepeat(error, written.learn))) continue;
+        if (isMissing(error, model)) return undefined;
+        throw body ? failureOfRefusal(error, model).error : new ApiError("upstream_error");
       }
     },
     close: () => dispatcher.close(),
@@ -149,17 +140,6 @@ export function createHttpProvider(
   function failureOfRefusal(answer: ErrorAnswer, model: string): ProviderFailure {
     return surface.failureOf?.(answer, model) ?? failureOfAnswer(answer, model);
   }
-}
-
-function namesIn({ headers, body }: Message): SentNames {
-  const header = headers[headers.indexOf("anthropic-beta") + 1];
-  const { anthropic_beta: list } = body;
-  const inHeader = headers.includes("anthropic-beta") ? (header?.split(",") ?? []) : [];
-  const inBody = Array.isArray(list) ? list.map(String) : [];
-  return {
-    members: Object.keys(body),
-    betas: [...inHeader.map((one) => one.trim()), ...inBody],
-  };
 }
 
 function bytesOf(body: JsonObject): Uint8Array {

@@ -105,10 +105,7 @@ export type ProviderCall = {
 export interface CallReader extends Pick<AnswerReader, "takesRuns" | "write"> {
   /** Called when the whole request was sent and no error status was received yet. */
   accepted(): void;
-  /**
-   * Called when an error status refuses a request that may be sent again. False: it must not be,
-   * since its client has left.
-   */
+  /** Called before a refused request is sent once more. False: nobody waits for that. */
   refused(): boolean;
   /** Called once, when the provider has ended its answer. Events may still wait to be written. */
   ended(end: ProviderEnd): void;

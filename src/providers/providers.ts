@@ -149,12 +149,19 @@ export function createProviders(parts: {
       settings.kind === "simulated" ? outbound : outboundTo(settings, { ...shared, outbound });
     return openProvider(settings, { ...shared, outbound: way, call: parts.call ?? tokenCall(way) });
   };
-  const connect = (file: CatalogFile, before: ReadonlyMap<string, ProviderConnection>) =>
-    openConnections(file, before, env, (name, settings) => {
-      const files = new DisposableStack();
-      const provider = open(name, settings, files);
-      return { ...createConnection(name, settings, provider, clock, random), files };
-    });
+  const connect = (file: CatalogFile, before: ReadonlyMap<string, ProviderConnection>) => {
+    const opened = new DisposableStack();
+    try {
+      return openConnections(file, before, env, (name, settings) => {
+        const files = opened.use(new DisposableStack());
+        const provider = open(name, settings, files);
+        return { ...createConnection(name, settings, provider, clock, random), files };
+      });
+    } catch (error) {
+      opened.dispose();
+      throw error;
+    }
+  };
   let router = new Router(parts.file, connect(parts.file, new Map()));
   if (parts.metrics) readProviders(parts.metrics, () => router);
   return {
@@ -341,7 +348,7 @@ function credentialOf(
 
 function keyIn(variable: string | undefined, env: NodeJS.ProcessEnv): Key | undefined {
   const value = variable === undefined ? undefined : env[variable];
-  return value === undefined ? undefined : { value, source: `variable ${variable}` };
+  return value ? { value, source: `variable ${variable}` } : undefined;
 }
 
 // Calls that wait for this provider's concurrency limit are still served.

@@ -80,7 +80,7 @@ export class Renewal<T> {
   async #fetchOnce(): Promise<T> {
     try {
       const { value, lifeMs = Number.POSITIVE_INFINITY } = await this.#fetch();
-      if (Number.isNaN(lifeMs) || lifeMs <= 0) throw new Error("it gives one that has ended");
+      if (!(lifeMs > 0)) throw new Error("it gives a credential that has ended");
       const nowMs = this.#clock.now();
       const renewMs = nowMs + Math.max(lifeMs - aheadMs, lifeMs / 2);
       this.#current = { value, fetchedMs: nowMs, renewMs, endsMs: nowMs + lifeMs };

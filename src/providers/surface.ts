@@ -21,13 +21,11 @@ export type Message = {
   /** Beside those of every request: name, value, name, value, … */
   readonly headers: readonly string[];
   readonly body: JsonObject;
-};
-
-/** The names in a message that a refusal may be of. */
-export type SentNames = {
-  /** Of the members at the top of its body. */
-  readonly members: readonly string[];
-  readonly betas: readonly string[];
+  /**
+   * Changes what the surface writes from now on after such an answer to this request. Returns false
+   * if that cannot help, otherwise the request is written and sent again. Absent: it never can.
+   */
+  readonly learn?: (answer: ErrorAnswer) => boolean;
 };
 
 /** What one address makes of canonical requests, and how it answers. */
@@ -47,7 +45,7 @@ export type Surface = {
     message(call: Pick<ProviderCall, "request" | "route">): Message | undefined;
     /** The count in an answer. Throws `upstream_error` if there is none. */
     read(answer: JsonObject): ProviderTokenCount;
-    /** True for the answer of a server that cannot count with this model. */
+    /** True for the error answer of a server that cannot count with this model. */
     isMissing(answer: ErrorAnswer, model: string): boolean;
   };
   /** Absent: it has all features. */
@@ -57,11 +55,6 @@ export type Surface = {
    * elsewhere.
    */
   readonly failureOf?: (answer: ErrorAnswer, model: string) => ProviderFailure | undefined;
-  /**
-   * Changes what it writes from now on after such an answer to a message. Returns false if that
-   * cannot help, otherwise the request is sent again.
-   */
-  readonly learn?: (answer: ErrorAnswer, model: string, sent: SentNames) => boolean;
 };
 
 /** A request without the headers that prove who sends it. */

@@ -42,14 +42,15 @@ test.for([
   ["a.example:444", "b.a.example:444", true],
   ["c.example, a.example", "a.example", true],
   ["c.example a.example", "a.example", true],
-  ["10.0.0.0/8,.svc", "10.1.2.3", true],
-  ["10.0.0.0/8,.svc", "11.1.2.3", false],
-  ["10.0.0.0/8,.svc", "a.svc", true],
-  ["2001:db8::/32", "[2001:db8::1]", true],
-  ["2001:db8::/32", "10.1.2.3", false],
   ["10.1.2.3", "10.1.2.3", true],
   ["10.1.2.3", "10.1.2.4", false],
   ["2001:db8::1", "[2001:db8::1]", true],
+  ["10.0.0.0/8,.svc,localhost", "10.255.0.1", true],
+  ["10.0.0.0/8,.svc,localhost", "11.0.0.1", false],
+  ["10.0.0.0/8,.svc,localhost", "core.gateway.svc", true],
+  ["10.0.0.0/8", "[::ffff:10.1.2.3]", true],
+  ["2001:db8::/32", "[2001:db8:1::1]", true],
+  ["2001:db8::/32", "[2001:db9::1]", false],
   ["[2001:DB8::1]:443", "[2001:db8::1]", true],
   ["[2001:db8::1]:444", "[2001:db8::1]", false],
 ] as const)("NO_PROXY %s and the host %s: %s", ([noProxy, host, isDirect]) => {
@@ -59,14 +60,14 @@ test.for([
 test.for([
   "10.0.0.0/33",
   "2001:db8::/129",
-  "host/8",
+  "a.example/8",
   "https://a.example",
   "a.*.example",
   "a:b:c",
   "a:99999999",
   ".",
 ])("NO_PROXY %s would match nothing, and is refused", (text) => {
-  expect(() => parseDirectHosts(text)).toThrow("or ranges such as 10.0.0.0/8");
+  expect(() => parseDirectHosts(text)).toThrow("and ranges such as 10.0.0.0/8");
 });
 
 test.for([
@@ -78,6 +79,12 @@ test.for([
   "http://169.254.170.23/v1/credentials",
   "http://[fd00:ec2::254]/latest",
   "http://[fe80::1]/",
+  "http://[::ffff:169.254.169.254]/latest",
+  "http://0.0.0.0:8080",
+  "http://[::]:8080",
+  "http://x.localhost",
+  "http://metadata/computeMetadata/v1",
+  "http://metadata.goog/computeMetadata/v1",
   "http://metadata.google.internal/computeMetadata/v1",
 ])("%s is this machine's own matter, and called directly", (address) => {
   expect(proxyOf(address)).toBeUndefined();

@@ -108,6 +108,12 @@ test("a list is separated by commas", () => {
   expect(config.trustedProxies).toEqual(["10.0.0.0/8"]);
 });
 
+test("NO_PROXY counts where there is a proxy", () => {
+  expect(readConfig({ NO_PROXY: "https://not.a.host" }).proxies).toEqual({});
+  const { proxies } = readConfig({ NO_PROXY: "10.0.0.0/8,.svc", HTTP_PROXY: "http://proxy" });
+  expect(proxies.direct).toHaveLength(2);
+});
+
 test("TRUSTED_PROXIES takes addresses and ranges", () => {
   const proxies = ["10.0.0.1", "10.0.0.0/8", "::1", "fd00::/8", "2001:db8::1/128"];
   expect(readConfig({ TRUSTED_PROXIES: proxies.join(",") }).trustedProxies).toEqual(proxies);

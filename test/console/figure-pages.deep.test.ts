@@ -296,7 +296,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await expect.poll(() => performance.now() - lastAt).toBeGreaterThan(300);
       // The page, its style and its two scripts, of which one sets the theme. The rest is loaded by
       // need: this one is an operator.
-      const first = files.filter((path) => !/\/(operator|alerts|management|drawing)-\w+\.js$/.test(path));
+      const first = files.filter(
+        (path) => !/\/(operator|alerts|management|drawing)-\w+\.js$/.test(path),
+      );
       expect(first).toHaveLength(4);
       if (calls.length > 3) found[path] = [...calls];
     }

@@ -7,6 +7,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { createLog } from "../../src/base/log.ts";
+import { entraAuthenticator } from "../../src/providers/entra.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { type Azure, azureError, startAzure } from "../support/azure.ts";
 import { ManualClock, passDuring } from "../support/clock.ts";
@@ -88,6 +89,19 @@ test("Claude in Foundry counts, and gets the betas that it offers", async () => 
   );
 });
 
+test("an earlier secret of a client stays out of texts, and a short one is a word", () => {
+  const secret = { value: "entra-secret-0123456789" };
+  const settings = { tenant: "t", client: "c", secret };
+  const call = () => Promise.reject(new Error("no call"));
+  const { secrets } = entraAuthenticator(settings, { clock, call, env: {} });
+  open("api: chat, auth: entra");
+  expect(secrets()).toBe(secrets());
+  secret.value = "entra-secret-of-later";
+  expect(secrets()).toEqual(["entra-secret-of-later", "entra-secret-0123456789"]);
+  secret.value = "short";
+  expect(secrets()).not.toContain("short");
+});
+
 describe("a token of Entra", () => {
   const entra = "api: messages, auth: entra, tenant: TENANT, client: CLIENT";
   const authority = () => ({ AZURE_AUTHORITY_HOST: azure.provider.url });
@@ -114,6 +128,7 @@ describe("a token of Entra", () => {
 
   test("is that of the machine", async () => {
     open("api: chat, auth: entra", {
+      AZURE_FEDERATED_TOKEN_FILE: "",
       IDENTITY_ENDPOINT: `${azure.provider.url}/identity`,
       IDENTITY_HEADER: "header-1",
     });

@@ -8,8 +8,10 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { createLog } from "../../src/base/log.ts";
-import { awsAuthenticator } from "../../src/providers/aws.ts";
+import { decodeRequest } from "../../src/formats/native/native.ts";
+import { awsAuthenticator, awsServiceOf } from "../../src/providers/aws.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
+import { Renewal } from "../../src/providers/renewal.ts";
 import { awsFrame, awsFrames, exceptionFrame } from "../support/aws-frames.ts";
 import {
   type AwsCredentials,
@@ -107,7 +109,8 @@ describe.each(everyApi)("over %s", (api) => {
     const outcome = await ask({
       vendorBeta:
         "claude-code-20250219,interleaved-thinking-2025-05-14,prompt-caching-scope-2026-01-05," +
-        "context-management-2025-06-27,advanced-tool-use-2025-11-20,fast-mode-2026-02-01,never-heard-of-2027-01-01",
+        "advanced-tool-use-2025-11-20,fast-mode-2026-02-01,never-heard-of-2027-01-01," +
+        "context-management-2025-06-27",
       system: {
         content: [
           {
@@ -131,8 +134,8 @@ describe.each(everyApi)("over %s", (api) => {
     expect(betas).toEqual([
       ...(api === "mantle" ? ["claude-code-20250219"] : []),
       "interleaved-thinking-2025-05-14",
-      "context-management-2025-06-27",
       "tool-search-tool-2025-10-19",
+      "context-management-2025-06-27",
     ]);
     expect(body.tools).toMatchObject([{ defer_loading: true }]);
     expect(body).toMatchObject({ context_management: { edits: [] }, metadata: { user_id: "u" } });
@@ -175,6 +178,85 @@ describe.each(everyApi)("over %s", (api) => {
     }
   });
 
+  test("a member whose beta the client did not send is left out", async () => {
+    open(api);
+    const outcome = await ask({
+      tools: [{ name: "f", inputSchema: { type: "object" }, extensions: { defer_loading: true } }],
+      extensions: { context_management: { edits: [] } },
+    });
+    expect(textOf(outcome.events)).toBe("Hello");
+    expect(sent()?.body).not.toHaveProperty("context_management");
+    expect(JSON.stringify(sent()?.body)).not.toContain("defer_loading");
+  });
+
+  test.each([
+    "tools.0.custom.anthropic_beta: Extra inputs are not permitted",
+    "tools.0.custom.x stop_sequences: Extra inputs are not permitted",
+    "tools.0.custom.x invalid beta flag: Extra inputs are not permitted",
+    "metadata: Extra inputs are not permitted",
+  ])("the refusal %j of one client's request changes no other's", async (message) => {
+    open(api);
+    bedrock.scripts.push(awsError(400, "ValidationException", message));
+    const context = "context-1m-2025-08-07";
+    expect((await ask({ vendorBeta: context })).apiError?.reason).toBe("upstream_refused");
+    const extensions = { metadata: { user_id: "u" }, stop_sequences: ["x"] };
+    await ask({ vendorBeta: context, extensions });
+    const { headers = {}, body = {} } = sent() ?? {};
+    expect(body).toMatchObject(extensions);
+    expect(String(body.anthropic_beta ?? headers["anthropic-beta"])).toBe(context);
+    expect(bedrock.provider.requests).toHaveLength(2);
+  });
+
+  test("an unnamed beta takes along those of its own request alone", async () => {
+    open(api);
+    bedrock.betas = bedrock.betas.filter((name) => name !== "context-1m");
+    await ask({ vendorBeta: "context-1m-2025-08-07" });
+    const other = "interleaved-thinking-2025-05-14";
+    await ask({ vendorBeta: `context-1m-2025-08-07,${other}` });
+    const { headers = {}, body = {} } = sent() ?? {};
+    expect(String(body.anthropic_beta ?? headers["anthropic-beta"])).toBe(other);
+    expect(bedrock.provider.requests).toHaveLength(3);
+  });
+
+  test("a search of tools leaves nothing of itself where it is left out", async () => {
+    open(api);
+    const messages = [
+      { role: "user", content: "Hi" },
+      {
+        role: "assistant",
+        content: [
+          { type: "server_tool_use", id: "s1", name: "tool_search_tool_regex", input: {} },
+          { type: "tool_search_tool_result", tool_use_id: "s1", content: { type: "x" } },
+        ],
+      },
+      {
+        role: "assistant",
+        content: [{ type: "tool_use", id: "t1", name: "find", input: {} }],
+      },
+      {
+        role: "user",
+        content: [
+          {
+            type: "tool_result",
+            tool_use_id: "t1",
+            content: [{ type: "tool_reference", tool_name: "f" }],
+          },
+        ],
+      },
+    ];
+    const tools = [{ type: "tool_search_tool_regex_20251119", name: "tool_search_tool_regex" }];
+    const body = { messages, tools, tool_choice: { type: "auto" }, max_tokens: 50, model: "m" };
+    const request = decodeRequest(body, { version: "2023-06-01", beta: "" });
+    const outcome = await ask({ ...request, model: requestOf("Hi").model });
+    expect([outcome.apiError, textOf(outcome.events)]).toEqual([undefined, "Hello"]);
+    const got = sent()?.body ?? {};
+    expect(got).not.toHaveProperty("tools");
+    expect(got).not.toHaveProperty("tool_choice");
+    expect(JSON.stringify(got)).not.toContain("tool_search");
+    expect(got.messages).toMatchObject([{}, { content: [{ id: "t1" }] }, { role: "user" }]);
+    expect(got.messages).not.toMatchObject([{}, {}, { content: [{ content: [] }] }]);
+  });
+
   test("a member without which the request is another one is refused", async () => {
     open(api);
     bedrock.members = bedrock.members.filter((name) => name !== "system");
@@ -202,6 +284,65 @@ describe.each(everyApi)("over %s", (api) => {
       }
     }
   });
+});
+
+test("an empty variable holds no API key", async () => {
+  open("messages", "", { AWS_BEARER_TOKEN_BEDROCK: "" });
+  expect(textOf((await ask()).events)).toBe("Hello");
+});
+
+test("a refused request is not sent once more for a client that has left", async () => {
+  open("messages");
+  bedrock.members = bedrock.members.filter((name) => name !== "metadata");
+  const client = new AbortController();
+  client.abort();
+  const asked = providerRequestFor(requestOf("Hi", { extensions: { metadata: {} } }));
+  const outcome = await readAll(providers, { ...asked, client: client.signal });
+  expect(outcome.apiError?.reason).toBe("upstream_refused");
+  expect(bedrock.provider.requests).toHaveLength(1);
+});
+
+test("a refusal before the request is sent once more takes its acceptance back", async () => {
+  open("messages");
+  bedrock.members = bedrock.members.filter((name) => name !== "metadata");
+  const { ask: asked } = await ask({ extensions: { metadata: {} } });
+  expect([asked.accepted, asked.rejected]).toEqual([2, 1]);
+});
+
+test("refusals of one wrong clock are reported once", async () => {
+  open("messages");
+  bedrock.now = () => Date.now() + 20 * 60_000;
+  await Promise.all([ask(), ask(), ask()]);
+  const adjusted = errors.mock.calls.filter(([{ code }]) => code === "provider_adjusted");
+  expect(adjusted).toHaveLength(1);
+});
+
+test("a refusal of status 401 without a name renews the credential", async () => {
+  open("messages");
+  const html = { status: 401, headers: { "content-type": "text/html" }, writes: ["<html>"] };
+  bedrock.scripts.push(html);
+  expect(textOf((await ask()).events)).toBe("Hello");
+  providers = openProviders(catalogOf("invoke", bedrock.provider.url), { clock, log });
+  bedrock.scripts.push(html);
+  expect(await providers.countTokens(providerRequestFor(requestOf("Hi")))).toEqual({
+    inputTokens: 21,
+  });
+});
+
+test.each([
+  "https://bedrock-mantle.us-east-1.api.aws",
+  "https://vpce-0abc-1.bedrock-mantle.us-east-1.vpce.amazonaws.com",
+])("requests to %s are signed for mantle", (url) => {
+  expect(awsServiceOf(url)).toBe("bedrock-mantle");
+});
+
+test.each([0, -1, Number.NaN])("a credential that lives %d ms is none", async (lifeMs) => {
+  const fetched = vi.fn(async () => ({ value: "gone", lifeMs }));
+  const renewal = new Renewal(clock, "a test", fetched);
+  open("messages");
+  for (let times = 0; times < 20; times++)
+    await expect(async () => renewal.get()).rejects.toThrow("it gives a credential that has ended");
+  expect(fetched).toHaveBeenCalledOnce();
 });
 
 test("an API key may come from a file", async () => {
@@ -235,6 +376,18 @@ test("a model that invoke cannot count with is not asked again for an hour", asy
   for (let times = 0; times < 3; times++) expect(await count()).toBeUndefined();
   expect(bedrock.provider.requests).toHaveLength(1);
   await clock.advance(3_600_000);
+  expect(await count()).toEqual({ inputTokens: 21 });
+});
+
+test.each([
+  ["ValidationException", "max_tokens: must be positive"],
+  ["ValidationException", "tools.0.custom.support count: Extra inputs are not permitted"],
+  ["ExpiredTokenException", "The security token included in the request is expired"],
+])("one count that is refused with %s, %s, stops no others", async (type, message) => {
+  open("invoke");
+  const count = () => providers.countTokens(providerRequestFor(requestOf("Hi")));
+  bedrock.scripts.push(awsError(400, type, message));
+  await count().catch(() => {});
   expect(await count()).toEqual({ inputTokens: 21 });
 });
 

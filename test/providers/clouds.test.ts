@@ -185,9 +185,7 @@ test.each(places)(
         const expected = Object.entries(encoded).filter(
           ([name]) => everywhere.includes(name) && !moved.includes(name),
         );
-        const own = Object.entries(body).filter(([name]) => !added.includes(name));
-        // Every cloud has this one, with its beta.
-        const sent = own.filter(([name]) => name !== "context_management");
+        const sent = Object.entries(body).filter(([name]) => !added.includes(name));
         expect(JSON.stringify(sent)).toBe(JSON.stringify(expected));
       }),
       { numRuns: 200 },

@@ -13,6 +13,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { readCatalogFile } from "../../src/config/catalog.ts";
+import { keyAuthenticator } from "../../src/providers/endpoint.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { ManualClock, passDuring, passUntil } from "../support/clock.ts";
@@ -76,6 +77,17 @@ test.for([oldKey, `${oldKey}\n`, `  ${oldKey}\r\n\n`])(
     expect(sentKeys()).toEqual([oldKey]);
   },
 );
+
+test("a refused key is sent anew where another look has found the next one", async () => {
+  const key = { value: oldKey, path, refresh: async () => false };
+  const authenticator = keyAuthenticator(key, "x-api-key");
+  const refused = { status: 401 };
+  await authenticator.headers({ method: "POST", path: "/", headers: [], body: new Uint8Array() });
+  expect(await authenticator.refresh?.(refused)).toBe(false);
+  key.value = newKey;
+  expect(authenticator.secrets()).toContain(newKey);
+  expect(await authenticator.refresh?.(refused)).toBe(true);
+});
 
 test("kind openai sends it as Bearer", async () => {
   await readAll(open(textWith(path, "openai")), "Hi");

@@ -127,7 +127,7 @@ const route = section({
    * message before them.
    */
   system_entries: v.optional(choice(["forward", "fold"]), "forward"),
-  /** What the operator pays here: prices, or a factor of the model's `cost`. Clients pay the same. */
+  /** What the operator pays here: prices, or a factor of the model's `cost`. Clients pay alike. */
   cost: v.exactOptional(
     v.lazy((input): v.GenericSchema<unknown, string | Cost> => (isMapping(input) ? cost : factor)),
   ),

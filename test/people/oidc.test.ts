@@ -330,7 +330,8 @@ describe("a provider that does not answer", () => {
       const impatient = people.node({ env: idpEnv, settings: settingsOf({ answerMs: 200 }) });
       const { subject } = await signedUp();
       idp.person = subject;
-      const back = await comeBack({ provider: "acme" }, undefined, impatient);
+      // The answers before these may take their time.
+      const back = await comeBack({ provider: "acme" });
       idp[how] = "/token";
       expect(await errorOf(anyone(impatient).finishOidc(back))).toBe("gateway_unavailable");
     },
@@ -339,7 +340,8 @@ describe("a provider that does not answer", () => {
   test.for(["hangs", "fails", "stalls", "floods"] as const)(
     "is told in time from the beginning: it %s",
     async (how) => {
-      const impatient = people.node({ env: idpEnv, settings: settingsOf({ answerMs: 200 }) });
+      // Long enough for the answers of the end, on a busy machine as well.
+      const impatient = people.node({ env: idpEnv, settings: settingsOf({ answerMs: 1_000 }) });
       idp[how] = "";
       expect(await errorOf(anyone(impatient).beginOidc({ provider: "acme" }))).toBe(
         "gateway_unavailable",

@@ -358,6 +358,7 @@ const alertsOf = (more: MessageInitShape<typeof ListAlertsResponseSchema>) =>
 const alertSettings: MessageInitShape<typeof AlertSettingsSchema> = {
   belowMicrocredits: 500n * credit,
   belowDays: 3,
+  percents: [50, 80, 100],
   rules: [AlertKind.CREDITS_LOW, AlertKind.CAP_REACHED].map((kind) => ({ kind, page: true })),
   webhookUrl: "https://hooks.acme.example/gateway",
 };
@@ -398,7 +399,7 @@ const alerts = alertsOf({
     },
     {
       alertId: "cap_reached/acct_acme/key_0001-80-of-1000/2026-11",
-      title: "The key “nightly build” has spent 80 % of its cap in 2026-11.",
+      title: "The key “nightly build” has spent 80 % of the limit of 1000 credits for 2026-11.",
       at: ago(day),
     },
   ],

@@ -66,6 +66,7 @@ import { refuseArchived } from "./archived.ts";
 import {
   type BudgetParts,
   budgetsFor,
+  budgetsOfPersons,
   listBudgets,
   resetBudget,
   setBudget,
@@ -533,6 +534,8 @@ function createService({
       answer.keys = await labelsOf(scope.accountId, distinct(answer.rows));
       if (request.withErrors && request.pageToken === "")
         answer.errors = await usage.queryErrors(errorsOf(request), scope);
+      if (request.withBudgets && request.pageToken === "" && scope.onlyKey === undefined)
+        answer.budgets = await budgetsOfPersons(reports, scope.accountId, call);
       return answer;
     },
     async queryErrors(request, call) {

@@ -1,6 +1,6 @@
 // The calls that set, reset and list budgets, as owners, members and keys make them.
 
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   BillingService,
@@ -17,6 +17,7 @@ import {
   type BudgetLimits,
   BudgetWindow_Name,
 } from "../../gen/gateway/common/v1/budget_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   AccountRole,
   ManagementScope,
@@ -80,6 +81,8 @@ function open(caller: Caller) {
   });
   const intercepted = intercept(BillingService, service, { authenticate: async () => caller, log });
   const call = { signal: never, requestHeader: new Headers() };
+  const usage = (request: MessageInitShape<typeof QueryUsageRequestSchema>) =>
+    intercepted.queryUsage(create(QueryUsageRequestSchema, request), call);
   return {
     set: async (request: Parameters<typeof create<typeof SetBudgetRequestSchema>>[1]) =>
       (await intercepted.setBudget(create(SetBudgetRequestSchema, request), call)).budgets ?? [],
@@ -94,13 +97,13 @@ function open(caller: Caller) {
         call,
       ),
     pools: () => intercepted.getPools(create(GetPoolsRequestSchema, {}), call),
-    byMember: async () =>
-      (
-        await intercepted.queryUsage(
-          create(QueryUsageRequestSchema, { groupBy: [UsageGroup.MEMBER] }),
-          call,
-        )
-      ).rows ?? [],
+    usage,
+    budgets: async (withBudgets = true) =>
+      ((await usage({ withBudgets })).budgets ?? []).map(({ payer, limits }) => [
+        payer?.payer.value,
+        limits?.dailyMicrocredits,
+      ]),
+    byMember: async () => (await usage({ groupBy: [UsageGroup.MEMBER] })).rows ?? [],
   };
 }
 
@@ -280,6 +283,45 @@ test("members without a limit get the default one, when it is set and when they 
   await owner.setDefault();
   expect((await owner.list()).defaultMemberLimits).toBeUndefined();
   expect(await limitsBy()).toHaveLength(8);
+});
+
+test("usage comes with the budgets of persons: all for owners, for others their own", async () => {
+  const { payer, accountId, owner } = await newAccount();
+  const ofBen = { payer: { payer: { case: "personId", value: "per_ben" } } } as const;
+  const ofBot = { payer: { payer: { case: "managementKeyId", value: "mgk_1" } } } as const;
+  for (const [of, daily] of [
+    [ofAna, 9n],
+    [ofBen, 8n],
+    [ofBot, 7n],
+    [ofPool, 6n],
+  ] as const)
+    await owner.set({ ...of, limits: { dailyMicrocredits: daily } });
+  const ana = [
+    ["per_ana", 9n],
+    ["per_ana", 9n],
+  ];
+  const ben = [
+    ["per_ben", 8n],
+    ["per_ben", 8n],
+  ];
+  expect(await owner.budgets()).toEqual([...ana, ...ben]);
+  expect(await owner.budgets(false)).toEqual([]);
+  expect(await open(person("per_ana", accountId)).budgets()).toEqual(ana);
+  expect(await open(person("per_vera", accountId)).budgets()).toEqual([]);
+  const support = { operator: OperatorRole.SUPPORT, memberships: [] };
+  const asked = { accountId, withBudgets: true };
+  const seen = await open(person("per_support", accountId, support)).usage(asked);
+  expect(seen.budgets).toHaveLength(4);
+  const asKey = (accountReader: boolean) => {
+    const key = { keyId: payer.keyId, accountId, family: Family.V1, accountReader };
+    const secret = create(SecretSchema);
+    return open({ kind: "key", key: create(KeySchema, key), secret }).budgets();
+  };
+  expect(await asKey(true)).toEqual([...ana, ...ben]);
+  expect(await asKey(false)).toEqual([]);
+  // The limits are gone, and their rows stay.
+  await owner.set({ ...ofAna });
+  expect(await open(person("per_ana", accountId)).budgets()).toEqual([]);
 });
 
 test("a key sees what its manager and its pool have free, and an account reader all of it", async () => {

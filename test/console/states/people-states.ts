@@ -1,6 +1,6 @@
 // The states of the pages about people and keys.
 
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   AlertKind,
@@ -9,6 +9,7 @@ import {
   type ListAlertsResponseSchema,
 } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { BillingService, Outcome } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { BudgetSchema, BudgetWindow_Name } from "../../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, ManagementScope } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
@@ -39,6 +40,30 @@ const day = 24 * hour;
 /** So many seconds before the time of the states. */
 const ago = (seconds: number) => timestampFromDate(new Date(now.getTime() - seconds * 1000));
 const credit = 1_000_000n;
+
+const limits = [50n, 250n, 1_000n, 12_500n].map((one) => one * credit);
+const windows = [BudgetWindow_Name.DAY, BudgetWindow_Name.WEEK, BudgetWindow_Name.MONTH];
+const ends = ["2026-11-23T00:00:00Z", "2026-11-23T00:00:00Z", "2026-12-01T00:00:00Z"];
+
+/** The budget of a person in a pool: so much of each limit is spent, the day first. */
+function budgetOf(personId: string, family: Family, shares: readonly number[]) {
+  const shown = shares.map((share, index) => {
+    const limit = limits[index] ?? 0n;
+    const end = ends[index];
+    return {
+      window: windows[index] ?? BudgetWindow_Name.TOTAL,
+      spentMicrocredits: BigInt(Math.round(share * Number(limit))),
+      limitMicrocredits: limit,
+      ...(end !== undefined && { resetsAt: timestampFromDate(new Date(end)) }),
+    };
+  });
+  const isRunning = family === Family.V1;
+  return create(BudgetSchema, {
+    payer: { payer: { case: "personId", value: personId } },
+    ...{ family, windows: shown },
+    ...(isRunning && { limits: { requestsAtOnce: 4 }, running: 2, heldMicrocredits: 3n * credit }),
+  });
+}
 
 type KeyInit = MessageInitShape<typeof KeySchema>;
 
@@ -204,6 +229,35 @@ const usage = answer(billing.queryUsage, ({ keyIds }) => ({
 }));
 const noUsage = answer(billing.queryUsage, () => ({ rows: [] }));
 
+const memberUsage = answer(billing.queryUsage, () => ({
+  rows: ["person_ana", "person_long", "person_vic"].flatMap((personId, at) =>
+    someKeys.slice(0, 6).map(({ keyId = "" }, index) => ({
+      keyId,
+      member: `person:${personId}`,
+      sums: {
+        amountMicrocredits: BigInt((index * 37 + at * 53) % 60) * 7_330_000n,
+        requests: BigInt((index * 31 + at * 7) % 400),
+      },
+    })),
+  ),
+  keys: someKeys.map(({ keyId = "", name = "", secrets = [] }) => ({
+    ...{ keyId, name, hint: secrets[0]?.hint ?? "" },
+  })),
+  budgets: [
+    budgetOf("person_ana", Family.V1, [0.24, 0.81, 0.38, 0.07]),
+    budgetOf("person_ana", Family.V2, [0.007]),
+    budgetOf("person_long", Family.V1, [1.02]),
+    budgetOf("person_vic", Family.V1, [0.97, 1]),
+    budgetOf("person_vic", Family.V2, [0.2]),
+  ],
+}));
+const defaultLimits = answer(billing.listBudgets, () => ({
+  defaultMemberLimits: {
+    ...{ dailyMicrocredits: 50n * credit, monthlyMicrocredits: 1_000n * credit },
+    ...{ requestsAtOnce: 4 },
+  },
+}));
+
 const outcomes = [Outcome.COMPLETED, Outcome.COMPLETED, Outcome.CLIENT_LEFT, Outcome.COMPLETED];
 const charges = answer(billing.listCharges, () => ({
   charges: Array.from({ length: 10 }, (_, index) => ({
@@ -238,6 +292,7 @@ const aKey: KeyInit = keyOf(1, {
   name: "ci",
   monthSpentMicrocredits: 1_204_900_000n,
   monthlyCapMicrocredits: 2_000n * credit,
+  budget: budgetOf("", Family.V1, [0.9, 0.7, 1.2]),
   monthHeldMicrocredits: 12n * credit,
   requestsPerMinute: 600,
   secrets: [
@@ -386,6 +441,7 @@ const listManagementKeys = answer(keysMethod.listManagementKeys, () => ({
 }));
 const settings = [
   ...whole,
+  defaultLimits,
   providers,
   listManagementKeys,
   alertsOf({ settings: alertSettings, mails: true }),
@@ -455,6 +511,7 @@ export const peopleStates: readonly PageStates[] = [
       full: whole,
       "running low": [...forecast(480n * credit, 2.2), ...whole],
       "nothing left": [...forecast(0n), ...whole],
+      "own budget": [role(AccountRole.MEMBER), memberUsage, ...whole],
       suspended: [
         role(AccountRole.OWNER, {
           suspended: true,
@@ -506,9 +563,26 @@ export const peopleStates: readonly PageStates[] = [
     states: {
       loading: [pending(people.listMembers)],
       failed: [failing(people.listMembers, "internal")],
-      full: whole,
+      full: [memberUsage, ...whole],
+      unused: whole,
       viewer: [role(AccountRole.VIEWER)],
     },
+  },
+  {
+    name: "member",
+    path: "members/person_ana",
+    states: {
+      loading: [listMembers, pending(billing.queryUsage)],
+      failed: [listMembers, failing(billing.queryUsage, "report_too_large")],
+      full: [memberUsage, ...whole],
+      unused: [noUsage, ...whole],
+      "another member": [role(AccountRole.MEMBER), memberUsage],
+    },
+  },
+  {
+    name: "member-own",
+    path: "members/person_vic",
+    states: { full: [role(AccountRole.MEMBER), memberUsage, ...whole] },
   },
   {
     name: "settings",

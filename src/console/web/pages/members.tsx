@@ -11,10 +11,10 @@ import {
   PeopleService,
 } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, invalidate, toCallError, useCall } from "../api.ts";
-import { credits } from "../format.ts";
-import { roleName } from "../names.ts";
+import { credits, day } from "../format.ts";
+import { familyName, roleName } from "../names.ts";
 import { useActorNames } from "../parts/actors.ts";
-import { BudgetBar, BudgetDialog } from "../parts/budget.tsx";
+import { BudgetBar, BudgetDialog, budgetsOf } from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
@@ -25,6 +25,7 @@ import { WholeText } from "../parts/secret.tsx";
 import { Tag, Time } from "../parts/small.tsx";
 import { type Column, momentOf, Table } from "../parts/table.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { href } from "../router.ts";
 import { account, can, refreshSession, session } from "../session.ts";
 import { words } from "../words.ts";
 
@@ -36,12 +37,14 @@ const roleOf = {
 type Role = keyof typeof roleOf;
 const roles = ["owner", "member", "viewer"] as const satisfies readonly Role[];
 
+/** What no column has room for. */
+const titleOf = ({ login, joinedAt }: Member) =>
+  joinedAt ? words.members.joined(login, day(joinedAt)) : login;
 const nameOf = ({ name, login }: Member) => name || login;
 
 export function Members(): JSX.Element {
   const { accountId } = account.value;
   const [isInviting, setInviting] = useState(false);
-  const [isDefaulting, setDefaulting] = useState(false);
   const request = can("owner") ? { accountId } : undefined;
   const members = useCall(PeopleService.method.listMembers, request);
   if (!request)
@@ -58,12 +61,9 @@ export function Members(): JSX.Element {
       <Head
         title={words.members.title}
         tools={
-          <>
-            <Button onClick={() => setDefaulting(true)}>{words.budget.ofNewButton}</Button>
-            <Button kind="main" icon="plus" onClick={() => setInviting(true)}>
-              {words.members.invite}
-            </Button>
-          </>
+          <Button kind="main" icon="plus" onClick={() => setInviting(true)}>
+            {words.members.invite}
+          </Button>
         }
       />
       <View
@@ -82,7 +82,6 @@ export function Members(): JSX.Element {
         )}
       </View>
       {isInviting && <InviteDialog onClose={() => setInviting(false)} />}
-      {isDefaulting && <DefaultDialog onClose={() => setDefaulting(false)} />}
     </>
   );
 }
@@ -92,18 +91,42 @@ function membersChanged(): void {
   refreshSession();
 }
 
-/** The limits of members who have none of their own. */
-function DefaultDialog({ onClose }: { onClose: () => void }): JSX.Element | null {
+/** What budgets were, nobody shows any more. */
+export function budgetsChanged(): void {
+  invalidate(BillingService.method.listBudgets, BillingService.method.queryUsage);
+  notify(words.budget.saved);
+}
+
+/** A line for each pool. */
+function MemberBudget({ budgets }: { readonly budgets: readonly Budget[] }): JSX.Element {
+  return (
+    <>
+      {budgets.map((budget) => (
+        <div key={budget.family} class="budget">
+          <span class="faint">{familyName(budget.family)}</span> <BudgetBar budget={budget} />
+        </div>
+      ))}
+    </>
+  );
+}
+
+/** The limits of a member. */
+export function MemberBudgetDialog(props: {
+  readonly personId: string;
+  readonly name: string;
+  readonly limits: BudgetLimits | undefined;
+  readonly onClose: () => void;
+}): JSX.Element {
   const { accountId } = account.value;
-  const { data } = useCall(BillingService.method.listBudgets, { accountId });
-  if (!data) return null;
+  const { personId, name, limits, onClose } = props;
   return (
     <BudgetDialog
-      title={words.budget.ofNew}
-      hint={words.budget.ofNewHint}
-      limits={data.defaultMemberLimits}
-      save={async (limits) => {
-        await call(BillingService.method.setDefaultMemberLimits, { accountId, limits });
+      title={words.budget.ofMember(name)}
+      hint={words.budget.ofMemberHint}
+      limits={limits}
+      save={async (next) => {
+        const payer = { payer: { case: "personId" as const, value: personId } };
+        await call(BillingService.method.setBudget, { accountId, payer, limits: next });
         budgetsChanged();
       }}
       onClose={onClose}
@@ -111,71 +134,21 @@ function DefaultDialog({ onClose }: { onClose: () => void }): JSX.Element | null
   );
 }
 
-function budgetsChanged(): void {
-  invalidate(BillingService.method.listBudgets);
-  notify(words.budget.saved);
-}
-
-/** A line for each pool, and the way to its limits. */
-function MemberBudget(props: {
-  readonly budgets: readonly Budget[];
-  readonly onEdit: () => void;
-}): JSX.Element {
-  return (
-    <>
-      {props.budgets.map((budget) => (
-        <div key={budget.family}>
-          <BudgetBar budget={budget} />
-        </div>
-      ))}
-      <Button kind="quiet" onClick={props.onEdit}>
-        {words.budget.edit}
-      </Button>
-    </>
-  );
-}
-
-function MemberBudgetDialog(props: {
-  readonly member: Member;
-  readonly limits: BudgetLimits | undefined;
-  readonly onClose: () => void;
-}): JSX.Element {
-  const { accountId } = account.value;
-  const { personId } = props.member;
-  return (
-    <BudgetDialog
-      title={words.budget.ofMember(nameOf(props.member))}
-      hint={words.budget.ofMemberHint}
-      limits={props.limits}
-      save={async (limits) => {
-        const payer = { payer: { case: "personId" as const, value: personId } };
-        await call(BillingService.method.setBudget, { accountId, payer, limits });
-        budgetsChanged();
-      }}
-      onClose={props.onClose}
-    />
-  );
-}
-
 /** What a member spent this month, by the usage, and the budgets, one for each pool. */
 function useSpending(): {
   spentBy: (member: Member) => bigint;
-  budgetsOf: (member: Member) => readonly Budget[];
+  budgetsBy: (member: Member) => readonly Budget[];
 } {
-  const { accountId } = account.value;
-  const budgets = useCall(BillingService.method.listBudgets, { accountId, pageSize: 1000 });
-  const usage = useCall(BillingService.method.queryUsage, {
-    accountId,
+  const { data } = useCall(BillingService.method.queryUsage, {
+    accountId: account.value.accountId,
     groupBy: [UsageGroup.MEMBER],
+    withBudgets: true,
   });
   return {
     spentBy: ({ personId }) =>
-      usage.data?.rows.find(({ member }) => member === `person:${personId}`)?.sums
-        ?.amountMicrocredits ?? 0n,
-    budgetsOf: ({ personId }) =>
-      (budgets.data?.budgets ?? []).filter(
-        ({ payer }) => payer?.payer.case === "personId" && payer.payer.value === personId,
-      ),
+      data?.rows.find(({ member }) => member === `person:${personId}`)?.sums?.amountMicrocredits ??
+      0n,
+    budgetsBy: ({ personId }) => budgetsOf(personId, data?.budgets),
   };
 }
 
@@ -183,7 +156,7 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
   const { accountId } = account.value;
   const [removing, setRemoving] = useState<Member>();
   const [limiting, setLimiting] = useState<Member>();
-  const { spentBy, budgetsOf } = useSpending();
+  const { spentBy, budgetsBy } = useSpending();
   const own = session.value.person?.personId;
   const change = async (member: Member, role: Role) => {
     const { personId } = member;
@@ -197,20 +170,14 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       head: words.members.person,
       sortBy: nameOf,
       cell: (member) => (
-        <span class="key-name" title={member.login}>
-          <span class="name" dir="auto">
+        <span class="key-name" title={titleOf(member)}>
+          <a class="name" href={href(`members/${member.personId}`)} dir="auto">
             {nameOf(member)}
-          </span>
+          </a>
           {member.name && <span class="faint">{member.login}</span>}
           {member.personId === own && <Tag tone="accent">{words.members.you}</Tag>}
         </span>
       ),
-    },
-    {
-      name: "role",
-      head: words.members.role,
-      sortBy: ({ role }) => role,
-      cell: (member) => <RoleSelect member={member} onChange={(role) => change(member, role)} />,
     },
     {
       name: "spent",
@@ -222,20 +189,25 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       name: "budget",
       head: words.budget.column,
       cell: (member) => (
-        <MemberBudget budgets={budgetsOf(member)} onEdit={() => setLimiting(member)} />
+        <>
+          <MemberBudget budgets={budgetsBy(member)} />
+          <button type="button" class="link" onClick={() => setLimiting(member)}>
+            {words.budget.edit}
+          </button>
+        </>
       ),
+    },
+    {
+      name: "role",
+      head: words.members.role,
+      sortBy: ({ role }) => role,
+      cell: (member) => <RoleSelect member={member} onChange={(role) => change(member, role)} />,
     },
     {
       name: "seen",
       head: words.members.lastSeen,
       sortBy: ({ lastSeenAt }) => momentOf(lastSeenAt),
       cell: (one) => <Time at={one.lastSeenAt} />,
-    },
-    {
-      name: "joined",
-      head: words.members.joined,
-      sortBy: ({ joinedAt }) => momentOf(joinedAt),
-      cell: (one) => <Time at={one.joinedAt} as="day" />,
     },
     {
       name: "actions",
@@ -258,8 +230,9 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       />
       {limiting && (
         <MemberBudgetDialog
-          member={limiting}
-          limits={budgetsOf(limiting)[0]?.limits}
+          personId={limiting.personId}
+          name={nameOf(limiting)}
+          limits={budgetsBy(limiting)[0]?.limits}
           onClose={() => setLimiting(undefined)}
         />
       )}

@@ -14,7 +14,13 @@ import { call, invalidate, toCallError, useCall } from "../api.ts";
 import { credits, day } from "../format.ts";
 import { familyName, roleName } from "../names.ts";
 import { useActorNames } from "../parts/actors.ts";
-import { BudgetBar, BudgetDialog, budgetsOf } from "../parts/budget.tsx";
+import {
+  BudgetBar,
+  BudgetDialog,
+  budgetsChanged,
+  budgetsOf,
+  setMemberBudget,
+} from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
@@ -91,12 +97,6 @@ function membersChanged(): void {
   refreshSession();
 }
 
-/** What budgets were, nobody shows any more. */
-export function budgetsChanged(): void {
-  invalidate(BillingService.method.listBudgets, BillingService.method.queryUsage);
-  notify(words.budget.saved);
-}
-
 /** A line for each pool. */
 function MemberBudget({ budgets }: { readonly budgets: readonly Budget[] }): JSX.Element {
   return (
@@ -117,7 +117,6 @@ export function MemberBudgetDialog(props: {
   readonly limits: BudgetLimits | undefined;
   readonly onClose: () => void;
 }): JSX.Element {
-  const { accountId } = account.value;
   const { personId, name, limits, onClose } = props;
   return (
     <BudgetDialog
@@ -125,8 +124,7 @@ export function MemberBudgetDialog(props: {
       hint={words.budget.ofMemberHint}
       limits={limits}
       save={async (next) => {
-        const payer = { payer: { case: "personId" as const, value: personId } };
-        await call(BillingService.method.setBudget, { accountId, payer, limits: next });
+        await setMemberBudget(personId, next);
         budgetsChanged();
       }}
       onClose={onClose}

@@ -11,7 +11,7 @@ import { call, invalidate, useCall } from "../api.ts";
 import { relative } from "../format.ts";
 import { leaveFor } from "../oidc.ts";
 import { BillingDetailsCard } from "../parts/billing-details.tsx";
-import { BudgetDialog, limitsText } from "../parts/budget.tsx";
+import { BudgetDialog, budgetsChanged, limitsText } from "../parts/budget.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
@@ -26,7 +26,7 @@ import { Skeleton, View } from "../parts/view.tsx";
 import { createPasskey } from "../passkeys.ts";
 import { account, can, currentSession, loadSession, refreshSession, session } from "../session.ts";
 import { words } from "../words.ts";
-import { budgetsChanged, RemoveMemberDialog } from "./members.tsx";
+import { RemoveMemberDialog } from "./members.tsx";
 
 type OpenDialog = "rename" | "close" | "leave" | "passkey" | "password" | "email" | "delete";
 

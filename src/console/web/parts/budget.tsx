@@ -1,7 +1,9 @@
 // Budgets: what a key, a member or a pool may spend, what is left of it, and the dialog for it.
 
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type Budget,
   type BudgetLimits,
@@ -9,12 +11,15 @@ import {
   type BudgetWindow,
   BudgetWindow_Name,
 } from "../../../../gen/gateway/common/v1/budget_pb.ts";
+import { call, invalidate } from "../api.ts";
 import { clock, count, credits, day, dollars, parseCredits, plainCredits } from "../format.ts";
 import { familyName } from "../names.ts";
+import { account } from "../session.ts";
 import { words } from "../words.ts";
 import { readCredits, readWhole } from "./bounds.ts";
 import { Dialog } from "./dialog.tsx";
 import { Form, TextField } from "./form.tsx";
+import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
 import { Meter } from "./small.tsx";
 
@@ -104,6 +109,22 @@ export function budgetsOf(personId: string | undefined, budgets: readonly Budget
   return budgets.filter(
     ({ payer }) => payer?.payer.case === "personId" && payer.payer.value === personId,
   );
+}
+
+/** Replaces the limits of a member, in both pools. */
+export async function setMemberBudget(
+  personId: string,
+  limits: MessageInitShape<typeof BudgetLimitsSchema>,
+): Promise<void> {
+  const { accountId } = account.value;
+  const payer = { payer: { case: "personId" as const, value: personId } };
+  await call(BillingService.method.setBudget, { accountId, payer, limits });
+}
+
+/** The parts that show budgets ask again. */
+export function budgetsChanged(): void {
+  invalidate(BillingService.method.listBudgets, BillingService.method.queryUsage);
+  notify(words.budget.saved);
 }
 
 /** What a person may spend, with the bars of each pool. */

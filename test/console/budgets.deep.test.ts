@@ -208,6 +208,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       // What the page shows is what a request meets.
       await go(olga, "members");
       await row.getByText("of 20 today").first().waitFor();
+      await row
+        .getByTitle(/of 1,000 this month/)
+        .first()
+        .waitFor();
       await row.getByRole("button", { name: "Limits" }).click();
       await olga.getByLabel("A day").fill("0.01");
       await save(olga);

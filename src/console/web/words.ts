@@ -279,7 +279,8 @@ export const words = {
     limits: "Limits",
     byOwner: "An owner has set these limits. You may only tighten them.",
     forMember: (name: string) => `The same caps for everything that ${name} spends`,
-    forMemberHint: "With all keys of this member, in each pool. They replace the earlier ones.",
+    forMemberHint:
+      "With all keys of this member, in each pool. Limits that this key lacks stay as they are.",
     daily: "Daily cap",
     weekly: "Weekly cap, from Monday",
     total: "Cap in total",

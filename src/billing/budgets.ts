@@ -20,7 +20,6 @@ import {
   type Payer,
 } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import {
@@ -36,7 +35,7 @@ import {
 import { ApiError, invalidField } from "../base/errors.ts";
 import { type FamilyName, familyName, familyNames } from "../base/families.ts";
 import { invalidPageToken, readPage } from "../base/paging.ts";
-import { actorOf, checkStrong, roleIn } from "../contract/callers.ts";
+import { actorOf, checkStrong } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall, ManagementCaller } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Json, Runner } from "../postgres/statement.ts";
@@ -298,32 +297,16 @@ function freeOf({ payer, family, windows }: BudgetMessage): BudgetMessage {
   });
 }
 
-/** The most that one answer has: two of each member. */
-const personsRowsMax = 2_000;
-
-/** The budgets of the persons that have a limit. Who is no owner sees his own alone. */
-export async function budgetsOfPersons(
+/** The budgets of a person that have a limit. */
+export async function budgetsOfPerson(
   reports: Runner,
-  accountId: string,
-  { caller }: Pick<AuthenticatedCall, "caller">,
+  { accountId, personId }: MemberId,
 ): Promise<BudgetMessage[]> {
-  const isPlain =
-    caller.kind === "person" &&
-    caller.operator === OperatorRole.UNSPECIFIED &&
-    roleIn(caller, accountId) < AccountRole.OWNER;
-  if (isPlain) {
-    const payer = actorOf(caller);
-    const own = await reports.run(sql.readBudgetsOf, { accountId, payer });
-    return own
-      .filter((row) => hasLimit(limitsIn(row)))
-      .map(({ family, budget, at }) => toBudget(payerIn(payer), family, readBudget(budget, at)));
-  }
-  // Their payers are behind all others.
-  const first = { afterPayer: "person:", afterFamily: "", rows: personsRowsMax };
-  const rows = await reports.run(sql.readBudgets, { accountId, ...first });
-  return rows.map(({ payer, family, budget, at }) =>
-    toBudget(payerIn(payer), family, readBudget(budget, at)),
-  );
+  const payer = `person:${personId}`;
+  const rows = await reports.run(sql.readBudgetsOf, { accountId, payer });
+  return rows
+    .filter((row) => hasLimit(limitsIn(row)))
+    .map(({ family, budget, at }) => toBudget(payerIn(payer), family, readBudget(budget, at)));
 }
 
 export async function setDefaultMemberLimits(

@@ -4,6 +4,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   BillingService,
+  GetForecastRequestSchema,
   GetPoolsRequestSchema,
   ListBudgetsRequestSchema,
   QueryUsageRequestSchema,
@@ -15,6 +16,7 @@ import {
 import {
   type Budget,
   type BudgetLimits,
+  BudgetLimitsSchema,
   BudgetWindow_Name,
 } from "../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
@@ -96,11 +98,12 @@ function open(caller: Caller) {
         create(SetDefaultMemberLimitsRequestSchema, { ...(limits && { limits }) }),
         call,
       ),
+    forecast: () => intercepted.getForecast(create(GetForecastRequestSchema), call),
     pools: () => intercepted.getPools(create(GetPoolsRequestSchema, {}), call),
-    usage,
-    budgets: async (withBudgets = true) =>
-      ((await usage({ withBudgets })).budgets ?? []).map(({ payer, limits }) => [
+    ownBudgets: async (withOwnBudgets = true) =>
+      ((await usage({ withOwnBudgets })).ownBudgets ?? []).map(({ payer, family, limits }) => [
         payer?.payer.value,
+        family,
         limits?.dailyMicrocredits,
       ]),
     byMember: async () => (await usage({ groupBy: [UsageGroup.MEMBER] })).rows ?? [],
@@ -177,6 +180,9 @@ test("a pool has limits of its own, and so have requests at once", async () => {
   });
   expect([budget?.payer?.payer.case, others]).toEqual(["pool", []]);
   expect(windowOf(budget, BudgetWindow_Name.TOTAL)).toMatchObject({ spentMicrocredits: 0n });
+  const { forecasts: [first, second] = [] } = await owner.forecast();
+  expect(first?.budget).toEqual(budget);
+  expect(second?.budget).toMatchObject({ family: 2, limits: create(BudgetLimitsSchema) });
   const hold = await ledger.holds.place(holdRequest(payer, 10), never);
   expect(await refusalOf(payer)).toMatchObject({
     reason: "too_many_running",
@@ -216,7 +222,11 @@ test("only owners set budgets, who confirm what raises or removes a limit; membe
     const { set, reset, setDefault, list } = open(caller);
     for (const work of [set(ofAna), reset(ofAna), setDefault()])
       expect(await errorOf(work)).toMatchObject({ reason: "not_permitted" });
-    expect((await list()).budgets).toHaveLength(2);
+    const { budgets } = await list();
+    // The pools, and what the key of a member without a limit was charged.
+    expect(budgets?.map(({ payer, limits }) => [payer?.payer.value, limits])).toEqual(
+      [true, true, "per_ana"].map((value) => [value, create(BudgetLimitsSchema)]),
+    );
   }
   await owner.set({ ...ofAna, limits: { weeklyMicrocredits: 5n } });
   const weak = open(person("per_owner", accountId, { strongUntil: undefined }));
@@ -285,43 +295,26 @@ test("members without a limit get the default one, when it is set and when they 
   expect(await limitsBy()).toHaveLength(8);
 });
 
-test("usage comes with the budgets of persons: all for owners, for others their own", async () => {
+test("usage comes with the budgets of the person who asks, if they are asked for", async () => {
   const { payer, accountId, owner } = await newAccount();
   const ofBen = { payer: { payer: { case: "personId", value: "per_ben" } } } as const;
-  const ofBot = { payer: { payer: { case: "managementKeyId", value: "mgk_1" } } } as const;
-  for (const [of, daily] of [
-    [ofAna, 9n],
-    [ofBen, 8n],
-    [ofBot, 7n],
-    [ofPool, 6n],
-  ] as const)
-    await owner.set({ ...of, limits: { dailyMicrocredits: daily } });
-  const ana = [
-    ["per_ana", 9n],
-    ["per_ana", 9n],
-  ];
-  const ben = [
-    ["per_ben", 8n],
-    ["per_ben", 8n],
-  ];
-  expect(await owner.budgets()).toEqual([...ana, ...ben]);
-  expect(await owner.budgets(false)).toEqual([]);
-  expect(await open(person("per_ana", accountId)).budgets()).toEqual(ana);
-  expect(await open(person("per_vera", accountId)).budgets()).toEqual([]);
-  const support = { operator: OperatorRole.SUPPORT, memberships: [] };
-  const asked = { accountId, withBudgets: true };
-  const seen = await open(person("per_support", accountId, support)).usage(asked);
-  expect(seen.budgets).toHaveLength(4);
-  const asKey = (accountReader: boolean) => {
-    const key = { keyId: payer.keyId, accountId, family: Family.V1, accountReader };
-    const secret = create(SecretSchema);
-    return open({ kind: "key", key: create(KeySchema, key), secret }).budgets();
-  };
-  expect(await asKey(true)).toEqual([...ana, ...ben]);
-  expect(await asKey(false)).toEqual([]);
+  await owner.set({ ...ofAna, limits: { dailyMicrocredits: 9n } });
+  await owner.set({ ...ofBen, families: [Family.V2], limits: { dailyMicrocredits: 8n } });
+  await owner.set({ ...ofPool, limits: { dailyMicrocredits: 7n } });
+  const [ana, ben] = ["per_ana", "per_ben"].map((one) => open(person(one, accountId)));
+  expect(await ana?.ownBudgets()).toEqual([
+    ["per_ana", Family.V1, 9n],
+    ["per_ana", Family.V2, 9n],
+  ]);
+  expect(await ben?.ownBudgets()).toEqual([["per_ben", Family.V2, 8n]]);
+  expect(await ana?.ownBudgets(false)).toEqual([]);
+  expect(await owner.ownBudgets()).toEqual([]);
+  const key = { keyId: payer.keyId, accountId, family: Family.V1, managedBy: "person:per_ana" };
+  const asKey = { key: create(KeySchema, key), secret: create(SecretSchema) };
+  expect(await open({ kind: "key", ...asKey }).ownBudgets()).toEqual([]);
   // The limits are gone, and their rows stay.
-  await owner.set({ ...ofAna });
-  expect(await open(person("per_ana", accountId)).budgets()).toEqual([]);
+  await owner.set(ofAna);
+  expect(await ana?.ownBudgets()).toEqual([]);
 });
 
 test("a key sees what its manager and its pool have free, and an account reader all of it", async () => {

@@ -229,6 +229,10 @@ const usage = answer(billing.queryUsage, ({ keyIds }) => ({
 }));
 const noUsage = answer(billing.queryUsage, () => ({ rows: [] }));
 
+const budgetsOfVic = [
+  budgetOf("person_vic", Family.V1, [0.97, 1]),
+  budgetOf("person_vic", Family.V2, [0.2]),
+];
 const memberUsage = answer(billing.queryUsage, () => ({
   rows: ["person_ana", "person_long", "person_vic"].flatMap((personId, at) =>
     someKeys.slice(0, 6).map(({ keyId = "" }, index) => ({
@@ -243,15 +247,15 @@ const memberUsage = answer(billing.queryUsage, () => ({
   keys: someKeys.map(({ keyId = "", name = "", secrets = [] }) => ({
     ...{ keyId, name, hint: secrets[0]?.hint ?? "" },
   })),
+  ownBudgets: budgetsOfVic,
+}));
+const listBudgets = answer(billing.listBudgets, () => ({
   budgets: [
     budgetOf("person_ana", Family.V1, [0.24, 0.81, 0.38, 0.07]),
     budgetOf("person_ana", Family.V2, [0.007]),
     budgetOf("person_long", Family.V1, [1.02]),
-    budgetOf("person_vic", Family.V1, [0.97, 1]),
-    budgetOf("person_vic", Family.V2, [0.2]),
+    ...budgetsOfVic,
   ],
-}));
-const defaultLimits = answer(billing.listBudgets, () => ({
   defaultMemberLimits: {
     ...{ dailyMicrocredits: 50n * credit, monthlyMicrocredits: 1_000n * credit },
     ...{ requestsAtOnce: 4 },
@@ -441,7 +445,7 @@ const listManagementKeys = answer(keysMethod.listManagementKeys, () => ({
 }));
 const settings = [
   ...whole,
-  defaultLimits,
+  listBudgets,
   providers,
   listManagementKeys,
   alertsOf({ settings: alertSettings, mails: true }),
@@ -563,7 +567,7 @@ export const peopleStates: readonly PageStates[] = [
     states: {
       loading: [pending(people.listMembers)],
       failed: [failing(people.listMembers, "internal")],
-      full: [memberUsage, ...whole],
+      full: [memberUsage, listBudgets, ...whole],
       unused: whole,
       viewer: [role(AccountRole.VIEWER)],
     },
@@ -574,15 +578,15 @@ export const peopleStates: readonly PageStates[] = [
     states: {
       loading: [listMembers, pending(billing.queryUsage)],
       failed: [listMembers, failing(billing.queryUsage, "report_too_large")],
-      full: [memberUsage, ...whole],
+      full: [memberUsage, listBudgets, ...whole],
       unused: [noUsage, ...whole],
-      "another member": [role(AccountRole.MEMBER), memberUsage],
+      "another member": [role(AccountRole.MEMBER), memberUsage, listBudgets],
     },
   },
   {
     name: "member-own",
     path: "members/person_vic",
-    states: { full: [role(AccountRole.MEMBER), memberUsage, ...whole] },
+    states: { full: [role(AccountRole.MEMBER), memberUsage, listBudgets, ...whole] },
   },
   {
     name: "settings",

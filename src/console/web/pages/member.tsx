@@ -1,4 +1,4 @@
-// One member: what he spent this month with which keys, and his budgets. Owners see it of everybody,
+// One member: what he spent this month, with which keys, and his budgets. Owners see it of all,
 // others of themselves.
 
 import type { JSX } from "preact";
@@ -8,10 +8,12 @@ import {
   UsageGroup,
   type UsageSums,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { KeyLabel } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { together } from "../api.ts";
 import { count, credits, dollars } from "../format.ts";
 import { useActorNames } from "../parts/actors.ts";
 import { useAllPages } from "../parts/all-pages.ts";
-import { BudgetCard, budgetsOf } from "../parts/budget.tsx";
+import { BudgetCard, budgetsOf, hasLimit, useBudgets } from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { KeyName } from "../parts/small.tsx";
@@ -45,10 +47,6 @@ export function MemberPage({ params }: PageProps): JSX.Element {
   return <Spending {...{ personId, name, isOwn, back }} />;
 }
 
-function spentOf({ sums }: { readonly sums?: UsageSums | undefined }): number {
-  return Number(sums?.amountMicrocredits ?? 0n);
-}
-
 type SpendingProps = {
   readonly personId: string;
   readonly name: string;
@@ -61,7 +59,7 @@ function Spending({ personId, name, isOwn, back }: SpendingProps): JSX.Element {
   const { accountId } = account.value;
   const usage = useAllPages(
     BillingService.method.queryUsage,
-    { accountId, groupBy: [UsageGroup.KEY, UsageGroup.MEMBER], withBudgets: true },
+    { accountId, groupBy: [UsageGroup.KEY, UsageGroup.MEMBER] },
     ({ rows, keys }) => {
       const labels = new Map(keys.map((key) => [key.keyId, key]));
       return rows
@@ -70,7 +68,8 @@ function Spending({ personId, name, isOwn, back }: SpendingProps): JSX.Element {
     },
     { isLive: true },
   );
-  const budgets = budgetsOf(personId, usage.data?.first.budgets);
+  const all = useBudgets();
+  const budgets = budgetsOf(personId, all.data?.items).filter(hasLimit);
   return (
     <>
       <Head
@@ -84,8 +83,8 @@ function Spending({ personId, name, isOwn, back }: SpendingProps): JSX.Element {
           )
         }
       />
-      <View call={usage} skeleton={<Skeleton figures={2} rows={4} />}>
-        {({ items }) => {
+      <View call={together(usage, all)} skeleton={<Skeleton figures={2} rows={4} />}>
+        {([{ items }]) => {
           const sum = (of: (sums: (typeof items)[number]["sums"]) => bigint | undefined) =>
             items.reduce((all, { sums }) => all + (of(sums) ?? 0n), 0n);
           const spent = sum((sums) => sums?.amountMicrocredits);
@@ -104,45 +103,7 @@ function Spending({ personId, name, isOwn, back }: SpendingProps): JSX.Element {
                 about={isOwn ? words.budget.ownHint : words.budget.ofMemberHint}
                 budgets={budgets}
               />
-              <Card flush title={texts.keys}>
-                {items.length === 0 ? (
-                  <p class="card-text muted">{texts.noKeys}</p>
-                ) : (
-                  <Table
-                    caption={texts.keys}
-                    rows={items.toSorted((one, other) => spentOf(other) - spentOf(one))}
-                    keyOf={({ keyId }) => keyId}
-                    columns={[
-                      {
-                        name: "key",
-                        head: words.keys.key,
-                        sortBy: ({ key }) => key?.name ?? "",
-                        cell: ({ keyId, key }) => (
-                          <KeyName
-                            name={key?.name ?? keyId}
-                            hint={key?.hint}
-                            href={href(`keys/${keyId}`)}
-                          />
-                        ),
-                      },
-                      {
-                        name: "requests",
-                        head: texts.requestsHead,
-                        end: true,
-                        sortBy: ({ sums }) => Number(sums?.requests ?? 0n),
-                        cell: ({ sums }) => count(sums?.requests ?? 0n),
-                      },
-                      {
-                        name: "credits",
-                        head: words.overview.amount,
-                        end: true,
-                        sortBy: spentOf,
-                        cell: ({ sums }) => credits(sums?.amountMicrocredits ?? 0n),
-                      },
-                    ]}
-                  />
-                )}
-              </Card>
+              <KeysUsed used={items} />
             </>
           );
         }}
@@ -157,4 +118,56 @@ function Spending({ personId, name, isOwn, back }: SpendingProps): JSX.Element {
       )}
     </>
   );
+}
+
+type KeyUsed = {
+  readonly keyId: string;
+  /** Undefined: the answer does not name it. */
+  readonly key: KeyLabel | undefined;
+  readonly sums: UsageSums | undefined;
+};
+
+/** Those that cost most first. */
+function KeysUsed({ used }: { readonly used: readonly KeyUsed[] }): JSX.Element {
+  return (
+    <Card flush title={texts.keys}>
+      {used.length === 0 ? (
+        <p class="card-text muted">{texts.noKeys}</p>
+      ) : (
+        <Table
+          caption={texts.keys}
+          rows={used.toSorted((one, other) => spentOf(other) - spentOf(one))}
+          keyOf={({ keyId }) => keyId}
+          columns={[
+            {
+              name: "key",
+              head: words.keys.key,
+              sortBy: ({ key }) => key?.name ?? "",
+              cell: ({ keyId, key }) => (
+                <KeyName name={key?.name ?? keyId} hint={key?.hint} href={href(`keys/${keyId}`)} />
+              ),
+            },
+            {
+              name: "requests",
+              head: texts.requestsHead,
+              end: true,
+              sortBy: ({ sums }) => Number(sums?.requests ?? 0n),
+              cell: ({ sums }) => count(sums?.requests ?? 0n),
+            },
+            {
+              name: "credits",
+              head: words.overview.amount,
+              end: true,
+              sortBy: spentOf,
+              cell: ({ sums }) => credits(sums?.amountMicrocredits ?? 0n),
+            },
+          ]}
+        />
+      )}
+    </Card>
+  );
+}
+
+function spentOf({ sums }: KeyUsed): number {
+  return Number(sums?.amountMicrocredits ?? 0n);
 }

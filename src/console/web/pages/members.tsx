@@ -1,7 +1,10 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { BillingService, UsageGroup } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Budget, BudgetLimits } from "../../../../gen/gateway/common/v1/budget_pb.ts";
+import {
+  type Budget,
+  type BudgetLimits,
+  BudgetWindow_Name,
+} from "../../../../gen/gateway/common/v1/budget_pb.ts";
 import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type Invitation,
@@ -19,7 +22,9 @@ import {
   BudgetDialog,
   budgetsChanged,
   budgetsOf,
+  hasLimit,
   setMemberBudget,
+  useBudgets,
 } from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
@@ -132,21 +137,19 @@ export function MemberBudgetDialog(props: {
   );
 }
 
-/** What a member spent this month, by the usage, and the budgets, one for each pool. */
+/** What a member spent this month, and the budgets, one for each pool. */
 function useSpending(): {
   spentBy: (member: Member) => bigint;
   budgetsBy: (member: Member) => readonly Budget[];
 } {
-  const { data } = useCall(BillingService.method.queryUsage, {
-    accountId: account.value.accountId,
-    groupBy: [UsageGroup.MEMBER],
-    withBudgets: true,
-  });
+  const { data } = useBudgets();
   return {
     spentBy: ({ personId }) =>
-      data?.rows.find(({ member }) => member === `person:${personId}`)?.sums?.amountMicrocredits ??
-      0n,
-    budgetsBy: ({ personId }) => budgetsOf(personId, data?.budgets),
+      budgetsOf(personId, data?.items)
+        .flatMap(({ windows }) => windows)
+        .filter(({ window }) => window === BudgetWindow_Name.MONTH)
+        .reduce((sum, { spentMicrocredits }) => sum + (spentMicrocredits ?? 0n), 0n),
+    budgetsBy: ({ personId }) => budgetsOf(personId, data?.items).filter(hasLimit),
   };
 }
 

@@ -9,7 +9,7 @@ import {
 import { type Call, together, useCall } from "../api.ts";
 import { credits, dollars } from "../format.ts";
 import { familyName } from "../names.ts";
-import { BudgetCard, budgetsOf } from "../parts/budget.tsx";
+import { BudgetCard } from "../parts/budget.tsx";
 import { LinkButton } from "../parts/button.tsx";
 import { AlertsPart } from "../parts/later.tsx";
 import { NewestRequests } from "../parts/newest-requests.tsx";
@@ -84,7 +84,7 @@ export function Overview(): JSX.Element {
 function Amounts(): JSX.Element {
   const { accountId } = account.value;
   const pools = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
-  const usage = useLastDays({ withBudgets: true });
+  const usage = useLastDays({ withOwnBudgets: true });
   const now = new Date();
   return (
     <View call={together(pools, usage)} skeleton={<Skeleton figures={4} />}>
@@ -133,7 +133,7 @@ function PoolFigure({ pool }: { pool: Forecast }): JSX.Element {
 /** What the person may spend, where that is limited. */
 function OwnBudget(): JSX.Element | null {
   const personId = session.value.person?.personId;
-  const budgets = budgetsOf(personId, useLastDays({ withBudgets: true }).data?.budgets);
+  const budgets = useLastDays({ withOwnBudgets: true }).data?.ownBudgets ?? [];
   if (budgets.length === 0) return null;
   return (
     <BudgetCard
@@ -150,7 +150,7 @@ function OwnBudget(): JSX.Element | null {
 }
 
 function Chart(): JSX.Element {
-  const usage = useLastDays({ withBudgets: true });
+  const usage = useLastDays({ withOwnBudgets: true });
   return (
     <Card
       title={barsTitle()}

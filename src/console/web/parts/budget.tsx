@@ -16,6 +16,7 @@ import { clock, count, credits, day, dollars, parseCredits, plainCredits } from 
 import { familyName } from "../names.ts";
 import { account } from "../session.ts";
 import { words } from "../words.ts";
+import { useAllPages } from "./all-pages.ts";
 import { readCredits, readWhole } from "./bounds.ts";
 import { Dialog } from "./dialog.tsx";
 import { Form, TextField } from "./form.tsx";
@@ -109,6 +110,34 @@ export function budgetsOf(personId: string | undefined, budgets: readonly Budget
   return budgets.filter(
     ({ payer }) => payer?.payer.case === "personId" && payer.payer.value === personId,
   );
+}
+
+/** False: it only tells what was spent. */
+export function hasLimit({ limits, windows }: Budget): boolean {
+  return (
+    limits?.requestsAtOnce !== undefined ||
+    windows.some(({ limitMicrocredits }) => limitMicrocredits !== undefined)
+  );
+}
+
+/** The budgets of the account, of whichever members. */
+export function useBudgets() {
+  const request = { accountId: account.value.accountId, pageSize: 1000 };
+  return useAllPages(BillingService.method.listBudgets, request, ({ budgets }) => budgets, {
+    isLive: true,
+  });
+}
+
+/** The limits of a member, as they are now. */
+export async function readLimitsOf(personId: string): Promise<BudgetLimits | undefined> {
+  const { accountId } = account.value;
+  for (let pageToken = ""; ; ) {
+    const request = { accountId, pageSize: 1000, pageToken };
+    const { budgets, nextPageToken } = await call(BillingService.method.listBudgets, request);
+    const found = budgetsOf(personId, budgets).find(hasLimit);
+    if (found || nextPageToken === "") return found?.limits;
+    pageToken = nextPageToken;
+  }
 }
 
 /** Replaces the limits of a member, in both pools. */

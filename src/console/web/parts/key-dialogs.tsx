@@ -13,7 +13,7 @@ import { familyName } from "../names.ts";
 import { account, can, session } from "../session.ts";
 import { words } from "../words.ts";
 import { useActorNames } from "./actors.ts";
-import { budgetsChanged, budgetsOf, setMemberBudget } from "./budget.tsx";
+import { budgetsChanged, readLimitsOf, setMemberBudget } from "./budget.tsx";
 import { Button } from "./button.tsx";
 import { Segments } from "./choices.tsx";
 import { Dialog } from "./dialog.tsx";
@@ -162,11 +162,7 @@ export function EditKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element 
         updateMask: { paths },
       });
     if (isForMember && member !== undefined) {
-      const { accountId } = apiKey;
-      const { queryUsage } = BillingService.method;
-      const { budgets } = await call(queryUsage, { accountId, withBudgets: true });
-      const [before] = budgetsOf(member, budgets);
-      await setMemberBudget(member, { ...before?.limits, ...limitsOf(read) });
+      await setMemberBudget(member, { ...(await readLimitsOf(member)), ...limitsOf(read) });
       budgetsChanged();
     }
     keysChanged();

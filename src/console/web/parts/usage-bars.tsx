@@ -19,15 +19,15 @@ import { isWithin, lastDays, namedBars, type TimedSums, timed } from "./usage-re
 type UsageAnswer = Parameters<typeof timed>[0];
 
 /**
- * What was used of an account, or of one key, by model, and if asked the budgets that one sees: on each of the last 30 days, or in each
- * hour of an account that was made in the last two.
+ * What was used of an account, or of one key, by model: on each of the last 30 days, or in each
+ * hour of an account that was made in the last two. If asked, with the budgets of the person.
  */
 export function useLastDays({
   keyId,
-  withBudgets = false,
+  withOwnBudgets = false,
 }: {
   readonly keyId?: string;
-  readonly withBudgets?: boolean;
+  readonly withOwnBudgets?: boolean;
 } = {}): Call<QueryUsageResponse> {
   const { accountId } = account.value;
   // The start is that of a day, so that the question stays the same until midnight. On the last day
@@ -41,7 +41,7 @@ export function useLastDays({
     bucket: span === "hour" ? Bucket.HOUR : Bucket.DAY,
     groupBy: [UsageGroup.MODEL],
     keyIds: keyId === undefined ? [] : [keyId],
-    withBudgets,
+    withOwnBudgets,
   };
   return useCall(BillingService.method.queryUsage, request, { isLive: true });
 }

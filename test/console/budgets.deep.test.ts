@@ -240,6 +240,12 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       const manager = await olga.getByLabel("The secret of the key").inputValue();
       await seen(olga, "13-owner-management-secret");
       await olga.getByRole("button", { name: "I have stored it" }).click();
+      const managers = olga.getByRole("row", { name: name("deploy") });
+      await managers.getByRole("button", { name: "Limits" }).click();
+      await olga.getByLabel("In total").fill("700");
+      await seen(olga, "13b-owner-management-limits");
+      await save(olga);
+      await managers.getByText("0.00 of 700 in total").first().waitFor();
       const above = { monthlyCapMicrocredits: "300000001" };
       expect(await createKey(manager, name("above"), above)).toMatchObject({ status: 400 });
       const made = await createKey(manager, name("agent"), {});

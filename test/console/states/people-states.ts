@@ -45,8 +45,8 @@ const limits = [50n, 250n, 1_000n, 12_500n].map((one) => one * credit);
 const windows = [BudgetWindow_Name.DAY, BudgetWindow_Name.WEEK, BudgetWindow_Name.MONTH];
 const ends = ["2026-11-23T00:00:00Z", "2026-11-23T00:00:00Z", "2026-12-01T00:00:00Z"];
 
-/** The budget of a person in a pool: so much of each limit is spent, the day first. */
-function budgetOf(personId: string, family: Family, shares: readonly number[]) {
+/** The budget of a person or a management key in a pool: so much of each limit is spent, the day first. */
+function budgetOf(value: string, family: Family, shares: readonly number[]) {
   const shown = shares.map((share, index) => {
     const limit = limits[index] ?? 0n;
     const end = ends[index];
@@ -59,7 +59,11 @@ function budgetOf(personId: string, family: Family, shares: readonly number[]) {
   });
   const isRunning = family === Family.V1;
   return create(BudgetSchema, {
-    payer: { payer: { case: "personId", value: personId } },
+    payer: {
+      payer: value.startsWith("mgk_")
+        ? { case: "managementKeyId", value }
+        : { case: "personId", value },
+    },
     ...{ family, windows: shown },
     ...(isRunning && { limits: { requestsAtOnce: 4 }, running: 2, heldMicrocredits: 3n * credit }),
   });
@@ -255,6 +259,7 @@ const listBudgets = answer(billing.listBudgets, () => ({
     budgetOf("person_ana", Family.V2, [0.007]),
     budgetOf("person_long", Family.V1, [1.02]),
     ...budgetsOfVic,
+    budgetOf("mgk_1", Family.V1, [0.6, 0.92, 0.31]),
   ],
   defaultMemberLimits: {
     ...{ dailyMicrocredits: 50n * credit, monthlyMicrocredits: 1_000n * credit },

@@ -96,6 +96,10 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
       await scrollTo(page, "Data and leaving");
       await press("New management key")(page);
     },
+    "management limits": async (page) => {
+      await scrollTo(page, "Data and leaving");
+      await pressOneOf("Limits", 0)(page);
+    },
     "management secret": async (page) => {
       await scrollTo(page, "Data and leaving");
       await press("New management key")(page);

@@ -13,7 +13,7 @@ import { together } from "../api.ts";
 import { count, credits, dollars } from "../format.ts";
 import { useActorNames } from "../parts/actors.ts";
 import { useAllPages } from "../parts/all-pages.ts";
-import { BudgetCard, budgetsOf, hasLimit, useBudgets } from "../parts/budget.tsx";
+import { BudgetCard, budgetsOf, hasLimit, ofPerson, useBudgets } from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { KeyName } from "../parts/small.tsx";
@@ -69,7 +69,7 @@ function Spending({ personId, name, isOwn, back }: SpendingProps): JSX.Element {
     { isLive: true },
   );
   const all = useBudgets();
-  const budgets = budgetsOf(personId, all.data?.items).filter(hasLimit);
+  const budgets = budgetsOf(ofPerson(personId), all.data?.items).filter(hasLimit);
   return (
     <>
       <Head

@@ -15,15 +15,15 @@ import {
 } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, invalidate, toCallError, useCall } from "../api.ts";
 import { credits, day } from "../format.ts";
-import { familyName, roleName } from "../names.ts";
+import { roleName } from "../names.ts";
 import { useActorNames } from "../parts/actors.ts";
 import {
-  BudgetBar,
+  BudgetCell,
   BudgetDialog,
-  budgetsChanged,
   budgetsOf,
   hasLimit,
-  setMemberBudget,
+  ofPerson,
+  setBudget,
   useBudgets,
 } from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
@@ -102,19 +102,6 @@ function membersChanged(): void {
   refreshSession();
 }
 
-/** A line for each pool. */
-function MemberBudget({ budgets }: { readonly budgets: readonly Budget[] }): JSX.Element {
-  return (
-    <>
-      {budgets.map((budget) => (
-        <div key={budget.family} class="budget">
-          <span class="faint">{familyName(budget.family)}</span> <BudgetBar budget={budget} />
-        </div>
-      ))}
-    </>
-  );
-}
-
 /** The limits of a member. */
 export function MemberBudgetDialog(props: {
   readonly personId: string;
@@ -128,10 +115,7 @@ export function MemberBudgetDialog(props: {
       title={words.budget.ofMember(name)}
       hint={words.budget.ofMemberHint}
       limits={limits}
-      save={async (next) => {
-        await setMemberBudget(personId, next);
-        budgetsChanged();
-      }}
+      save={(next) => setBudget(ofPerson(personId), next)}
       onClose={onClose}
     />
   );
@@ -145,11 +129,11 @@ function useSpending(): {
   const { data } = useBudgets();
   return {
     spentBy: ({ personId }) =>
-      budgetsOf(personId, data?.items)
+      budgetsOf(ofPerson(personId), data?.items)
         .flatMap(({ windows }) => windows)
         .filter(({ window }) => window === BudgetWindow_Name.MONTH)
         .reduce((sum, { spentMicrocredits }) => sum + (spentMicrocredits ?? 0n), 0n),
-    budgetsBy: ({ personId }) => budgetsOf(personId, data?.items).filter(hasLimit),
+    budgetsBy: ({ personId }) => budgetsOf(ofPerson(personId), data?.items).filter(hasLimit),
   };
 }
 
@@ -190,12 +174,7 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       name: "budget",
       head: words.budget.column,
       cell: (member) => (
-        <>
-          <MemberBudget budgets={budgetsBy(member)} />
-          <button type="button" class="link" onClick={() => setLimiting(member)}>
-            {words.budget.edit}
-          </button>
-        </>
+        <BudgetCell budgets={budgetsBy(member)} onEdit={() => setLimiting(member)} />
       ),
     },
     {

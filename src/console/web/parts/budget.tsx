@@ -105,10 +105,20 @@ export function BudgetBars({ budget }: { budget: Budget | undefined }): JSX.Elem
   );
 }
 
-/** Those of a person, one for each pool. */
-export function budgetsOf(personId: string | undefined, budgets: readonly Budget[] = []): Budget[] {
+/** Who has a budget in each pool. */
+export type BudgetOwner = {
+  readonly case: "personId" | "managementKeyId";
+  readonly value: string;
+};
+
+export function ofPerson(value: string): BudgetOwner {
+  return { case: "personId", value };
+}
+
+/** Those of one owner, one for each pool. */
+export function budgetsOf(owner: BudgetOwner, budgets: readonly Budget[] = []): Budget[] {
   return budgets.filter(
-    ({ payer }) => payer?.payer.case === "personId" && payer.payer.value === personId,
+    ({ payer }) => payer?.payer.case === owner.case && payer.payer.value === owner.value,
   );
 }
 
@@ -134,26 +144,46 @@ export async function readLimitsOf(personId: string): Promise<BudgetLimits | und
   for (let pageToken = ""; ; ) {
     const request = { accountId, pageSize: 1000, pageToken };
     const { budgets, nextPageToken } = await call(BillingService.method.listBudgets, request);
-    const found = budgetsOf(personId, budgets).find(hasLimit);
+    const found = budgetsOf(ofPerson(personId), budgets).find(hasLimit);
     if (found || nextPageToken === "") return found?.limits;
     pageToken = nextPageToken;
   }
 }
 
-/** Replaces the limits of a member, in both pools. */
-export async function setMemberBudget(
-  personId: string,
+/** Replaces the limits of one owner, in both pools. The parts that show budgets ask again. */
+export async function setBudget(
+  payer: BudgetOwner,
   limits: MessageInitShape<typeof BudgetLimitsSchema>,
 ): Promise<void> {
   const { accountId } = account.value;
-  const payer = { payer: { case: "personId" as const, value: personId } };
-  await call(BillingService.method.setBudget, { accountId, payer, limits });
+  await call(BillingService.method.setBudget, { accountId, payer: { payer }, limits });
+  budgetsChanged();
 }
 
-/** The parts that show budgets ask again. */
 export function budgetsChanged(): void {
   invalidate(BillingService.method.listBudgets, BillingService.method.queryUsage);
   notify(words.budget.saved);
+}
+
+/** In a table: a line for each pool, and the way to the limits. */
+export function BudgetCell(props: {
+  readonly budgets: readonly Budget[];
+  readonly onEdit?: (() => void) | undefined;
+}): JSX.Element {
+  return (
+    <>
+      {props.budgets.map((budget) => (
+        <div key={budget.family} class="budget">
+          <span class="faint">{familyName(budget.family)}</span> <BudgetBar budget={budget} />
+        </div>
+      ))}
+      {props.onEdit && (
+        <button type="button" class="link" onClick={props.onEdit}>
+          {words.budget.edit}
+        </button>
+      )}
+    </>
+  );
 }
 
 /** What a person may spend, with the bars of each pool. */

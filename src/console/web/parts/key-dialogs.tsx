@@ -13,7 +13,7 @@ import { familyName } from "../names.ts";
 import { account, can, session } from "../session.ts";
 import { words } from "../words.ts";
 import { useActorNames } from "./actors.ts";
-import { budgetsChanged, readLimitsOf, setMemberBudget } from "./budget.tsx";
+import { ofPerson, readLimitsOf, setBudget } from "./budget.tsx";
 import { Button } from "./button.tsx";
 import { Segments } from "./choices.tsx";
 import { Dialog } from "./dialog.tsx";
@@ -161,10 +161,8 @@ export function EditKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element 
         key: { keyId: apiKey.keyId, ...read },
         updateMask: { paths },
       });
-    if (isForMember && member !== undefined) {
-      await setMemberBudget(member, { ...(await readLimitsOf(member)), ...limitsOf(read) });
-      budgetsChanged();
-    }
+    if (isForMember && member !== undefined)
+      await setBudget(ofPerson(member), { ...(await readLimitsOf(member)), ...limitsOf(read) });
     keysChanged();
     notify(words.key.saved);
     onClose();

@@ -45,7 +45,7 @@ const limits = [50n, 250n, 1_000n, 12_500n].map((one) => one * credit);
 const windows = [BudgetWindow_Name.DAY, BudgetWindow_Name.WEEK, BudgetWindow_Name.MONTH];
 const ends = ["2026-11-23T00:00:00Z", "2026-11-23T00:00:00Z", "2026-12-01T00:00:00Z"];
 
-/** The budget of a person or a management key in a pool: so much of each limit is spent, the day first. */
+/** Of a person or a management key in a pool: so much of each limit is spent, the day first. */
 function budgetOf(value: string, family: Family, shares: readonly number[]) {
   const shown = shares.map((share, index) => {
     const limit = limits[index] ?? 0n;

@@ -4,7 +4,7 @@
 
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
+import { hasChromium, leftDialog, openPage, startChromium } from "../support/chromium.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { findMisplaced } from "./states/geometry.ts";
 
@@ -57,8 +57,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     return link;
   }
 
-  const go = (page: Page, path: string) =>
-    page.goto(`${origin}/console/${gateway.accountId}/${path}`);
+  const go = async (page: Page, path: string) => {
+    await leftDialog(page);
+    await page.goto(`${origin}/console/${gateway.accountId}/${path}`);
+  };
   const save = async (page: Page) => {
     await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
     await page.getByRole("dialog").waitFor({ state: "hidden" });

@@ -127,7 +127,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await olga.getByText("≈ $5.00").waitFor();
       await seen(olga, "1-owner-default-limits");
       await save(olga);
-      await defaults.getByText("1,000 a month, 8 requests at once").waitFor();
+      await defaults.getByText("1,000 credits a month, 8 requests at once").waitFor();
       await olga.getByRole("heading", { name: "Data and leaving" }).scrollIntoViewIfNeeded();
       const percents = olga.getByLabel("Of a budget spent");
       await percents.fill("50, 120");

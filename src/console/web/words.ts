@@ -260,9 +260,9 @@ export const words = {
     ofNewButton: "Set limits",
     limit: {
       daily: (credits: string) => `${credits} credits a day`,
-      weekly: (credits: string) => `${credits} a week`,
-      monthly: (credits: string) => `${credits} a month`,
-      total: (credits: string) => `${credits} in total`,
+      weekly: (credits: string) => `${credits} credits a week`,
+      monthly: (credits: string) => `${credits} credits a month`,
+      total: (credits: string) => `${credits} credits in total`,
       atOnce: (most: string) => `${most} requests at once`,
     },
     pool: (family: string) => `Pool ${family}`,

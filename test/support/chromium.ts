@@ -24,8 +24,8 @@ export function startChromium(hosts: readonly string[] = []): Promise<Browser> {
 }
 
 /**
- * Waits until the page of the console has gone back from the entry of a dialog that was closed: that
- * would abort a navigation which begins meanwhile.
+ * Waits until the page of the console has gone back from the entry of a dialog that was closed. A
+ * navigation that begins meanwhile is aborted.
  */
 export async function leftDialog(page: Page): Promise<void> {
   while (await page.evaluate("history.state?.isDialog === true"));

@@ -273,20 +273,28 @@ async function use(
 }
 
 const four = <One>(one: fc.Arbitrary<One>) => fc.array(one, { minLength: 4, maxLength: 4 });
+/** A limit of nothing is the tightest of all, and seldom. */
+const anyLimit = fc.oneof(
+  { arbitrary: fc.constantFrom(null, 100), weight: 30 },
+  { arbitrary: fc.constant(0), weight: 1 },
+);
 /** A budget, in numbers as columns have them, which was last changed some days ago. */
 const anyBudget = fc.record({
-  daysAgo: fc.constantFrom(0, 0, 0, 1, 7, 31),
+  // Tomorrow: the clock went back.
+  daysAgo: fc.constantFrom(0, 0, 0, 0, -1, 1, 7, 31),
   held: fc.constantFrom(0, 0, 15),
   spent: four(fc.constantFrom(0, 79, 80, 99, 100, 101)),
-  limits: four(fc.constantFrom(null, null, 0, 100)),
+  limits: four(anyLimit),
 });
 /** Of an account: two keys of one pool, the member who manages the first of them, and the pool. */
 const anyBudgets = fc.record({
   budgets: four(anyBudget),
   isActive: fc.boolean(),
   percent: fc.constantFrom(80, 100),
-  rejection: fc.constantFrom(null, "monthly_cap_reached", "budget_reached", "credits_exhausted"),
-  hoursAgo: fc.constantFrom(0, 0, 1),
+  rejection: fc.constantFrom(
+    ...[null, "monthly_cap_reached", "budget_reached", "budget_reached", "credits_exhausted"],
+  ),
+  hoursAgo: fc.constantFrom(0, 0, 0, 1),
 });
 
 test("alerts read the limits of which a part is spent, or for which a request was refused", async () => {
@@ -333,7 +341,7 @@ async function newBudgets(facts: AnyBudgets) {
     // What it had spent in all is more than in any window.
     const all = 500;
     const [table, more] = payer === "" ? ["pools", ", posted = 15"] : ["budgets", ""];
-    const [row] = await run<{ at: Date; day: number; on: string }>(
+    const [row] = await run<{ at: Date; day: number }>(
       `update ${table} set day = (now() at time zone 'utc')::date - $3::integer, spent = $4,
          held = $5, day_base = $6, week_base = $7, month_base = $8, total_base = $9,
          day_limit = $10, week_limit = $11, month_limit = $12, total_limit = $13${more}
@@ -347,7 +355,7 @@ async function newBudgets(facts: AnyBudgets) {
       [...numbers, ...most.map((one) => one ?? -1)].map(BigInt),
       row.at,
     );
-    const starts = startsOf(row.at);
+    const starts = startsOf(new Date(Math.max(row.at.getTime(), Number(row.day) * 86_400_000)));
     for (const [place, { name, spent: inWindow, limit }] of windows.entries())
       if (limit !== null)
         limits.push({

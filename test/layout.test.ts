@@ -213,6 +213,7 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
   billing: {
     keys: "the admission transaction decides a paid call, never a cache; exports name keys",
     key_secrets: "that transaction refuses a dead secret; operators find an account by a hint",
+    management_keys: "alerts about budgets name them",
     month_closings: "the verifier takes the sums of closed months instead of their charges",
     closed_budgets: "these sums, by person",
     closed_months: "these sums; and who was charged in a month that was archived",

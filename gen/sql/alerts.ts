@@ -342,49 +342,49 @@ where provider = $1 and model = $2 and answered_at is not null`,
 /**
  * Replaces the settings of an account.
  */
-export const putSettings: Run<{ accountId: string; belowCredits: bigint | number | null; belowDays: number | null; rules: string; webhookUrl: string | null; webhookSecret: Buffer | null }> = run(
+export const putSettings: Run<{ accountId: string; belowCredits: bigint | number | null; belowDays: number | null; percents: readonly number[]; rules: string; webhookUrl: string | null; webhookSecret: Buffer | null }> = run(
   "alerts/put-settings",
   `-- alerts/put-settings
 insert into alert_settings
-  (account_id, below_credits, below_days, rules, webhook_url, webhook_secret)
-values ($1, $2, $3, $4, $5, $6)
+  (account_id, below_credits, below_days, percents, rules, webhook_url, webhook_secret)
+values ($1, $2, $3, $4, $5, $6, $7)
 on conflict (account_id) do update
 set below_credits = excluded.below_credits, below_days = excluded.below_days,
-  rules = excluded.rules, webhook_url = excluded.webhook_url,
+  percents = excluded.percents, rules = excluded.rules, webhook_url = excluded.webhook_url,
   webhook_secret = excluded.webhook_secret, changed_at = now()`,
-  (p) => [p.accountId, p.belowCredits, p.belowDays, p.rules, p.webhookUrl, p.webhookSecret],
+  (p) => [p.accountId, p.belowCredits, p.belowDays, p.percents, p.rules, p.webhookUrl, p.webhookSecret],
   5000,
 );
 
-export type ReadSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null };
+export type ReadSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; percents: number[]; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null };
 /**
  * Reads the settings of accounts. An account without a row has the defaults.
  */
 export const readSettings: Many<{ accountIds: readonly string[] }, ReadSettingsRow> = many(
   "alerts/read-settings",
   `-- alerts/read-settings
-select account_id, below_credits, below_days, rules, webhook_url, webhook_secret
+select account_id, below_credits, below_days, percents, rules, webhook_url, webhook_secret
 from alert_settings
 where account_id = any($1::text[])`,
   (p) => [p.accountIds],
-  (v) => ({ accountId: v[0], belowCredits: v[1], belowDays: v[2], rules: v[3], webhookUrl: v[4], webhookSecret: v[5] }) as never,
+  (v) => ({ accountId: v[0], belowCredits: v[1], belowDays: v[2], percents: v[3], rules: v[4], webhookUrl: v[5], webhookSecret: v[6] }) as never,
   "belowCredits belowDays webhookUrl webhookSecret",
   5000,
 );
 
-export type LockSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null };
+export type LockSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; percents: number[]; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null };
 /**
  * Reads the settings of an account, and locks them.
  */
 export const lockSettings: Optional<{ accountId: string }, LockSettingsRow> = optional(
   "alerts/lock-settings",
   `-- alerts/lock-settings
-select account_id, below_credits, below_days, rules, webhook_url, webhook_secret
+select account_id, below_credits, below_days, percents, rules, webhook_url, webhook_secret
 from alert_settings
 where account_id = $1
 for update`,
   (p) => [p.accountId],
-  (v) => ({ accountId: v[0], belowCredits: v[1], belowDays: v[2], rules: v[3], webhookUrl: v[4], webhookSecret: v[5] }) as never,
+  (v) => ({ accountId: v[0], belowCredits: v[1], belowDays: v[2], percents: v[3], rules: v[4], webhookUrl: v[5], webhookSecret: v[6] }) as never,
   "belowCredits belowDays webhookUrl webhookSecret",
   5000,
 );

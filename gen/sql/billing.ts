@@ -2396,34 +2396,76 @@ where hour >= $1::date::timestamp at time zone 'utc' and key_id >= ''`,
   "day",
 );
 
-export type FindSpentCapsRow = { accountId: string; keyId: string; name: string; capMicro: bigint; month: string; spentMicro: bigint; isReached: boolean };
+export type FindSpentLimitsRow = { accountId: string; family: "v1" | "v2"; payer: string; name: string | null; window: "day" | "week" | "month" | "total"; since: string | null; base: bigint; limitMicro: bigint; spentMicro: bigint; isRefused: boolean };
 /**
- * Finds the keys that have spent a part of their cap of the current UTC month. A cap is reached
- * when nothing is left of it, or when a request of the last hours was rejected for it: what is left
- * may be too little for any request.
- * `percent`: of the cap
+ * Finds the limits of active keys, persons, management keys and pools of which a part is spent in
+ * the UTC window of now, and whether a request was rejected for them within the last hours of this
+ * day: what is left may be too little for any request. Of a rejection only the key is known, so it
+ * counts for the limit with the least left of those that bind the key.
+ * `percents`: for each of these accounts, the part
  */
-export const findSpentCaps: Many<{ accountIds: readonly string[]; percent: string | bigint }, FindSpentCapsRow> = many(
-  "billing/find-spent-caps",
-  `-- billing/find-spent-caps
-select b.account_id, k.key_id, k.name, b.month_limit as cap_micro,
-  date_trunc('month', b.day)::date as month, b.spent - b.month_base as spent_micro,
-  b.spent - b.month_base >= b.month_limit or exists (
+export const findSpentLimits: Many<{ accountIds: readonly string[]; percents: readonly number[] }, FindSpentLimitsRow> = many(
+  "billing/find-spent-limits",
+  `-- billing/find-spent-limits
+with asked as (
+  select account_id, percent
+  from unnest($1::text[], $2::integer[]) as a (account_id, percent)
+), payers as (
+  select account_id, "family", payer, day, spent, held, day_base, week_base, month_base, total_base,
+    day_limit, week_limit, month_limit, total_limit
+  from budgets
+  where account_id = any($1) and is_limited
+  union all
+  select account_id, "family", '', day, spent, held, day_base, week_base, month_base, total_base,
+    day_limit, week_limit, month_limit, total_limit
+  from pools
+  where account_id = any($1) and is_limited
+), limits as (
+  select p.account_id, p."family", p.payer, w.name, w.most, w.base,
+    greatest(w.since, w.starts) as since,
+    case when w.since < w.starts then 0 else p.spent - w.base end as spent,
+    w.most - case when w.since < w.starts then 0 else p.spent - w.base end - p.held as free
+  from payers p
+  cross join (select (now() at time zone 'utc')::date as today) t
+  cross join lateral (
+    values ('day', p.day, t.today, p.day_limit, p.day_base),
+      ('week', date_trunc('week', p.day)::date, date_trunc('week', t.today)::date, p.week_limit,
+        p.week_base),
+      ('month', date_trunc('month', p.day)::date, date_trunc('month', t.today)::date, p.month_limit,
+        p.month_base),
+      ('total', null, null, p.total_limit, p.total_base)
+  ) as w (name, since, starts, most, base)
+  where w.most is not null
+), refused as (
+  select distinct on (k.key_id, e.reason) l.account_id, l."family", l.payer, l.name
+  from errors_hourly e
+  join keys k on k.account_id = e.account_id and k.key_id = e.key_id
+  join limits l on l.account_id = k.account_id and l."family" = k."family"
+    and l.payer in (k.key_id, k.managed_by, '')
+    and (l.payer = k.key_id and l.name = 'month') = (e.reason = 'monthly_cap_reached')
+  where e.account_id = any($1) and e.reason in ('monthly_cap_reached', 'budget_reached')
+    and e.hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'
+    and e.hour >= date_trunc('day', now(), 'UTC')
+  order by k.key_id, e.reason, l.free, l.payer, l.name
+)
+select l.account_id as account_id, l."family" as "family", l.payer as payer,
+  coalesce(k.name, m.name) as name, l.name as window, l.since as since, l.base as base, l.most as limit_micro,
+  l.spent as spent_micro, exists (
     select 1
-    from errors_hourly e
-    where e.account_id = b.account_id and e.key_id = b.payer
-      and e.reason = 'monthly_cap_reached'
-      and e.hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'
-      and e.hour >= date_trunc('month', now(), 'UTC')
-  ) as is_reached
-from budgets b
-join keys k on k.key_id = b.payer
-where b.account_id = any($1::text[]) and k.status = 'active' and b.month_limit > 0
-  and b.day >= date_trunc('month', now() at time zone 'utc')::date
-  and b.spent - b.month_base >= b.month_limit * ($2::numeric / 100)`,
-  (p) => [p.accountIds, p.percent],
-  (v) => ({ accountId: v[0], keyId: v[1], name: v[2], capMicro: v[3], month: v[4], spentMicro: v[5], isReached: v[6] }) as never,
-  "",
+    from refused r
+    where r.account_id = l.account_id and r."family" = l."family" and r.payer = l.payer
+      and r.name = l.name
+  ) as is_refused
+from limits l
+join asked a using (account_id)
+left join keys k on k.key_id = l.payer
+left join management_keys m on 'mgmt:' || m.management_key_id = l.payer
+where (k.status = 'active' or l.payer = '' or strpos(l.payer, ':') > 0) and l.most > 0
+  and l.spent * 100::numeric >= l.most * a.percent::numeric
+order by l.account_id, l."family", l.payer, l.since`,
+  (p) => [p.accountIds, p.percents],
+  (v) => ({ accountId: v[0], family: v[1], payer: v[2], name: v[3], window: v[4], since: v[5], base: v[6], limitMicro: v[7], spentMicro: v[8], isRefused: v[9] }) as never,
+  "name since",
 );
 
 export type ReadArchivedMonthsRow = { month: string };

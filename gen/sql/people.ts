@@ -886,6 +886,23 @@ select '', person_id, email
   5000,
 );
 
+export type ListLoginsRow = { accountId: string; personId: string; login: string };
+/**
+ * The logins of these persons in these accounts, where they are members.
+ */
+export const listLogins: Many<{ accountIds: readonly string[]; personIds: readonly string[] }, ListLoginsRow> = many(
+  "people/list-logins",
+  `-- people/list-logins
+select m.account_id, m.person_id, p.login as login
+  from members m
+  join people p on p.person_id = m.person_id
+ where m.account_id = any($1::text[]) and m.person_id = any($2::text[])`,
+  (p) => [p.accountIds, p.personIds],
+  (v) => ({ accountId: v[0], personId: v[1], login: v[2] }) as never,
+  "",
+  5000,
+);
+
 export type LockMembersRow = { personId: string; role: "viewer" | "member" | "owner"; enabled: boolean };
 /**
  * The members of an account, locked until the end of the transaction, and whether they may sign in.

@@ -16,6 +16,11 @@ export type Sources = {
   readonly billing: BillingFigures;
   readonly listKeyEvents: (since: Date, limit: number) => Promise<readonly KeyEvent[]>;
   readonly listNewPlaces: (since: Date, limit: number) => Promise<readonly NewPlace[]>;
+  /** The logins of these persons in these accounts, where they are members. */
+  readonly listLogins: (
+    accountIds: readonly string[],
+    personIds: readonly string[],
+  ) => Promise<readonly MemberLogin[]>;
   readonly listWaitingOrders: (after: string, limit: number) => Promise<readonly WaitingOrder[]>;
   readonly listBypasses: (since: Date, limit: number) => Promise<readonly Bypass[]>;
   /** The newest run of the verifier that found something. Absent: nobody keeps them. */
@@ -55,20 +60,33 @@ export type BillingFigures = {
   ): Promise<
     readonly (PoolBound & { readonly freeMicro: bigint; readonly filledBy: string | null })[]
   >;
-  findSpentCaps(
-    accountIds: readonly string[],
-    percent: number,
-  ): Promise<
-    readonly {
-      readonly accountId: string;
-      readonly keyId: string;
-      readonly name: string;
-      readonly capMicro: bigint;
-      readonly spentMicro: bigint;
-      readonly month: string;
-      readonly isReached: boolean;
-    }[]
-  >;
+  findSpentLimits(
+    asked: readonly { readonly accountId: string; readonly percent: number }[],
+  ): Promise<readonly SpentLimit[]>;
+};
+
+/** A limit of a budget of which a part is spent in the window of now. */
+type SpentLimit = {
+  readonly accountId: string;
+  readonly family: FamilyName;
+  /** A key id, `person:<id>`, `mgmt:<id>`; empty: the whole pool. */
+  readonly payer: string;
+  /** Of the key or the management key. */
+  readonly name: string | null;
+  readonly window: "day" | "week" | "month" | "total";
+  /** The first day of the window, `YYYY-MM-DD`. Null: it has none. */
+  readonly since: string | null;
+  /** What the payer had spent before the window. */
+  readonly base: bigint;
+  readonly limitMicro: bigint;
+  readonly spentMicro: bigint;
+  /** True: a request was rejected for it a moment ago. */
+  readonly isRefused: boolean;
+};
+type MemberLogin = {
+  readonly accountId: string;
+  readonly personId: string;
+  readonly login: string;
 };
 
 type KeyEvent = {
@@ -134,8 +152,8 @@ const pageMax = 1_000;
 /** Changes that one look reads. More than that in 30 s is an attack or a migration of keys. */
 const eventsMax = 10_000;
 const families = ["v1", "v2"] as const;
-/** Of a cap. */
-const percentMin = 80;
+/** From here on, a request that is rejected for a limit means that the limit is reached. */
+const refusedPercentMin = 80;
 const keptDays = 180;
 const removedMax = 1_000;
 const overlapMs = 10_000;
@@ -228,7 +246,7 @@ export function createEvaluation(
       const findings = [
         ...suspended,
         ...(await findLowPools(ids, settings)),
-        ...(await billing.findSpentCaps(ids, percentMin)).flatMap(capReached),
+        ...(await findSpentLimits(ids, settings)),
       ];
       await raise(parts, findings, settings);
       if (accounts.length < pageMax) return;
@@ -277,6 +295,30 @@ export function createEvaluation(
           },
         },
       ];
+    });
+  }
+
+  async function findSpentLimits(
+    ids: readonly string[],
+    settings: ReadonlyMap<string, StoredSettings>,
+  ): Promise<Finding[]> {
+    const percentsOf = (id: string) => (settings.get(id) ?? defaultSettings(id)).percents;
+    const asked = ids.map((accountId) => {
+      const percents = percentsOf(accountId);
+      const isAtAll = percents.includes(100);
+      return { accountId, percent: Math.min(...percents, ...(isAtAll ? [refusedPercentMin] : [])) };
+    });
+    const limits = await billing.findSpentLimits(asked);
+    const persons = limits.flatMap((one) => personIn(one) ?? []);
+    const members =
+      persons.length === 0
+        ? []
+        : await sources.listLogins([...new Set(limits.map((one) => one.accountId))], persons);
+    return limits.flatMap((limit) => {
+      const login = members.find(
+        (one) => one.accountId === limit.accountId && one.personId === personIn(limit),
+      )?.login;
+      return capReached(limit, percentsOf(limit.accountId), login);
     });
   }
 
@@ -400,25 +442,54 @@ function accountStopped(accountId: string, at: Date): Finding {
   };
 }
 
-function capReached(cap: Awaited<ReturnType<BillingFigures["findSpentCaps"]>>[number]): Finding[] {
-  const { accountId, keyId, name, capMicro, spentMicro, month, isReached } = cap;
-  const at = (percent: "80" | "100"): Finding => ({
+/** The person whose budget it is. Undefined: it is no person's. */
+function personIn({ payer }: SpentLimit): string | undefined {
+  return payer.startsWith("person:") ? payer.slice("person:".length) : undefined;
+}
+
+/** `login`: of the person whose budget it is. He may have left: nobody else spends of it. */
+function capReached(
+  limit: SpentLimit,
+  percents: readonly number[],
+  login: string | undefined,
+): Finding[] {
+  const { accountId, family, payer, window, since, base, limitMicro, spentMicro } = limit;
+  const isKey = payer !== "" && !payer.includes(":");
+  if (personIn(limit) !== undefined && login === undefined) return [];
+  const share = (percent: number) => spentMicro * 100n >= limitMicro * BigInt(percent);
+  const isRefused = limit.isRefused && share(refusedPercentMin);
+  const reached = percents.filter((one) => share(one) || (one === 100 && isRefused));
+  const period = since?.slice(0, window === "month" ? 7 : 10);
+  return reached.map((percent, index) => ({
     accountId,
     kind: "cap_reached",
-    period: month,
-    // A cap that is raised can be reached again.
-    about: `${keyId}-${percent}-of-${credits(capMicro)}`,
+    // A limit that is raised can be reached again, and a total that begins anew.
+    about: `${isKey ? payer : `${payer || "pool"}-${family}`}-${percent}-of-${credits(limitMicro)}`,
+    period:
+      window === "total"
+        ? `since-${credits(base)}`
+        : `${window === "week" ? "week-" : ""}${period ?? ""}`,
     facts: {
-      key_id: keyId,
-      key: name,
-      percent,
-      month,
-      cap_credits: credits(capMicro),
+      ...whose(limit, login),
+      family,
+      window,
+      ...(period !== undefined && { period }),
+      percent: String(percent),
+      cap_credits: credits(limitMicro),
       spent_credits: credits(spentMicro),
     },
-  });
-  // An alert about the whole cap replaces the one about a part of it.
-  return isReached ? [at("100"), { ...at("80"), isSilent: true }] : [at("80")];
+    // An alert about more of a limit replaces those about less of it.
+    isSilent: index < reached.length - 1,
+  }));
+}
+
+function whose({ payer, name }: SpentLimit, login: string | undefined): AlertFacts {
+  if (payer === "") return { of: "pool" };
+  const [kind, id = ""] = payer.split(":", 2);
+  if (kind === "person") return { of: "person", person_id: id, login: login ?? "" };
+  if (kind === "mgmt")
+    return { of: "management_key", management_key_id: id, management_key: name ?? "" };
+  return { of: "key", key_id: payer, key: name ?? "" };
 }
 
 function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {

@@ -69,9 +69,11 @@ export function titleOf(kind: KindName, facts: AlertFacts): string {
         ? `The pool ${fact("family")} has less than ${fact("below_credits")} credits.`
         : `The credits of the pool ${fact("family")} last for less than ${days(facts.days)}.`;
     case "cap_reached":
-      return facts.percent === "100"
-        ? `${key} has reached its cap of ${fact("cap_credits")} credits in ${fact("month")}.`
-        : `${key} has spent ${fact("percent")} % of its cap in ${fact("month")}.`;
+      return (
+        `${payer(facts)} has ` +
+        (facts.percent === "100" ? "reached" : `spent ${fact("percent")} % of`) +
+        ` the limit of ${fact("cap_credits")} credits${poolOf(facts)} ${windowOf(facts)}.`
+      );
     case "key_created":
       return `${key} was created.`;
     case "new_place":
@@ -100,6 +102,26 @@ export function titleOf(kind: KindName, facts: AlertFacts): string {
   }
 }
 
+/** Whose limit it is. Alerts of before say only the key and the month. */
+function payer(facts: AlertFacts): string {
+  const name = (fact: string) => plainText(facts[fact] ?? "");
+  if (facts.of === "person") return `The member ${plainText(facts.login ?? "", "_.:@/")}`;
+  if (facts.of === "management_key") return `The management key “${name("management_key")}”`;
+  return facts.of === "pool" ? `The pool ${name("family")}` : `The key “${name("key")}”`;
+}
+
+/** A person and a management key may spend of two pools. */
+function poolOf({ of, family }: AlertFacts): string {
+  return of === "person" || of === "management_key"
+    ? ` of the pool ${plainText(family ?? "")}`
+    : "";
+}
+
+function windowOf({ window, period, month }: AlertFacts): string {
+  if (window === "total") return "in total";
+  return `for ${window === "week" ? "the week of " : ""}${plainText(period ?? month ?? "")}`;
+}
+
 function days(text: string): string {
   return text === "1" ? "a day" : `${plainText(text)} days`;
 }
@@ -113,7 +135,11 @@ export function detailOf(kind: KindName, facts: AlertFacts): string {
     case "cap_reached":
       return (
         `${fact("spent_credits")} of ${fact("cap_credits")} credits are spent.` +
-        (facts.percent === "100" ? " Requests of the key are rejected until next month." : "")
+        (facts.percent !== "100"
+          ? ""
+          : facts.window === "total"
+            ? " Requests are rejected until an owner raises the limit or begins it anew."
+            : ` Requests are rejected until the ${fact("window")} ends or an owner raises the limit.`)
       );
     case "new_place":
       return "If that was not you, end your sessions in the settings, and tell the operator.";

@@ -24,18 +24,22 @@ export type StoredSettings = {
   readonly belowMicro: bigint | undefined;
   /** Undefined: no alert. */
   readonly belowDays: number | undefined;
+  /** Of a limit of credits, in order. */
+  readonly percents: readonly number[];
   /** A kind without a rule is not raised. */
   readonly rules: Partial<Readonly<Record<KindName, Channels>>>;
   readonly webhook: Webhook | undefined;
 };
 
 const byDefault: Channels = { page: true, mail: true, webhook: false };
+const percentsByDefault = [80, 100];
 
 /** What an account has that has set nothing. */
 export function defaultSettings(accountId: string): StoredSettings {
   return {
     belowMicro: undefined,
     belowDays: accountId === "" ? undefined : 3,
+    percents: percentsByDefault,
     rules: Object.fromEntries(kindsOf(accountId).map((kind) => [kind, byDefault])),
     webhook: undefined,
   };
@@ -43,6 +47,7 @@ export function defaultSettings(accountId: string): StoredSettings {
 
 const belowMicroMax = 1_000_000_000_000_000_000n;
 const belowDaysMax = 365;
+const percentsMax = 10;
 
 /** The rules of a row. A kind that only a newer program knows has none. */
 export function storedRules(json: Json): StoredSettings["rules"] {
@@ -58,7 +63,7 @@ export function storedRules(json: Json): StoredSettings["rules"] {
 /** The settings of a request, without the secret. Throws `invalid_request`. */
 export function readSettings(
   accountId: string,
-  { belowMicrocredits, belowDays, rules, webhookUrl }: AlertSettings,
+  { belowMicrocredits, belowDays, percents, rules, webhookUrl }: AlertSettings,
 ): Omit<StoredSettings, "webhook"> & { readonly webhookUrl: URL | undefined } {
   if (accountId === "" && (belowMicrocredits !== undefined || belowDays !== undefined))
     throw invalidField(
@@ -73,9 +78,24 @@ export function readSettings(
   return {
     belowMicro: belowMicrocredits,
     belowDays,
+    percents: readPercents(accountId, percents),
     rules: readRules(accountId, rules, url !== undefined),
     webhookUrl: url,
   };
+}
+
+function readPercents(accountId: string, percents: readonly number[]): readonly number[] {
+  const field = "settings.percents";
+  if (percents.length === 0) return percentsByDefault;
+  if (accountId === "")
+    throw invalidField(field, "must be absent with all_accounts: operators have no budget");
+  if (percents.length > percentsMax) throw invalidField(field, `has more than ${percentsMax}`);
+  for (const [index, percent] of percents.entries()) {
+    if (!isWithin(percent, 1, 100)) throw invalidField(`${field}[${index}]`, "is 1 to 100");
+    if (percents.indexOf(percent) < index)
+      throw invalidField(`${field}[${index}]`, `is ${percent} a second time`);
+  }
+  return percents.toSorted((one, other) => one - other);
 }
 
 function isWithin<N extends number | bigint>(value: N, min: N, max: N): boolean {
@@ -108,10 +128,11 @@ function readRules(
 
 /** The settings as a response shows them: without the secret. */
 export function toMessage(accountId: string, settings: StoredSettings): AlertSettings {
-  const { belowMicro, belowDays, rules, webhook } = settings;
+  const { belowMicro, belowDays, percents, rules, webhook } = settings;
   return create(AlertSettingsSchema, {
     ...(belowMicro !== undefined && { belowMicrocredits: belowMicro }),
     ...(belowDays !== undefined && { belowDays }),
+    percents: accountId === "" ? [] : [...percents],
     rules: kindsOf(accountId).map((name) => ({ kind: kindOf(name), ...rules[name] })),
     webhookUrl: webhook?.url ?? "",
   });

@@ -109,11 +109,12 @@ function tablesOn(db: Runner) {
       return row && toSettings(row);
     },
     async putSettings(accountId: string, settings: StoredSettings): Promise<void> {
-      const { belowMicro, belowDays, rules, webhook } = settings;
+      const { belowMicro, belowDays, percents, rules, webhook } = settings;
       await db.run(sql.putSettings, {
         accountId,
         belowCredits: belowMicro ?? null,
         belowDays: belowDays ?? null,
+        percents,
         rules: JSON.stringify(rules),
         webhookUrl: webhook?.url ?? null,
         webhookSecret: webhook?.secret ?? null,
@@ -165,6 +166,7 @@ function toSettings(row: sql.ReadSettingsRow): StoredSettings {
   return {
     belowMicro: row.belowCredits ?? undefined,
     belowDays: row.belowDays ?? undefined,
+    percents: row.percents,
     rules: storedRules(row.rules),
     webhook: url !== null && secret !== null ? { url, secret } : undefined,
   };

@@ -1,4 +1,4 @@
-// What alerts compare with the settings of accounts: free credits, their pace, and caps. Each
+// What alerts compare with the settings of accounts: free credits, their pace, and budgets. Each
 // function reads many accounts with one statement.
 
 import * as sql from "../../gen/sql/billing.ts";
@@ -17,11 +17,10 @@ export type AlertFigures = {
   readDailySpend(accountIds: readonly string[]): Promise<readonly DailySpend[]>;
   /** The pools with fewer free credits than these bounds. One that was never filled is left out. */
   findLow(bounds: readonly PoolBound[]): Promise<readonly sql.FindLowPoolsRow[]>;
-  /** The keys that have spent so many percent of their cap of this UTC month, `YYYY-MM`. */
-  findSpentCaps(
-    accountIds: readonly string[],
-    percent: number,
-  ): Promise<readonly sql.FindSpentCapsRow[]>;
+  /** The limits of budgets of which so many percent are spent in the UTC window of now. */
+  findSpentLimits(
+    asked: readonly { readonly accountId: string; readonly percent: number }[],
+  ): Promise<readonly sql.FindSpentLimitsRow[]>;
   /** Undefined: there is no such account. */
   readStatus(accountId: string): Promise<AccountStatusName | undefined>;
 };
@@ -52,10 +51,11 @@ export function createAlertFigures(db: Runner): AlertFigures {
         families: bounds.map(({ family }) => family),
         bounds: bounds.map(({ belowMicro }) => belowMicro),
       }),
-    async findSpentCaps(accountIds, percent) {
-      const rows = await db.run(sql.findSpentCaps, { accountIds, percent: String(percent) });
-      return rows.map((row) => ({ ...row, month: row.month.slice(0, 7) }));
-    },
+    findSpentLimits: (asked) =>
+      db.run(sql.findSpentLimits, {
+        accountIds: asked.map(({ accountId }) => accountId),
+        percents: asked.map(({ percent }) => percent),
+      }),
     async readStatus(accountId) {
       return (await db.run(sql.readAccountStatus, { accountId }))?.status;
     },

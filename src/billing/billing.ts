@@ -66,6 +66,7 @@ import { refuseArchived } from "./archived.ts";
 import {
   type BudgetParts,
   budgetsFor,
+  budgetsOfPerson,
   listBudgets,
   resetBudget,
   setBudget,
@@ -533,6 +534,8 @@ function createService({
       answer.keys = await labelsOf(scope.accountId, distinct(answer.rows));
       if (request.withErrors && request.pageToken === "")
         answer.errors = await usage.queryErrors(errorsOf(request), scope);
+      if (request.withOwnBudgets && request.pageToken === "" && call.caller.kind === "person")
+        answer.ownBudgets = await budgetsOfPerson(reports, { ...scope, ...call.caller });
       return answer;
     },
     async queryErrors(request, call) {

@@ -297,6 +297,18 @@ function freeOf({ payer, family, windows }: BudgetMessage): BudgetMessage {
   });
 }
 
+/** The budgets of a person that have a limit. */
+export async function budgetsOfPerson(
+  reports: Runner,
+  { accountId, personId }: MemberId,
+): Promise<BudgetMessage[]> {
+  const payer = `person:${personId}`;
+  const rows = await reports.run(sql.readBudgetsOf, { accountId, payer });
+  return rows
+    .filter((row) => hasLimit(limitsIn(row)))
+    .map(({ family, budget, at }) => toBudget(payerIn(payer), family, readBudget(budget, at)));
+}
+
 export async function setDefaultMemberLimits(
   { transaction, keys, members }: BudgetParts,
   request: SetDefaultMemberLimitsRequest,

@@ -135,6 +135,11 @@ type PeopleForAlerts = {
    * signed in as long as sessions are kept. Not the first sign-in of a person.
    */
   listNewPlaces(since: Date, limit: number): Promise<readonly sql.ListSignInsRow[]>;
+  /** The logins of these persons in these accounts, where they are members. */
+  listLogins(
+    accountIds: readonly string[],
+    personIds: readonly string[],
+  ): Promise<readonly sql.ListLoginsRow[]>;
   /**
    * The confirmed addresses of the owners of accounts and of these other members; of operator
    * admins for the account ''.
@@ -334,6 +339,7 @@ export function createPeople(parts: {
         const signIns = await store.run(sql.listSignIns, { since, rows });
         return signIns.filter(({ address, earlier }) => isNewPlace(address, earlier));
       },
+      listLogins: (accountIds, personIds) => store.run(sql.listLogins, { accountIds, personIds }),
       listRecipients: (accountIds, personIds) =>
         store.run(sql.listRecipients, { accountIds, personIds }),
     },

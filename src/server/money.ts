@@ -44,6 +44,7 @@ export function createMoney(
       billing: billing.figures,
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
+      listLogins: people.forAlerts.listLogins,
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: payments.listUnreadChains,
       listBypasses: (since, limit) => listBypasses(postgres, since, limit),

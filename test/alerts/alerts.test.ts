@@ -12,6 +12,7 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { CreateOrderRequestSchema } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import type { PostWebhook } from "../../src/alerts/webhook.ts";
+import { startsOf } from "../../src/base/budgets.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { type Caller, environmentToken } from "../../src/contract/contract.ts";
 import { createMailer } from "../../src/mail/mail.ts";
@@ -126,24 +127,27 @@ test("without settings, credits are low below three days at the pace of the last
   expect(await titlesOf(young.accountId)).toEqual([]);
 });
 
+/** The alerts about limits that are on the page, oldest first. */
+const capsOf = async (accountId: string) =>
+  (await nodes.raised(accountId)).filter(({ kind, on_page }) => kind === "cap_reached" && on_page);
+const percentsOf = async (accountId: string) =>
+  (await capsOf(accountId)).map(({ facts }) => facts.percent);
+/** What a payer has spent today, in all its windows. */
+const spend = (payer: string, micro: bigint) =>
+  nodes.run(
+    `update budgets set day = (now() at time zone 'utc')::date, spent = $2 where payer = $1`,
+    [payer, micro],
+  );
+
 test("a cap is told at 80 % and when it is reached, and again after it was raised", async () => {
   const { accountId, keyId } = await nodes.payer(100n * credit, { cap: 10n * credit });
-  const spend = (micro: bigint) =>
-    nodes.run(
-      `update budgets set day = (now() at time zone 'utc')::date, spent = $2 where payer = $1`,
-      [keyId, micro],
-    );
-  const percents = async () =>
-    (await nodes.raised(accountId))
-      .filter(({ on_page }) => on_page)
-      .map(({ facts }) => facts.percent);
-  await spend(7_999_999n);
+  await spend(keyId, 7_999_999n);
   await look();
-  expect(await percents()).toEqual([]);
-  await spend(8n * credit);
+  expect(await percentsOf(accountId)).toEqual([]);
+  await spend(keyId, 8n * credit);
   await look();
   await look();
-  expect(await percents()).toEqual(["80"]);
+  expect(await percentsOf(accountId)).toEqual(["80"]);
   // What is left is too little for the next request.
   await nodes.run(
     `insert into errors_hourly (account_id, hour, key_id, reason, requests)
@@ -151,17 +155,141 @@ test("a cap is told at 80 % and when it is reached, and again after it was raise
     [accountId, keyId],
   );
   await look();
-  expect(await percents()).toEqual(["80", "100"]);
+  expect(await percentsOf(accountId)).toEqual(["80", "100"]);
   await nodes.run("update budgets set month_limit = $2 where payer = $1", [keyId, 20n * credit]);
-  await nodes.run("delete from errors_hourly where key_id = $1", [keyId]);
+  // Less than 80 % of it: it was a large request.
   await look();
-  expect(await percents()).toEqual(["80", "100"]);
+  await nodes.run("delete from errors_hourly where key_id = $1", [keyId]);
+  expect(await percentsOf(accountId)).toEqual(["80", "100"]);
   // Reached at once: the part of it is not told besides.
-  await spend(20n * credit);
+  await spend(keyId, 20n * credit);
   await look();
   await nodes.run("update budgets set spent = $2 where payer = $1", [keyId, 19n * credit]);
   await look();
-  expect(await percents()).toEqual(["80", "100", "100"]);
+  expect(await percentsOf(accountId)).toEqual(["80", "100", "100"]);
+  const month = new Date().toISOString().slice(0, 7);
+  expect((await titlesOf(accountId)).toSorted()).toEqual([
+    `The key “test” has reached the limit of 10 credits for ${month}.`,
+    `The key “test” has reached the limit of 20 credits for ${month}.`,
+    `The key “test” has spent 80 % of the limit of 10 credits for ${month}.`,
+  ]);
+});
+
+test("a limit is told at each percent that the owner chose, once a window", async () => {
+  const { accountId, keyId } = await nodes.payer(100n * credit);
+  await nodes.run("update budgets set day_limit = $2 where payer = $1", [keyId, 10n * credit]);
+  const owner = nodes.as(member(accountId));
+  const choose = async (...percents: number[]) => {
+    const settings = { ...settingsBy({ page: true }), percents };
+    return (await owner.setAlerts({ accountId, settings })).settings?.percents;
+  };
+  expect(await choose(90, 25, 50)).toEqual([25, 50, 90]);
+  expect((await owner.listAlerts({ accountId })).settings?.percents).toEqual([25, 50, 90]);
+  for (const [spent, percents] of [
+    [2_499_999n, []],
+    [2_500_000n, ["25"]],
+    // Nobody chose 80 or 100.
+    [8_999_999n, ["25", "50"]],
+    [10n * credit, ["25", "50", "90"]],
+  ] as const) {
+    await spend(keyId, spent);
+    await look();
+    await look();
+    expect(await percentsOf(accountId)).toEqual(percents);
+  }
+  // One that is chosen later is told if it is the most that is reached.
+  await choose(50, 60, 95);
+  await look();
+  expect(await percentsOf(accountId)).toEqual(["25", "50", "90", "95"]);
+  // The next day is another window.
+  await nodes.run(
+    `update budgets set day = day + 1, day_base = spent, spent = spent + 7000000
+       where payer = $1`,
+    [keyId],
+  );
+  await look();
+  await look();
+  expect(await percentsOf(accountId)).toEqual(["25", "50", "90", "95", "60"]);
+  // None: as without settings.
+  expect(await choose()).toEqual([80, 100]);
+});
+
+test("limits of members, management keys and pools are told with their window", async () => {
+  const { accountId, keyId } = await nodes.payer(100n * credit);
+  const mia = await nodes.person(accountId, "mia2", "member");
+  const gone = await nodes.person(accountId, "gone", "member");
+  await nodes.run("delete from members where person_id = $1", [gone]);
+  await nodes.run(
+    `insert into management_keys
+         (management_key_id, account_id, name, scopes, most_keys, created_by)
+       values ('mgk_alerts', $1, 'deploy-bot', '{keys}', 10, '')`,
+    [accountId],
+  );
+  const limit = async (payer: string, family: string, column: string) => {
+    await nodes.run(
+      `insert into budgets (account_id, family, payer) values ($1, $2, $3)
+         on conflict do nothing`,
+      [accountId, family, payer],
+    );
+    await nodes.run(
+      `update budgets set ${column} = 10000000
+         where account_id = $1 and family = $2 and payer = $3`,
+      [accountId, family, payer],
+    );
+  };
+  await limit(`person:${mia}`, "v1", "week_limit");
+  await limit(`person:${mia}`, "v2", "week_limit");
+  await limit(`person:${gone}`, "v1", "week_limit");
+  await limit("mgmt:mgk_alerts", "v1", "total_limit");
+  await limit(keyId, "v1", "day_limit");
+  for (const payer of [`person:${mia}`, `person:${gone}`, "mgmt:mgk_alerts", keyId])
+    await spend(payer, 9n * credit);
+  await nodes.run(
+    `update pools set spent = 9000000, month_limit = 10000000,
+       day = (now() at time zone 'utc')::date where account_id = $1 and family = 'v1'`,
+    [accountId],
+  );
+  const node = nodes.node({ mailer: mailer() });
+  await look(node);
+  const days = startsOf(new Date());
+  const [day, week] = [days.day, days.week].map((ms) => new Date(ms).toISOString().slice(0, 10));
+  const title = (whose: string, end: string) =>
+    `${whose} has spent 80 % of the limit of 10 credits ${end}.`;
+  expect((await titlesOf(accountId)).toSorted()).toEqual(
+    [
+      title("The key “test”", `for ${day}`),
+      title("The management key “deploy-bot”", "of the pool v1 in total"),
+      title("The member mia2", `of the pool v1 for the week of ${week}`),
+      title("The member mia2", `of the pool v2 for the week of ${week}`),
+      title("The pool v1", `for ${day?.slice(0, 7)}`),
+    ].toSorted(),
+  );
+  expect((await capsOf(accountId)).map(({ alert_id }) => alert_id).toSorted()).toEqual(
+    [
+      `${keyId}-80-of-10/${day}`,
+      "mgmt:mgk_alerts-v1-80-of-10/since-0",
+      `person:${mia}-v1-80-of-10/week-${week}`,
+      `person:${mia}-v2-80-of-10/week-${week}`,
+      `pool-v1-80-of-10/${day?.slice(0, 7)}`,
+    ]
+      .map((end) => `cap_reached/${accountId}/${end}`)
+      .toSorted(),
+  );
+  // The member is mailed about his own, and about nobody else's.
+  const mailed = (await deliveries(accountId)).filter(({ channel }) => channel === `mail:${mia}`);
+  expect(mailed).toHaveLength(2);
+  // A total that begins anew is told anew.
+  const total = () =>
+    nodes.run(
+      `update budgets set total_base = spent, spent = spent + 8500000
+         where payer = 'mgmt:mgk_alerts'`,
+    );
+  await total();
+  await look(node);
+  await look(node);
+  const ids = (await capsOf(accountId)).map(({ alert_id }) => alert_id);
+  expect(ids).toHaveLength(6);
+  expect(ids).toContain(`cap_reached/${accountId}/mgmt:mgk_alerts-v1-80-of-10/since-9`);
 });
 
 test("a new key and a paused one are told, by the feed of keys", async () => {
@@ -744,6 +872,10 @@ test("settings that cannot be are refused at their field, and change nothing", a
     [{ belowMicrocredits: 2n ** 62n }, "settings.below_microcredits"],
     [{ belowDays: 0 }, "settings.below_days"],
     [{ belowDays: 366 }, "settings.below_days"],
+    [{ percents: [80, 0] }, "settings.percents[1]"],
+    [{ percents: [101] }, "settings.percents[0]"],
+    [{ percents: [50, 80, 50] }, "settings.percents[2]"],
+    [{ percents: Array.from({ length: 11 }, (_, index) => index + 1) }, "settings.percents"],
     [{ webhookUrl: "http://hooks.example/" }, "settings.webhook_url"],
     [{ webhookUrl: "nonsense" }, "settings.webhook_url"],
     [{ rules: [{ kind: KEY_CREATED, webhook: true }] }, "settings.webhook_url"],
@@ -758,6 +890,10 @@ test("settings that cannot be are refused at their field, and change nothing", a
   expect(
     await errorOf(operator.setAlerts({ allAccounts: true, settings: { belowDays: 3 } })),
   ).toContain("settings.below_days");
+  expect(
+    await errorOf(operator.setAlerts({ allAccounts: true, settings: { percents: [80] } })),
+  ).toContain("settings.percents");
+  expect((await operator.listAlerts({ allAccounts: true })).settings?.percents).toEqual([]);
   expect(await errorOf(operator.setAlerts({ accountId: "acc_none", settings: {} }))).toContain(
     "not_found",
   );

@@ -1,6 +1,6 @@
 // The calls that set, reset and list budgets, as owners, members and keys make them.
 
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   BillingService,
@@ -19,6 +19,7 @@ import {
   BudgetLimitsSchema,
   BudgetWindow_Name,
 } from "../../gen/gateway/common/v1/budget_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   AccountRole,
   ManagementScope,
@@ -82,6 +83,8 @@ function open(caller: Caller) {
   });
   const intercepted = intercept(BillingService, service, { authenticate: async () => caller, log });
   const call = { signal: never, requestHeader: new Headers() };
+  const usage = (request: MessageInitShape<typeof QueryUsageRequestSchema>) =>
+    intercepted.queryUsage(create(QueryUsageRequestSchema, request), call);
   return {
     set: async (request: Parameters<typeof create<typeof SetBudgetRequestSchema>>[1]) =>
       (await intercepted.setBudget(create(SetBudgetRequestSchema, request), call)).budgets ?? [],
@@ -97,13 +100,13 @@ function open(caller: Caller) {
       ),
     forecast: () => intercepted.getForecast(create(GetForecastRequestSchema), call),
     pools: () => intercepted.getPools(create(GetPoolsRequestSchema, {}), call),
-    byMember: async () =>
-      (
-        await intercepted.queryUsage(
-          create(QueryUsageRequestSchema, { groupBy: [UsageGroup.MEMBER] }),
-          call,
-        )
-      ).rows ?? [],
+    ownBudgets: async (withOwnBudgets = true) =>
+      ((await usage({ withOwnBudgets })).ownBudgets ?? []).map(({ payer, family, limits }) => [
+        payer?.payer.value,
+        family,
+        limits?.dailyMicrocredits,
+      ]),
+    byMember: async () => (await usage({ groupBy: [UsageGroup.MEMBER] })).rows ?? [],
   };
 }
 
@@ -290,6 +293,28 @@ test("members without a limit get the default one, when it is set and when they 
   await owner.setDefault();
   expect((await owner.list()).defaultMemberLimits).toBeUndefined();
   expect(await limitsBy()).toHaveLength(8);
+});
+
+test("usage comes with the budgets of the person who asks, if they are asked for", async () => {
+  const { payer, accountId, owner } = await newAccount();
+  const ofBen = { payer: { payer: { case: "personId", value: "per_ben" } } } as const;
+  await owner.set({ ...ofAna, limits: { dailyMicrocredits: 9n } });
+  await owner.set({ ...ofBen, families: [Family.V2], limits: { dailyMicrocredits: 8n } });
+  await owner.set({ ...ofPool, limits: { dailyMicrocredits: 7n } });
+  const [ana, ben] = ["per_ana", "per_ben"].map((one) => open(person(one, accountId)));
+  expect(await ana?.ownBudgets()).toEqual([
+    ["per_ana", Family.V1, 9n],
+    ["per_ana", Family.V2, 9n],
+  ]);
+  expect(await ben?.ownBudgets()).toEqual([["per_ben", Family.V2, 8n]]);
+  expect(await ana?.ownBudgets(false)).toEqual([]);
+  expect(await owner.ownBudgets()).toEqual([]);
+  const key = { keyId: payer.keyId, accountId, family: Family.V1, managedBy: "person:per_ana" };
+  const asKey = { key: create(KeySchema, key), secret: create(SecretSchema) };
+  expect(await open({ kind: "key", ...asKey }).ownBudgets()).toEqual([]);
+  // The limits are gone, and their rows stay.
+  await owner.set(ofAna);
+  expect(await ana?.ownBudgets()).toEqual([]);
 });
 
 test("a key sees what its manager and its pool have free, and an account reader all of it", async () => {

@@ -2,6 +2,8 @@
 
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type * as sql from "../../gen/sql/billing.ts";
+import { readBudget, startsOf } from "../../src/base/budgets.ts";
 import { type FamilyName, familyOf } from "../../src/base/families.ts";
 import { type AlertFigures, createAlertFigures } from "../../src/billing/alert-figures.ts";
 import { createOverview } from "../../src/billing/overview.ts";
@@ -270,61 +272,130 @@ async function use(
     }
 }
 
-const anyKeys = fc.array(
-  fc.record({
-    status: fc.constantFrom("active", "active", "revoked"),
-    cap: fc.constantFrom(null, 0, 100, 100),
-    spent: fc.constantFrom(0, 79, 80, 81, 99, 100, 101),
-    monthsAgo: fc.constantFrom(0, 0, 1),
-    rejection: fc.constantFrom(null, "monthly_cap_reached", "credits_exhausted"),
-    hoursAgo: fc.constantFrom(0, 1),
-  }),
-  { minLength: 4, maxLength: 4 },
+const four = <One>(one: fc.Arbitrary<One>) => fc.array(one, { minLength: 4, maxLength: 4 });
+/** A limit of nothing is the tightest of all, and seldom. */
+const anyLimit = fc.oneof(
+  { arbitrary: fc.constantFrom(null, 100), weight: 30 },
+  { arbitrary: fc.constant(0), weight: 1 },
 );
+/** A budget, in numbers as columns have them, which was last changed some days ago. */
+const anyBudget = fc.record({
+  // Tomorrow: the clock went back.
+  daysAgo: fc.constantFrom(0, 0, 0, 0, -1, 1, 7, 31),
+  held: fc.constantFrom(0, 0, 15),
+  spent: four(fc.constantFrom(0, 79, 80, 99, 100, 101)),
+  limits: four(anyLimit),
+});
+/** Of an account: two keys of one pool, the member who manages the first of them, and the pool. */
+const anyBudgets = fc.record({
+  budgets: four(anyBudget),
+  isActive: fc.boolean(),
+  percent: fc.constantFrom(80, 100),
+  rejection: fc.constantFrom(
+    ...[null, "monthly_cap_reached", "budget_reached", "budget_reached", "credits_exhausted"],
+  ),
+  hoursAgo: fc.constantFrom(0, 0, 0, 1),
+});
 
-test("alerts read the keys that have spent a part of the cap of this month, or all of it", async () => {
-  const monthStart = "date_trunc('month', now() at time zone 'utc')";
+test("alerts read the limits of which a part is spent, or for which a request was refused", async () => {
   await fc.assert(
-    fc.asyncProperty(anyKeys, async (facts) => {
-      const accounts = [await newAccount(), await newAccount()];
-      const keys = facts.map((key, index) => {
-        const accountId = accounts[index >> 1] ?? "";
-        return { ...key, accountId, keyId: keyOf(accountId, index % 2 === 0 ? "v1" : "v2") };
-      });
-      for (const { keyId, accountId, ...key } of keys) {
-        await run("update keys set status = $2 where key_id = $1", [keyId, key.status]);
-        await run(
-          `update budgets set month_limit = $2, spent = $4, month_base = 0,
-             day = (${monthStart} - $3 * interval '1 month')::date where payer = $1`,
-          [keyId, key.cap, key.monthsAgo, key.spent],
-        );
-        if (key.rejection !== null)
-          await run(
-            `insert into errors_hourly (account_id, hour, key_id, reason, requests)
-             values ($1, date_trunc('hour', now()) - $2 * interval '1 hour', $3, $4, 1)`,
-            [accountId, key.hoursAgo, keyId, key.rejection],
-          );
-      }
-      for (const accountId of accounts) {
-        const found = await alerts.findSpentCaps([accountId], 80);
-        expect(found.toSorted((one, other) => (one.keyId < other.keyId ? -1 : 1))).toMatchObject(
-          keys
-            .filter(
-              (key) =>
-                key.accountId === accountId &&
-                key.status === "active" &&
-                key.cap === 100 &&
-                key.spent >= 80 &&
-                key.monthsAgo === 0,
-            )
-            .map(({ keyId, spent, rejection, hoursAgo }) => ({
-              ...{ keyId, accountId, name: "a key", capMicro: 100n, spentMicro: BigInt(spent) },
-              // A rejection an hour ago was in the month before.
-              isReached: spent >= 100 || (rejection === "monthly_cap_reached" && hoursAgo === 0),
-            })),
-        );
-      }
+    fc.asyncProperty(anyBudgets, anyBudgets, async (one, other) => {
+      const accounts = [await newBudgets(one), await newBudgets(other)];
+      // An account that nobody asks for has no part in it.
+      await newBudgets(one);
+      const found = await alerts.findSpentLimits(accounts);
+      expect(found.toSorted(byPlace)).toEqual(accounts.flatMap(spentLimits).toSorted(byPlace));
     }),
-    { numRuns: 40 },
+    { numRuns: 60 },
   );
 });
+
+type AnyBudgets = Parameters<Parameters<typeof anyBudgets.map>[0]>[0];
+type Limit = sql.FindSpentLimitsRow & { readonly free: bigint };
+
+const byPlace = (one: sql.FindSpentLimitsRow, other: sql.FindSpentLimitsRow) =>
+  placeOf(one) < placeOf(other) ? -1 : 1;
+const placeOf = (row: sql.FindSpentLimitsRow) => `${row.accountId} ${row.payer} ${row.window}`;
+
+/** Stores them. Returns the limits that they have now. */
+async function newBudgets(facts: AnyBudgets) {
+  const { budgets, isActive, rejection, hoursAgo } = facts;
+  const accountId = await newAccount();
+  const [managed, revoked] = [keyOf(accountId, "v1"), `${keyOf(accountId, "v1")}_other`];
+  const person = `person:per_${accountId}`;
+  await run("update keys set managed_by = $2 where key_id = $1", [managed, person]);
+  await run(
+    `insert into keys (key_id, account_id, family, name, status) values ($1, $2, 'v1', 'b key', $3)`,
+    [revoked, accountId, isActive ? "active" : "revoked"],
+  );
+  for (const payer of [revoked, person])
+    await run("insert into budgets (account_id, family, payer) values ($1, 'v1', $2)", [
+      ...[accountId, payer],
+    ]);
+  const payers = [managed, revoked, person, ""];
+  const limits: Limit[] = [];
+  for (const [index, payer] of payers.entries()) {
+    const budget = budgets[index];
+    expect.assert(budget);
+    const { daysAgo, held, spent, limits: most } = budget;
+    // What it had spent in all is more than in any window.
+    const all = 500;
+    const [table, more] = payer === "" ? ["pools", ", posted = 15"] : ["budgets", ""];
+    const [row] = await run<{ at: Date; day: number }>(
+      `update ${table} set day = (now() at time zone 'utc')::date - $3::integer, spent = $4,
+         held = $5, day_base = $6, week_base = $7, month_base = $8, total_base = $9,
+         day_limit = $10, week_limit = $11, month_limit = $12, total_limit = $13${more}
+       where account_id = $1 and family = 'v1' and $2 = ${payer === "" ? "''" : "payer"}
+       returning now() as at, day - date '1970-01-01' as day`,
+      [accountId, payer, daysAgo, all, held, ...spent.map((one) => all - one), ...most],
+    );
+    expect.assert(row);
+    const numbers = [row.day, all, held, 0, ...spent.map((one) => all - one)];
+    const { windows } = readBudget(
+      [...numbers, ...most.map((one) => one ?? -1)].map(BigInt),
+      row.at,
+    );
+    const starts = startsOf(new Date(Math.max(row.at.getTime(), Number(row.day) * 86_400_000)));
+    for (const [place, { name, spent: inWindow, limit }] of windows.entries())
+      if (limit !== null)
+        limits.push({
+          ...{ accountId, family: "v1" as const, payer, window: name, isRefused: false },
+          name: payer === managed ? "a key" : payer === revoked ? "b key" : null,
+          since: name === "total" ? null : new Date(starts[name]).toISOString().slice(0, 10),
+          base: BigInt(all - (spent[place] ?? 0)),
+          limitMicro: limit,
+          spentMicro: inWindow,
+          free: limit - inWindow - BigInt(held),
+        });
+  }
+  if (rejection !== null)
+    await run(
+      `insert into errors_hourly (account_id, hour, key_id, reason, requests)
+       values ($1, date_trunc('hour', now()) - $2 * interval '1 hour', $3, $4, 1)`,
+      [accountId, hoursAgo, managed, rejection],
+    );
+  // A rejection an hour ago was yesterday.
+  const isCap = rejection === "monthly_cap_reached";
+  const [least] =
+    hoursAgo > 0 || (!isCap && rejection !== "budget_reached")
+      ? []
+      : limits
+          .filter(({ payer }) => payer !== revoked)
+          .filter(({ payer, window }) => (payer === managed && window === "month") === isCap)
+          .toSorted((one, other) => Number(one.free - other.free) || byPlace(one, other));
+  return {
+    ...facts,
+    accountId,
+    limits: limits.map((one) => ({ ...one, isRefused: one === least })),
+  };
+}
+
+function spentLimits(
+  account: AnyBudgets & { readonly limits: readonly Limit[] },
+): sql.FindSpentLimitsRow[] {
+  const { limits, percent, isActive } = account;
+  return limits
+    .filter(({ name }) => isActive || name !== "b key")
+    .filter(({ limitMicro, spentMicro }) => limitMicro > 0n && spentMicro >= BigInt(percent))
+    .map(({ free, ...one }) => one);
+}

@@ -401,10 +401,11 @@ const events = answer(PeopleService.method.listAuditEvents, () => ({
 const budgets = answer(BillingService.method.listBudgets, () => ({
   budgets: [
     {
-      payer: { payer: { case: "personId" as const, value: "per_3" } },
+      ...{ payer: { payer: { case: "personId" as const, value: "per_3" } }, family: Family.V1 },
+      ...{ limits: { requestsAtOnce: 5 }, running: 2, heldMicrocredits: 1_370_000n },
       windows: [
         {
-          window: BudgetWindow_Name.WEEK,
+          ...{ window: BudgetWindow_Name.WEEK, resetsAt: at("2026-11-23T00:00:00Z") },
           ...{ spentMicrocredits: 31_070_000n, limitMicrocredits: 47_000_000n },
         },
         { window: BudgetWindow_Name.MONTH, spentMicrocredits: 43_190_000n },
@@ -442,6 +443,20 @@ const members = answer(PeopleService.method.listMembers, () => ({
     },
     { invitationId: "inv_4", role: AccountRole.OWNER, endsAt: at("2026-11-26T01:02:03Z") },
   ],
+}));
+const memberUsage = answer(queryUsage, () => ({
+  rows: [
+    {
+      ...{ keyId: "key_2", member: "person:per_3" },
+      sums: { amountMicrocredits: 12_130_000n, requests: 411n },
+    },
+    {
+      ...{ keyId: "key_1", member: "person:per_3" },
+      sums: { amountMicrocredits: 41_230_000n, requests: 1_907n },
+    },
+    { keyId: "key_3", member: "person:per_1", sums: { amountMicrocredits: 7n, requests: 1n } },
+  ],
+  keys: [{ keyId: "key_1", name: "ci", hint: "sk-gw2-1A…zZ" }],
 }));
 const owner = answer(PeopleService.method.getSession, () => ({
   person: { personId: "per_2", login: "bob@acme.example", name: "Bob", email: "b@acme.example" },
@@ -759,7 +774,6 @@ const cases: Readonly<Record<string, Case>> = {
         "Spent this month | 611.00 | of 907.00 credits",
         "Held by running requests | 17.00 | freed or charged when they end",
         "Requests a minute | 1,429",
-        "Monthly cap | 907.00 ≈ $4.54",
       ],
       tables: {
         "Credits per day, by model": ofModels,
@@ -963,10 +977,10 @@ const cases: Readonly<Record<string, Case>> = {
     shown: {
       tables: {
         "The members of this account": [
-          "Person | Role | Spent this month | Budget | Last seen | Joined | Actions",
-          "Ana ana@acme.example | Viewer | 0.00 | Limits | 1 hour ago | 3 Feb 2026 | Remove",
-          "bob@acme.example you | Owner | 0.00 | Limits | never | 4 Mar 2026 | Leave",
-          "cy@acme.example | Member | 43.19 | 31.07 of 47 this week Limits | 2 days ago | 5 Apr 2026 | Remove",
+          "Person | This month | Budget | Role | Last seen | Actions",
+          "Ana ana@acme.example | 0.00 | Limits | Viewer | 1 hour ago | Remove",
+          "bob@acme.example you | 0.00 | Limits | Owner | never | Leave",
+          "cy@acme.example | 43.19 | v1 31.07 of 47 this week Limits | Member | 2 days ago | Remove",
         ],
         "Invitations that nobody has used yet": [
           "Invited | Role | Link | Good until | By | Actions",
@@ -976,6 +990,26 @@ const cases: Readonly<Record<string, Case>> = {
           "anyone with the link | Owner | link was shown | 26 Nov 2026 | the owners | Withdraw",
         ],
       },
+    },
+  },
+  member: {
+    path: "members/per_3",
+    answers: [owner, members, budgets, memberUsage],
+    shown: {
+      figures: ["Spent this month | 53.36 | ≈ $0.27", "Requests this month | 2,318"],
+      tables: {
+        "Keys used this month": [
+          "Key | Requests | Credits",
+          "ci sk-gw2-1A…zZ | 1,907 | 41.23",
+          "key_2 | 411 | 12.13",
+        ],
+      },
+      texts: [
+        "31.07 of 47 credits this week",
+        "until 23 Nov 2026, 00:00 UTC",
+        "Running requests hold 1.37 credits of each.",
+        "2 of 5 requests at once",
+      ],
     },
   },
   settings: {

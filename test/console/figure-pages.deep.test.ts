@@ -274,6 +274,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     });
     const { keys } = await admin.core.keys.listKeys({ accountId }, admin.call);
     const { charges } = await admin.core.billing.listCharges({ accountId }, admin.call);
+    const { members } = await admin.core.people.listMembers({ accountId }, admin.call);
     const order = await admin.core.payments.createOrder(
       { accountId, family: Family.V1, usdCents: 500, method: "simulated:btc", idempotencyKey: "c" },
       admin.call,
@@ -281,7 +282,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const paths = [
       ...["", "keys", `keys/${keys[0]?.keyId}`, "usage", "requests", "credits", "members"],
       ...[`requests/${charges[0]?.requestId}`, "credits/buy", "settings", "start"],
-      `credits/orders/${order.order?.orderId}`,
+      ...[`credits/orders/${order.order?.orderId}`, `members/${members[0]?.personId}`],
     ];
     const found: Record<string, readonly string[]> = {};
     await page.setViewportSize({ width: 1440, height: 900 });

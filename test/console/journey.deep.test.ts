@@ -4,7 +4,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
+import { hasChromium, leftDialog, openPage, startChromium } from "../support/chromium.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 const password = "a long password";
@@ -101,6 +101,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(await ask(second)).toBe(200);
     await expect.poll(() => ask(first)).toBe(401);
     // The secret is nowhere any more, also not behind the back button.
+    await leftDialog(page);
     await page.goBack();
     await page.goForward();
     await page.getByRole("heading", { name: "ci" }).waitFor();
@@ -198,6 +199,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByText("This is not an amount of credits.").waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();
     expect(await page.getByRole("row", { name: /late/ }).count()).toBe(0);
+    await leftDialog(page);
   });
 
   test("a session that ends while a form is filled in is renewed in place", async () => {

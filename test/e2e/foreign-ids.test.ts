@@ -123,6 +123,7 @@ beforeAll(async () => {
       billing: billing.figures,
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
+      listLogins: people.forAlerts.listLogins,
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: async () => [],
       listBypasses: async () => [],

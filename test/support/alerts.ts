@@ -156,6 +156,7 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
       billing: billing.figures,
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
+      listLogins: people.forAlerts.listLogins,
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: async () => [],
       listBypasses: (since, limit) => listBypasses(postgres, since, limit),

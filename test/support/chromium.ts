@@ -23,6 +23,14 @@ export function startChromium(hosts: readonly string[] = []): Promise<Browser> {
   });
 }
 
+/**
+ * Waits until the page of the console has gone back from the entry of a dialog that was closed. A
+ * navigation that begins meanwhile is aborted.
+ */
+export async function leftDialog(page: Page): Promise<void> {
+  while (await page.evaluate("history.state?.isDialog === true"));
+}
+
 /** A page of a new profile. Its authenticator verifies its user without asking. */
 export async function openPage(browser: Browser): Promise<{ page: Page; problems: string[] }> {
   const context = await browser.newContext();

@@ -5,6 +5,7 @@ import { Credits } from "./pages/credits.tsx";
 import { DocumentPage } from "./pages/document.tsx";
 import { KeyPage } from "./pages/key.tsx";
 import { Keys } from "./pages/keys.tsx";
+import { MemberPage } from "./pages/member.tsx";
 import { Members } from "./pages/members.tsx";
 import { OrderPage } from "./pages/order.tsx";
 import { Overview } from "./pages/overview.tsx";
@@ -33,5 +34,6 @@ export const pages: readonly PageEntry[] = [
     nav: { label: words.shell.members, icon: "members" },
     isShown: () => can("owner"),
   },
+  { path: "members/:personId", component: MemberPage },
   { path: "settings", component: Settings, nav: { label: words.shell.settings, icon: "settings" } },
 ];

@@ -9,6 +9,9 @@ export const alertWords = {
   belowCredits: "Credits below",
   belowDays: "Lasting less than",
   days: "days",
+  percents: "Of a budget spent",
+  percentsHint: "Such as 50, 80, 100.",
+  percentsWrong: "Up to ten whole numbers from 1 to 100, with commas between them.",
   webhook: "Webhook",
   webhookHint: "An https address that gets signed posts.",
   newSecret: "Make a new secret",
@@ -19,7 +22,7 @@ export const alertWords = {
   channels: { page: "Page", mail: "Mail", webhook: "Webhook" },
   kinds: {
     CREDITS_LOW: "Low credits",
-    CAP_REACHED: "Cap at 80 and 100 %",
+    CAP_REACHED: "Budget spent",
     KEY_CREATED: "New key",
     NEW_PLACE: "Sign-in from a new place",
     KEY_STOPPED: "Key paused, account suspended",

@@ -45,6 +45,7 @@ export const managementWords = {
   children: "Limits of each key that it makes",
   childrenHint:
     "It can set lower ones, and none above. Without a limit of its own a key gets these.",
+  budgetHint: "With all keys that it made, together, in each pool. Days are UTC.",
   howTo: "Make a key with it",
   language: "Language",
   languages: { curl: "curl", typescript: "TypeScript", python: "Python" },

@@ -60,6 +60,13 @@ select '', person_id, email
  where '' = any(:account_ids::text[]) and operator = 'admin' and email is not null
    and disabled_at is null;
 
+-- name: ListLogins :many
+-- The logins of these persons in these accounts, where they are members.
+select m.account_id, m.person_id, p.login as "login!"
+  from members m
+  join people p on p.person_id = m.person_id
+ where m.account_id = any(:account_ids::text[]) and m.person_id = any(:person_ids::text[]);
+
 -- name: LockMembers :many
 -- The members of an account, locked until the end of the transaction, and whether they may sign in.
 select m.person_id, m.role, p.disabled_at is null as "enabled!"

@@ -1,6 +1,6 @@
 // The states of the pages about people and keys.
 
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   AlertKind,
@@ -9,6 +9,7 @@ import {
   type ListAlertsResponseSchema,
 } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { BillingService, Outcome } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { BudgetSchema, BudgetWindow_Name } from "../../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, ManagementScope } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
@@ -39,6 +40,34 @@ const day = 24 * hour;
 /** So many seconds before the time of the states. */
 const ago = (seconds: number) => timestampFromDate(new Date(now.getTime() - seconds * 1000));
 const credit = 1_000_000n;
+
+const limits = [50n, 250n, 1_000n, 12_500n].map((one) => one * credit);
+const windows = [BudgetWindow_Name.DAY, BudgetWindow_Name.WEEK, BudgetWindow_Name.MONTH];
+const ends = ["2026-11-23T00:00:00Z", "2026-11-23T00:00:00Z", "2026-12-01T00:00:00Z"];
+
+/** Of a person or a management key in a pool: so much of each limit is spent, the day first. */
+function budgetOf(value: string, family: Family, shares: readonly number[]) {
+  const shown = shares.map((share, index) => {
+    const limit = limits[index] ?? 0n;
+    const end = ends[index];
+    return {
+      window: windows[index] ?? BudgetWindow_Name.TOTAL,
+      spentMicrocredits: BigInt(Math.round(share * Number(limit))),
+      limitMicrocredits: limit,
+      ...(end !== undefined && { resetsAt: timestampFromDate(new Date(end)) }),
+    };
+  });
+  const isRunning = family === Family.V1;
+  return create(BudgetSchema, {
+    payer: {
+      payer: value.startsWith("mgk_")
+        ? { case: "managementKeyId", value }
+        : { case: "personId", value },
+    },
+    ...{ family, windows: shown },
+    ...(isRunning && { limits: { requestsAtOnce: 4 }, running: 2, heldMicrocredits: 3n * credit }),
+  });
+}
 
 type KeyInit = MessageInitShape<typeof KeySchema>;
 
@@ -204,6 +233,40 @@ const usage = answer(billing.queryUsage, ({ keyIds }) => ({
 }));
 const noUsage = answer(billing.queryUsage, () => ({ rows: [] }));
 
+const budgetsOfVic = [
+  budgetOf("person_vic", Family.V1, [0.97, 1]),
+  budgetOf("person_vic", Family.V2, [0.2]),
+];
+const memberUsage = answer(billing.queryUsage, () => ({
+  rows: ["person_ana", "person_long", "person_vic"].flatMap((personId, at) =>
+    someKeys.slice(0, 6).map(({ keyId = "" }, index) => ({
+      keyId,
+      member: `person:${personId}`,
+      sums: {
+        amountMicrocredits: BigInt((index * 37 + at * 53) % 60) * 7_330_000n,
+        requests: BigInt((index * 31 + at * 7) % 400),
+      },
+    })),
+  ),
+  keys: someKeys.map(({ keyId = "", name = "", secrets = [] }) => ({
+    ...{ keyId, name, hint: secrets[0]?.hint ?? "" },
+  })),
+  ownBudgets: budgetsOfVic,
+}));
+const listBudgets = answer(billing.listBudgets, () => ({
+  budgets: [
+    budgetOf("person_ana", Family.V1, [0.24, 0.81, 0.38, 0.07]),
+    budgetOf("person_ana", Family.V2, [0.007]),
+    budgetOf("person_long", Family.V1, [1.02]),
+    ...budgetsOfVic,
+    budgetOf("mgk_1", Family.V1, [0.6, 0.92, 0.31]),
+  ],
+  defaultMemberLimits: {
+    ...{ dailyMicrocredits: 50n * credit, monthlyMicrocredits: 1_000n * credit },
+    ...{ requestsAtOnce: 4 },
+  },
+}));
+
 const outcomes = [Outcome.COMPLETED, Outcome.COMPLETED, Outcome.CLIENT_LEFT, Outcome.COMPLETED];
 const charges = answer(billing.listCharges, () => ({
   charges: Array.from({ length: 10 }, (_, index) => ({
@@ -238,6 +301,7 @@ const aKey: KeyInit = keyOf(1, {
   name: "ci",
   monthSpentMicrocredits: 1_204_900_000n,
   monthlyCapMicrocredits: 2_000n * credit,
+  budget: budgetOf("", Family.V1, [0.9, 0.7, 1.2]),
   monthHeldMicrocredits: 12n * credit,
   requestsPerMinute: 600,
   secrets: [
@@ -358,6 +422,7 @@ const alertsOf = (more: MessageInitShape<typeof ListAlertsResponseSchema>) =>
 const alertSettings: MessageInitShape<typeof AlertSettingsSchema> = {
   belowMicrocredits: 500n * credit,
   belowDays: 3,
+  percents: [50, 80, 100],
   rules: [AlertKind.CREDITS_LOW, AlertKind.CAP_REACHED].map((kind) => ({ kind, page: true })),
   webhookUrl: "https://hooks.acme.example/gateway",
 };
@@ -385,6 +450,7 @@ const listManagementKeys = answer(keysMethod.listManagementKeys, () => ({
 }));
 const settings = [
   ...whole,
+  listBudgets,
   providers,
   listManagementKeys,
   alertsOf({ settings: alertSettings, mails: true }),
@@ -398,7 +464,7 @@ const alerts = alertsOf({
     },
     {
       alertId: "cap_reached/acct_acme/key_0001-80-of-1000/2026-11",
-      title: "The key “nightly build” has spent 80 % of its cap in 2026-11.",
+      title: "The key “nightly build” has spent 80 % of the limit of 1000 credits for 2026-11.",
       at: ago(day),
     },
   ],
@@ -454,6 +520,7 @@ export const peopleStates: readonly PageStates[] = [
       full: whole,
       "running low": [...forecast(480n * credit, 2.2), ...whole],
       "nothing left": [...forecast(0n), ...whole],
+      "own budget": [role(AccountRole.MEMBER), memberUsage, ...whole],
       suspended: [
         role(AccountRole.OWNER, {
           suspended: true,
@@ -505,9 +572,26 @@ export const peopleStates: readonly PageStates[] = [
     states: {
       loading: [pending(people.listMembers)],
       failed: [failing(people.listMembers, "internal")],
-      full: whole,
+      full: [memberUsage, listBudgets, ...whole],
+      unused: whole,
       viewer: [role(AccountRole.VIEWER)],
     },
+  },
+  {
+    name: "member",
+    path: "members/person_ana",
+    states: {
+      loading: [listMembers, pending(billing.queryUsage)],
+      failed: [listMembers, failing(billing.queryUsage, "report_too_large")],
+      full: [memberUsage, listBudgets, ...whole],
+      unused: [noUsage, ...whole],
+      "another member": [role(AccountRole.MEMBER), memberUsage, listBudgets],
+    },
+  },
+  {
+    name: "member-own",
+    path: "members/person_vic",
+    states: { full: [role(AccountRole.MEMBER), memberUsage, listBudgets, ...whole] },
   },
   {
     name: "settings",

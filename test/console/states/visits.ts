@@ -79,6 +79,7 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
       await page.getByRole("dialog").getByRole("button", { name: /^Copy/ }).waitFor();
     },
     removal: press("Remove"),
+    limits: press("Limits"),
   },
   "settings full": {
     rename: press("Rename"),
@@ -87,9 +88,17 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
     password: pressOneOf("Change", 1),
     email: pressOneOf("Change", 2),
     deletion: press(/^Delete/),
+    "default limits": async (page) => {
+      await scrollTo(page, "What members may spend");
+      await press("Set limits")(page);
+    },
     "management key": async (page) => {
       await scrollTo(page, "Data and leaving");
       await press("New management key")(page);
+    },
+    "management limits": async (page) => {
+      await scrollTo(page, "Data and leaving");
+      await pressOneOf("Limits", 0)(page);
     },
     "management secret": async (page) => {
       await scrollTo(page, "Data and leaving");

@@ -154,7 +154,7 @@ function KeyFigures({ apiKey }: { apiKey: Key }): JSX.Element {
 }
 
 function Usage({ keyId }: { keyId: string }): JSX.Element {
-  const usage = useLastDays(keyId);
+  const usage = useLastDays({ keyId });
   return (
     <Card title={words.key.usage}>
       <View
@@ -172,19 +172,12 @@ function Usage({ keyId }: { keyId: string }): JSX.Element {
 
 function Limits({ apiKey }: { apiKey: Key }): JSX.Element {
   const nameOfActor = useActorNames([apiKey.createdBy, apiKey.managedBy]);
-  const { allowedModels, monthlyCapMicrocredits: cap, expiresAt, createdAt } = apiKey;
+  const { allowedModels, expiresAt, createdAt } = apiKey;
   return (
     <Card title={words.key.facts}>
       <BudgetBars budget={apiKey.budget} />
       <Facts>
         {[
-          [
-            words.key.cap,
-            cap === undefined
-              ? words.key.noCap
-              : `${credits(cap)} ${words.common.approximately(dollars(cap))}`,
-          ],
-          apiKey.monthResetsAt ? [words.key.resets, day(apiKey.monthResetsAt)] : undefined,
           [
             words.key.perMinute,
             apiKey.requestsPerMinute === undefined

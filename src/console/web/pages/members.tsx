@@ -1,6 +1,5 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type Budget,
   type BudgetLimits,
@@ -15,10 +14,18 @@ import {
   PeopleService,
 } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, invalidate, toCallError, useCall } from "../api.ts";
-import { credits } from "../format.ts";
+import { credits, day } from "../format.ts";
 import { roleName } from "../names.ts";
 import { useActorNames } from "../parts/actors.ts";
-import { BudgetBar, BudgetDialog } from "../parts/budget.tsx";
+import {
+  BudgetCell,
+  BudgetDialog,
+  budgetsOf,
+  hasLimit,
+  ofPerson,
+  setBudget,
+  useBudgets,
+} from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
@@ -29,6 +36,7 @@ import { WholeText } from "../parts/secret.tsx";
 import { Tag, Time } from "../parts/small.tsx";
 import { type Column, momentOf, Table } from "../parts/table.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { href } from "../router.ts";
 import { account, can, refreshSession, session } from "../session.ts";
 import { words } from "../words.ts";
 
@@ -40,12 +48,14 @@ const roleOf = {
 type Role = keyof typeof roleOf;
 const roles = ["owner", "member", "viewer"] as const satisfies readonly Role[];
 
+/** What no column has room for. */
+const titleOf = ({ login, joinedAt }: Member) =>
+  joinedAt ? words.members.joined(login, day(joinedAt)) : login;
 const nameOf = ({ name, login }: Member) => name || login;
 
 export function Members(): JSX.Element {
   const { accountId } = account.value;
   const [isInviting, setInviting] = useState(false);
-  const [isDefaulting, setDefaulting] = useState(false);
   const request = can("owner") ? { accountId } : undefined;
   const members = useCall(PeopleService.method.listMembers, request);
   if (!request)
@@ -62,12 +72,9 @@ export function Members(): JSX.Element {
       <Head
         title={words.members.title}
         tools={
-          <>
-            <Button onClick={() => setDefaulting(true)}>{words.budget.ofNewButton}</Button>
-            <Button kind="main" icon="plus" onClick={() => setInviting(true)}>
-              {words.members.invite}
-            </Button>
-          </>
+          <Button kind="main" icon="plus" onClick={() => setInviting(true)}>
+            {words.members.invite}
+          </Button>
         }
       />
       <View
@@ -86,7 +93,6 @@ export function Members(): JSX.Element {
         )}
       </View>
       {isInviting && <InviteDialog onClose={() => setInviting(false)} />}
-      {isDefaulting && <DefaultDialog onClose={() => setDefaulting(false)} />}
     </>
   );
 }
@@ -96,67 +102,21 @@ function membersChanged(): void {
   refreshSession();
 }
 
-/** The limits of members who have none of their own. */
-function DefaultDialog({ onClose }: { onClose: () => void }): JSX.Element | null {
-  const { accountId } = account.value;
-  const { data } = useCall(BillingService.method.listBudgets, { accountId });
-  if (!data) return null;
-  return (
-    <BudgetDialog
-      title={words.budget.ofNew}
-      hint={words.budget.ofNewHint}
-      limits={data.defaultMemberLimits}
-      save={async (limits) => {
-        await call(BillingService.method.setDefaultMemberLimits, { accountId, limits });
-        budgetsChanged();
-      }}
-      onClose={onClose}
-    />
-  );
-}
-
-function budgetsChanged(): void {
-  invalidate(BillingService.method.listBudgets);
-  notify(words.budget.saved);
-}
-
-/** A line for each pool, and the way to its limits. */
-function MemberBudget(props: {
-  readonly budgets: readonly Budget[];
-  readonly onEdit: () => void;
-}): JSX.Element {
-  return (
-    <>
-      {props.budgets.map((budget) => (
-        <div key={budget.family}>
-          <BudgetBar budget={budget} />
-        </div>
-      ))}
-      <Button kind="quiet" onClick={props.onEdit}>
-        {words.budget.edit}
-      </Button>
-    </>
-  );
-}
-
-function MemberBudgetDialog(props: {
-  readonly member: Member;
+/** The limits of a member. */
+export function MemberBudgetDialog(props: {
+  readonly personId: string;
+  readonly name: string;
   readonly limits: BudgetLimits | undefined;
   readonly onClose: () => void;
 }): JSX.Element {
-  const { accountId } = account.value;
-  const { personId } = props.member;
+  const { personId, name, limits, onClose } = props;
   return (
     <BudgetDialog
-      title={words.budget.ofMember(nameOf(props.member))}
+      title={words.budget.ofMember(name)}
       hint={words.budget.ofMemberHint}
-      limits={props.limits}
-      save={async (limits) => {
-        const payer = { payer: { case: "personId" as const, value: personId } };
-        await call(BillingService.method.setBudget, { accountId, payer, limits });
-        budgetsChanged();
-      }}
-      onClose={props.onClose}
+      limits={limits}
+      save={(next) => setBudget(ofPerson(personId), next)}
+      onClose={onClose}
     />
   );
 }
@@ -164,21 +124,16 @@ function MemberBudgetDialog(props: {
 /** What a member spent this month, and the budgets, one for each pool. */
 function useSpending(): {
   spentBy: (member: Member) => bigint;
-  budgetsOf: (member: Member) => readonly Budget[];
+  budgetsBy: (member: Member) => readonly Budget[];
 } {
-  const { accountId } = account.value;
-  const { data } = useCall(BillingService.method.listBudgets, { accountId, pageSize: 1000 });
-  const budgetsOf = ({ personId }: Member) =>
-    (data?.budgets ?? []).filter(
-      ({ payer }) => payer?.payer.case === "personId" && payer.payer.value === personId,
-    );
+  const { data } = useBudgets();
   return {
-    spentBy: (member) =>
-      budgetsOf(member)
+    spentBy: ({ personId }) =>
+      budgetsOf(ofPerson(personId), data?.items)
         .flatMap(({ windows }) => windows)
         .filter(({ window }) => window === BudgetWindow_Name.MONTH)
         .reduce((sum, { spentMicrocredits }) => sum + (spentMicrocredits ?? 0n), 0n),
-    budgetsOf,
+    budgetsBy: ({ personId }) => budgetsOf(ofPerson(personId), data?.items).filter(hasLimit),
   };
 }
 
@@ -186,7 +141,7 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
   const { accountId } = account.value;
   const [removing, setRemoving] = useState<Member>();
   const [limiting, setLimiting] = useState<Member>();
-  const { spentBy, budgetsOf } = useSpending();
+  const { spentBy, budgetsBy } = useSpending();
   const own = session.value.person?.personId;
   const change = async (member: Member, role: Role) => {
     const { personId } = member;
@@ -200,20 +155,14 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       head: words.members.person,
       sortBy: nameOf,
       cell: (member) => (
-        <span class="key-name" title={member.login}>
-          <span class="name" dir="auto">
+        <span class="key-name" title={titleOf(member)}>
+          <a class="name" href={href(`members/${member.personId}`)} dir="auto">
             {nameOf(member)}
-          </span>
+          </a>
           {member.name && <span class="faint">{member.login}</span>}
           {member.personId === own && <Tag tone="accent">{words.members.you}</Tag>}
         </span>
       ),
-    },
-    {
-      name: "role",
-      head: words.members.role,
-      sortBy: ({ role }) => role,
-      cell: (member) => <RoleSelect member={member} onChange={(role) => change(member, role)} />,
     },
     {
       name: "spent",
@@ -225,20 +174,20 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       name: "budget",
       head: words.budget.column,
       cell: (member) => (
-        <MemberBudget budgets={budgetsOf(member)} onEdit={() => setLimiting(member)} />
+        <BudgetCell budgets={budgetsBy(member)} onEdit={() => setLimiting(member)} />
       ),
+    },
+    {
+      name: "role",
+      head: words.members.role,
+      sortBy: ({ role }) => role,
+      cell: (member) => <RoleSelect member={member} onChange={(role) => change(member, role)} />,
     },
     {
       name: "seen",
       head: words.members.lastSeen,
       sortBy: ({ lastSeenAt }) => momentOf(lastSeenAt),
       cell: (one) => <Time at={one.lastSeenAt} />,
-    },
-    {
-      name: "joined",
-      head: words.members.joined,
-      sortBy: ({ joinedAt }) => momentOf(joinedAt),
-      cell: (one) => <Time at={one.joinedAt} as="day" />,
     },
     {
       name: "actions",
@@ -261,8 +210,9 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       />
       {limiting && (
         <MemberBudgetDialog
-          member={limiting}
-          limits={budgetsOf(limiting)[0]?.limits}
+          personId={limiting.personId}
+          name={nameOf(limiting)}
+          limits={budgetsBy(limiting)[0]?.limits}
           onClose={() => setLimiting(undefined)}
         />
       )}

@@ -9,6 +9,7 @@ import {
 import { type Call, together, useCall } from "../api.ts";
 import { credits, dollars } from "../format.ts";
 import { familyName } from "../names.ts";
+import { BudgetCard } from "../parts/budget.tsx";
 import { LinkButton } from "../parts/button.tsx";
 import { AlertsPart } from "../parts/later.tsx";
 import { NewestRequests } from "../parts/newest-requests.tsx";
@@ -20,7 +21,7 @@ import { startOf } from "../parts/timeline.ts";
 import { barsTitle, DayBars, spentSince, timedRows, useLastDays } from "../parts/usage-bars.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href } from "../router.ts";
-import { account, can } from "../session.ts";
+import { account, can, session } from "../session.ts";
 import { words } from "../words.ts";
 import { canBuy } from "./credits.tsx";
 import { KeyTags, MonthOfCap } from "./keys.tsx";
@@ -53,6 +54,7 @@ export function Overview(): JSX.Element {
         }
       />
       <Amounts />
+      <OwnBudget />
       {!hasKeys && mayCreate ? (
         <Card>
           <Empty
@@ -82,7 +84,7 @@ export function Overview(): JSX.Element {
 function Amounts(): JSX.Element {
   const { accountId } = account.value;
   const pools = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
-  const usage = useLastDays();
+  const usage = useLastDays({ withOwnBudgets: true });
   const now = new Date();
   return (
     <View call={together(pools, usage)} skeleton={<Skeleton figures={4} />}>
@@ -128,8 +130,27 @@ function PoolFigure({ pool }: { pool: Forecast }): JSX.Element {
   );
 }
 
+/** What the person may spend, where that is limited. */
+function OwnBudget(): JSX.Element | null {
+  const personId = session.value.person?.personId;
+  const budgets = useLastDays({ withOwnBudgets: true }).data?.ownBudgets ?? [];
+  if (budgets.length === 0) return null;
+  return (
+    <BudgetCard
+      title={words.budget.own}
+      about={words.budget.ownHint}
+      budgets={budgets}
+      tools={
+        <LinkButton kind="quiet" href={href(`members/${personId}`)}>
+          {words.budget.ownKeys}
+        </LinkButton>
+      }
+    />
+  );
+}
+
 function Chart(): JSX.Element {
-  const usage = useLastDays();
+  const usage = useLastDays({ withOwnBudgets: true });
   return (
     <Card
       title={barsTitle()}

@@ -11,6 +11,7 @@ import { call, invalidate, useCall } from "../api.ts";
 import { relative } from "../format.ts";
 import { leaveFor } from "../oidc.ts";
 import { BillingDetailsCard } from "../parts/billing-details.tsx";
+import { BudgetDialog, budgetsChanged, limitsText } from "../parts/budget.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
@@ -39,6 +40,7 @@ export function Settings(): JSX.Element {
       <Ways onOpen={setDialog} />
       <Sessions />
       <PersonCard onOpen={setDialog} />
+      {can("owner") && <MemberLimits />}
       {can("owner") && isMember() && <ManagementKeysPart />}
       {can("owner") && <AlertsPart part="AlertsCard" />}
       <Endings onOpen={setDialog} />
@@ -107,6 +109,45 @@ function PersonCard({ onOpen }: CardProps): JSX.Element {
           ],
         ]}
       </Facts>
+    </Card>
+  );
+}
+
+/** The limits of members who have none of their own. */
+function MemberLimits(): JSX.Element {
+  const { accountId } = account.value;
+  const [place, isSeen] = useSeen();
+  const [isOpen, setOpen] = useState(false);
+  const { listBudgets, setDefaultMemberLimits } = BillingService.method;
+  const budgets = useCall(listBudgets, isSeen ? { accountId, pageSize: 1 } : undefined);
+  return (
+    <Card
+      place={place}
+      title={words.budget.ofNew}
+      about={words.budget.ofNewHint}
+      tools={
+        budgets.data && <Button onClick={() => setOpen(true)}>{words.budget.ofNewButton}</Button>
+      }
+    >
+      <View call={budgets} skeleton={<Skeleton rows={1} />}>
+        {({ defaultMemberLimits: limits }) => (
+          <>
+            <p>{limitsText(limits) ?? <span class="muted">{words.budget.none}</span>}</p>
+            {isOpen && (
+              <BudgetDialog
+                title={words.budget.ofNew}
+                hint={words.budget.ofNewHint}
+                limits={limits}
+                save={async (next) => {
+                  await call(setDefaultMemberLimits, { accountId, limits: next });
+                  budgetsChanged();
+                }}
+                onClose={() => setOpen(false)}
+              />
+            )}
+          </>
+        )}
+      </View>
     </Card>
   );
 }

@@ -17,7 +17,7 @@ import { alertWords } from "../words-alerts.ts";
 import { readCredits, readWhole } from "./bounds.ts";
 import { Button } from "./button.tsx";
 import { textOf } from "./enum-names.ts";
-import { CheckField, Form, TextField } from "./form.tsx";
+import { CheckField, Form, fieldError, TextField } from "./form.tsx";
 import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
 import { Snippet, Time } from "./small.tsx";
@@ -105,7 +105,7 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
   return (
     <Form
       submit={words.common.save}
-      fields={["below_microcredits", "below_days", "webhook_url"]}
+      fields={["below_microcredits", "below_days", "percents", "webhook_url"]}
       onSubmit={save}
     >
       {!ofOperators && (
@@ -125,6 +125,14 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
             value={form.days}
             onInput={(days) => set({ days })}
             unit={text.days}
+          />
+          <TextField
+            name="percents"
+            label={text.percents}
+            hint={text.percentsHint}
+            value={form.percents}
+            onInput={(percents) => set({ percents })}
+            unit="%"
           />
         </div>
       )}
@@ -163,6 +171,7 @@ function useAlertsForm(props: AlertsProps, settings: AlertSettings) {
   const [form, setForm] = useState(() => ({
     credits: belowMicrocredits ? plainCredits(belowMicrocredits) : "",
     days: String(belowDays ?? ""),
+    percents: settings.percents.join(", "),
     url: knownUrl,
     // Of every kind that the service has.
     rules: settings.rules.map(
@@ -183,6 +192,7 @@ function useAlertsForm(props: AlertsProps, settings: AlertSettings) {
       settings: {
         ...(amount !== undefined && { belowMicrocredits: amount }),
         ...(count !== undefined && { belowDays: count }),
+        percents: readPercents(form.percents),
         rules: form.rules.map((rule) => ({ ...rule, webhook: rule.webhook && webhookUrl !== "" })),
         webhookUrl,
       },
@@ -198,6 +208,15 @@ function useAlertsForm(props: AlertsProps, settings: AlertSettings) {
     notify(problem || text.tested);
   };
   return { form, set, secret, save, test };
+}
+
+/** Throws a CallError at the field. */
+function readPercents(typed: string): number[] {
+  const percents = new Set(typed.split(/[\s,;%]+/).filter((one) => one !== ""));
+  const numbers = [...percents].map((one) => (/^\d{1,3}$/.test(one) ? Number(one) : 0));
+  if (numbers.length > 10 || numbers.some((one) => one < 1 || one > 100))
+    throw fieldError("percents", text.percentsWrong);
+  return numbers;
 }
 
 type RulesProps = {

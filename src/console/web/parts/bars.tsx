@@ -331,9 +331,13 @@ function partsOf(bar: Bar, { series, format }: BarsProps): string[] {
   });
 }
 
-/** Beside the middle of its bar, never outside of the plot. */
-function tipStyle(percent: number): { insetInlineStart: string; translate: string } {
-  return { insetInlineStart: `${percent}%`, translate: `${percent > 50 ? -100 : 0}%` };
+/** Beside the middle of its bar, or over it where that is too narrow: never outside of the plot. */
+function tipStyle(percent: number): Record<string, string> {
+  return {
+    insetInlineStart: `${percent}%`,
+    "--beside": `${percent > 50 ? -100 : 0}%`,
+    "--over": `${-percent}%`,
+  };
 }
 
 /**

@@ -34,10 +34,13 @@ export function Form(props: FormProps): JSX.Element {
   const [error, setError] = useState<CallError>();
   const [isBusy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
+  const alert = useRef<HTMLDivElement>(null);
   useEffect(() => form.current?.querySelector<HTMLElement>("[data-autofocus=true]")?.focus(), []);
   const isAtField = error?.field !== undefined && fields.includes(fieldNameOf(error));
   useEffect(() => {
     if (isAtField) form.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
+    // In a long form it may be out of sight.
+    else if (error) alert.current?.scrollIntoView({ block: "center" });
   }, [error, isAtField]);
   const send = async () => {
     if (isBusy || disabled) return;
@@ -64,7 +67,9 @@ export function Form(props: FormProps): JSX.Element {
       <FieldError.Provider value={isAtField ? error : undefined}>
         {props.children}
       </FieldError.Provider>
-      <div role="alert">{error && !isAtField && <p class="problem">{messageOf(error)}</p>}</div>
+      <div role="alert" ref={alert}>
+        {error && !isAtField && <p class="problem">{messageOf(error)}</p>}
+      </div>
       <div class="buttons">
         {onCancel && <Button onClick={onCancel}>{cancel}</Button>}
         <button type="submit" class={`button ${kind}`} disabled={disabled} aria-busy={isBusy}>

@@ -10,12 +10,14 @@ import { type Key, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.t
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, moment, relative } from "../format.ts";
 import { familyName } from "../names.ts";
-import { account, can } from "../session.ts";
+import { account, can, session } from "../session.ts";
 import { words } from "../words.ts";
+import { useActorNames } from "./actors.ts";
+import { ofPerson, readLimitsOf, setBudget } from "./budget.tsx";
 import { Button } from "./button.tsx";
 import { Segments } from "./choices.tsx";
 import { Dialog } from "./dialog.tsx";
-import { ChoiceField, Form, fieldError, TextField } from "./form.tsx";
+import { CheckField, ChoiceField, Form, fieldError, TextField } from "./form.tsx";
 import {
   changedPaths,
   type KeyFields,
@@ -148,13 +150,19 @@ export function EditKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element 
   // As it was when the dialog opened: only what is changed here is sent.
   const [before] = useState(() => keyFieldsOf(apiKey));
   const [fields, setFields] = useState(before);
+  const [isForMember, setForMember] = useState(false);
+  const member = otherMember(apiKey);
+  const nameOfActor = useActorNames();
   const send = async () => {
     const paths = changedPaths(before, fields);
+    const read = readKeyFields(fields);
     if (paths.length > 0)
       await call(KeysService.method.updateKey, {
-        key: { keyId: apiKey.keyId, ...readKeyFields(fields) },
+        key: { keyId: apiKey.keyId, ...read },
         updateMask: { paths },
       });
+    if (isForMember && member !== undefined)
+      await setBudget(ofPerson(member), { ...(await readLimitsOf(member)), ...limitsOf(read) });
     keysChanged();
     notify(words.key.saved);
     onClose();
@@ -171,9 +179,38 @@ export function EditKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element 
         />
         {apiKey.limitedByOwner && !can("owner") && <p class="hint">{words.keyForm.byOwner}</p>}
         <KeyLimits fields={fields} onChange={setFields} />
+        {member !== undefined && (
+          <CheckField
+            name="for_member"
+            label={words.keyForm.forMember(nameOfActor(apiKey.managedBy))}
+            hint={words.keyForm.forMemberHint}
+            checked={isForMember}
+            onInput={setForMember}
+          />
+        )}
       </Form>
     </Dialog>
   );
+}
+
+/** The other person who manages a key, for owners: a limit of one key is not one of the person. */
+function otherMember({ managedBy }: Key): string | undefined {
+  const [kind, id] = managedBy.split(":", 2);
+  return can("owner") && kind === "person" && id !== session.value.person?.personId
+    ? id
+    : undefined;
+}
+
+/** The limits of a key as those of a member. */
+function limitsOf(key: ReturnType<typeof readKeyFields>) {
+  const limits = {
+    dailyMicrocredits: key.dailyCapMicrocredits,
+    weeklyMicrocredits: key.weeklyCapMicrocredits,
+    monthlyMicrocredits: key.monthlyCapMicrocredits,
+    totalMicrocredits: key.totalCapMicrocredits,
+    requestsAtOnce: key.requestsAtOnce,
+  };
+  return Object.fromEntries(Object.entries(limits).filter(([, limit]) => limit !== undefined));
 }
 
 const hourMs = 3_600_000;

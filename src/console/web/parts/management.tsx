@@ -16,6 +16,15 @@ import { account } from "../session.ts";
 import { words } from "../words.ts";
 import { managementWords, type Scope } from "../words-management.ts";
 import { readCredits, readWhole } from "./bounds.ts";
+import {
+  BudgetCell,
+  BudgetDialog,
+  type BudgetOwner,
+  budgetsOf,
+  hasLimit,
+  setBudget,
+  useBudgets,
+} from "./budget.tsx";
 import { Button } from "./button.tsx";
 import { Segments } from "./choices.tsx";
 import { Dialog } from "./dialog.tsx";
@@ -38,7 +47,11 @@ function changed(): void {
 
 type Opened =
   | "create"
-  | { readonly act: "edit" | "rotate" | "revoke"; readonly key: ManagementKey };
+  | { readonly act: "edit" | "limits" | "rotate" | "revoke"; readonly key: ManagementKey };
+
+function ownerOf({ managementKeyId }: ManagementKey): BudgetOwner {
+  return { case: "managementKeyId", value: managementKeyId };
+}
 
 export function ManagementKeysCard(): JSX.Element {
   const { accountId } = account.value;
@@ -79,6 +92,8 @@ type TableProps = {
 };
 
 function KeyTable({ keys, onOpen }: TableProps): JSX.Element {
+  const { data } = useBudgets();
+  const budgetsBy = (key: ManagementKey) => budgetsOf(ownerOf(key), data?.items).filter(hasLimit);
   // Those that work first.
   const rows = keys.toSorted((a, b) => Number(!!a.revokedAt) - Number(!!b.revokedAt));
   const columns: readonly Column<ManagementKey>[] = [
@@ -108,6 +123,16 @@ function KeyTable({ keys, onOpen }: TableProps): JSX.Element {
       cell: ({ liveKeys, mostKeys }) => texts.ofMost(count(liveKeys), count(mostKeys)),
     },
     {
+      name: "budget",
+      head: words.budget.column,
+      cell: (key) => (
+        <BudgetCell
+          budgets={budgetsBy(key)}
+          onEdit={key.revokedAt ? undefined : () => onOpen({ act: "limits", key })}
+        />
+      ),
+    },
+    {
       name: "used",
       head: texts.lastUsed,
       sortBy: (key) => momentOf(lastUseOf(key)),
@@ -134,12 +159,14 @@ function KeyTable({ keys, onOpen }: TableProps): JSX.Element {
     },
   ];
   return (
-    <Table
-      caption={texts.caption}
-      columns={columns}
-      rows={rows}
-      keyOf={({ managementKeyId }) => managementKeyId}
-    />
+    <div class="dense">
+      <Table
+        caption={texts.caption}
+        columns={columns}
+        rows={rows}
+        keyOf={({ managementKeyId }) => managementKeyId}
+      />
+    </div>
   );
 }
 
@@ -343,7 +370,8 @@ function KeyDialog({
   act,
   apiKey,
   onClose,
-}: KeyDialogProps & { readonly act: "edit" | "rotate" | "revoke" }): JSX.Element {
+}: KeyDialogProps & { readonly act: "edit" | "limits" | "rotate" | "revoke" }): JSX.Element {
+  if (act === "limits") return <LimitsDialog apiKey={apiKey} onClose={onClose} />;
   if (act === "edit") return <EditDialog apiKey={apiKey} onClose={onClose} />;
   if (act === "revoke") return <RevokeDialog apiKey={apiKey} onClose={onClose} />;
   return (
@@ -358,6 +386,22 @@ function KeyDialog({
         changed();
         return secret;
       }}
+      onClose={onClose}
+    />
+  );
+}
+
+/** What all keys together may spend that it made. */
+function LimitsDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element | null {
+  const { data } = useBudgets();
+  if (!data) return null;
+  const owner = ownerOf(apiKey);
+  return (
+    <BudgetDialog
+      title={words.budget.ofMember(apiKey.name)}
+      hint={texts.budgetHint}
+      limits={budgetsOf(owner, data.items).find(hasLimit)?.limits}
+      save={(next) => setBudget(owner, next)}
       onClose={onClose}
     />
   );

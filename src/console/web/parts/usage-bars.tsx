@@ -5,6 +5,7 @@ import type { JSX } from "preact";
 import {
   BillingService,
   Bucket,
+  type QueryUsageResponse,
   UsageGroup,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Call, useCall } from "../api.ts";
@@ -19,9 +20,15 @@ type UsageAnswer = Parameters<typeof timed>[0];
 
 /**
  * What was used of an account, or of one key, by model: on each of the last 30 days, or in each
- * hour of an account that was made in the last two.
+ * hour of an account that was made in the last two. If asked, with the budgets of the person.
  */
-export function useLastDays(keyId?: string): Call<{ readonly rows: readonly UsageAnswer[] }> {
+export function useLastDays({
+  keyId,
+  withOwnBudgets = false,
+}: {
+  readonly keyId?: string;
+  readonly withOwnBudgets?: boolean;
+} = {}): Call<QueryUsageResponse> {
   const { accountId } = account.value;
   // The start is that of a day, so that the question stays the same until midnight. On the last day
   // of a long month, the month began earlier.
@@ -34,6 +41,7 @@ export function useLastDays(keyId?: string): Call<{ readonly rows: readonly Usag
     bucket: span === "hour" ? Bucket.HOUR : Bucket.DAY,
     groupBy: [UsageGroup.MODEL],
     keyIds: keyId === undefined ? [] : [keyId],
+    withOwnBudgets,
   };
   return useCall(BillingService.method.queryUsage, request, { isLive: true });
 }

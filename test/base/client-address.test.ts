@@ -9,6 +9,7 @@ import {
   plainAddress,
   readRange,
 } from "../../src/base/client-address.ts";
+import { ManualClock } from "../support/clock.ts";
 
 test.for([
   ["203.0.113.7", "203.0.113.7"],
@@ -58,6 +59,7 @@ test.for([
   ["::ffff:10.0.0.0/8", "has a prefix that is not from 96 to 128"],
   ["fe80::1%eth0", "has a zone, which other machines do not know: write fe80::1"],
   ["fe80::%1/64", "has a zone, which other machines do not know: write fe80::"],
+  ["<b>%1", "is no address and no range such as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32"],
   ...["", "10/8", "010.0.0.1", "10.0.0.0/", "10.0.0.0/8/8", "[::1]", "1.2.3.4:80", " 1.2.3.4"].map(
     (text) => [text, malformed],
   ),
@@ -147,8 +149,11 @@ test("a range has the addresses that begin with its bits, and no others", () => 
   );
 });
 
-test("misplaced uses are kept once for each credential, as long as the day lasts", () => {
-  const uses = new MisplacedUses();
+test("misplaced uses are kept once for each credential and day, until the end of the next", () => {
+  const clock = new ManualClock();
+  const uses = new MisplacedUses(clock);
+  const at = (time: string) => clock.skip(Date.parse(time) - clock.now());
+  at("2026-11-27T23:59:59.999Z");
   const use = { accountId: "acc_a", id: "key_1", name: "a", hint: "h", address: "192.0.2.1" };
   uses.note(use);
   uses.note({ ...use, address: "192.0.2.2" });
@@ -157,4 +162,12 @@ test("misplaced uses are kept once for each credential, as long as the day lasts
     ["key_1", "192.0.2.1"],
     ["key_2", "192.0.2.1"],
   ]);
+  const days = () => uses.list().map(({ id, day }) => `${id} ${day}`);
+  at("2026-11-28T00:00:20Z");
+  uses.note(use);
+  expect(days()).toEqual(["key_1 2026-11-27", "key_2 2026-11-27", "key_1 2026-11-28"]);
+  at("2026-11-29T00:00:00Z");
+  expect(days()).toEqual(["key_1 2026-11-28"]);
+  at("2026-12-01T00:00:00Z");
+  expect(days()).toEqual([]);
 });

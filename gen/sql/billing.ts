@@ -675,16 +675,20 @@ order by "family"`,
   "",
 );
 
-export type FindManagerRow = { managedBy: string };
+export type ShareManagerRow = { managedBy: string; isOwners: boolean };
 /**
- * Who manages a key of an account, as `managed_by`. No row: there is no such key.
+ * Who manages a key, as `managed_by`, and whether its limits are an owner's, until the end of the
+ * transaction. No row: there is no such key.
  */
-export const findManager: Optional<{ accountId: string; keyId: string }, FindManagerRow> = optional(
-  "billing/find-manager",
-  `-- billing/find-manager
-select managed_by from keys where account_id = $1 and key_id = $2`,
-  (p) => [p.accountId, p.keyId],
-  (v) => ({ managedBy: v[0] }) as never,
+export const shareManager: Optional<{ keyId: string }, ShareManagerRow> = optional(
+  "billing/share-manager",
+  `-- billing/share-manager
+select managed_by, limited_by_owner and not limited_by_program as is_owners
+from keys
+where key_id = $1
+for share`,
+  (p) => [p.keyId],
+  (v) => ({ managedBy: v[0], isOwners: v[1] }) as never,
   "",
 );
 

@@ -165,23 +165,26 @@ export async function resetBudget(
   { accountId, caller, note }: AuthenticatedCall,
 ) {
   const named = checkPayer(payer);
-  if (caller.kind === "management") await checkOwnKey(parts, caller, named);
-  const rows = await changeBudgets(parts, { accountId, named, families }, resetTotal);
+  if (caller.kind === "management" && named.case !== "keyId") throw new ApiError("not_permitted");
+  const rows = await changeBudgets(parts, { accountId, named, families }, async (tx, id) => {
+    if (caller.kind === "management") await checkOwnKey(tx, caller, id.payer);
+    await resetTotal(tx, id);
+  });
   note?.(factsOf(named));
   return create(ResetBudgetResponseSchema, { budgets: rows });
 }
 
-/** Throws `not_permitted` for anything but a key that the management key has made. */
-async function checkOwnKey(
-  { reports }: BudgetParts,
-  caller: ManagementCaller,
-  named: NamedPayer,
-): Promise<void> {
-  if (named.case !== "keyId") throw new ApiError("not_permitted");
-  const { accountId } = caller;
-  const key = await reports.run(sql.findManager, { accountId, keyId: named.value });
-  if (!key) throw noSuchPayer();
-  if (key.managedBy !== actorOf(caller)) throw new ApiError("not_permitted");
+/**
+ * Throws `not_permitted` for a key that the management key has not made, and for one whose limits
+ * are an owner's.
+ */
+async function checkOwnKey(tx: Runner, caller: ManagementCaller, keyId: string): Promise<void> {
+  const key = await tx.run(sql.shareManager, { keyId });
+  if (key?.managedBy !== actorOf(caller)) throw new ApiError("not_permitted");
+  if (key.isOwners)
+    throw new ApiError("not_permitted", {
+      message: "An owner has set the limits of this key. A management key may not reset them.",
+    });
 }
 
 /** Changes the budgets of a payer in one transaction. Returns them as they are then. */
@@ -202,11 +205,10 @@ async function changeBudgets(
       throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
     await checkPresent(tx, accountId, named, { members, hasManagementKey });
     const own = named.case === "keyId" ? await tx.run(sql.findPayer, { keyId: named.value }) : null;
-    if (own && own.accountId !== accountId) throw noSuchPayer();
+    if (named.case === "keyId" && own?.accountId !== accountId) throw noSuchPayer();
     for (const family of families)
       if (!own || own.family === family) await change(tx, { accountId, family, payer });
     const found = await tx.run(sql.readBudgetsOf, { accountId, payer });
-    if (named.case === "keyId" && found.length === 0) throw noSuchPayer();
     return {
       rows: found.filter(({ family }) => families.includes(family)),
       keyIds: named.case === "pool" ? [] : await keys.announce(tx, accountId),

@@ -124,8 +124,11 @@ export function createManagementAuthentication(parts: ManagementParts): {
     const { caller, hint, isAllowedAt } = found;
     const { accountId, managementKeyId: id, name } = caller;
     if (isAllowedAt)
-      checkAddress(isAllowedAt, { requestHeader, ...origin }, (address) =>
-        onMisplaced?.({ accountId, id, name, hint, address }),
+      checkAddress(
+        isAllowedAt,
+        { requestHeader, ...origin },
+        (address) => onMisplaced?.({ accountId, id, name, hint, address }),
+        "management key",
       );
     return caller;
   };
@@ -272,7 +275,7 @@ export async function rotateManagementKey(
     await checkStillOwner(parts, tx, call, accountId);
     await lock(tx, managementKeyId);
     const values = { ...stored, managementKeyId, overlapMs, changeId: newChange() };
-    await tx.run(sql.rotateManagementKey, values);
+    await tx.run(sql.rotateManagementKey, { ...values, madeBy: actorOf(call.caller) });
   });
   parts.changes.publish(managementKeyId);
   call.note?.({ overlapSeconds: String(overlapMs / 1000) });

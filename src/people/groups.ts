@@ -58,8 +58,11 @@ export type RoleChange = {
   /** Names of the roles. */
   readonly oldRole: string;
   readonly role: string;
-  /** The keys that he managed in an account that he lost: they are paused. */
-  readonly pausedKeys: readonly string[];
+  /**
+   * The keys that he managed in an account that he lost: they are paused. And the management keys
+   * of one that he owns no more: the secrets that he has seen ended.
+   */
+  readonly stoppedKeys: readonly string[];
 };
 
 /**
@@ -117,13 +120,15 @@ export async function applyRoles(
     if (role === none) await tables.run(sql.deleteMember, { accountId, personId });
     else if (oldRole === none) await tables.putMember(personId, { accountId, role });
     else await tables.updateMember(personId, { accountId, role });
-    if (role !== AccountRole.OWNER) await tables.endLinksOfMaker(personId, accountId);
+    const isOwner = role === AccountRole.OWNER;
+    if (!isOwner) await tables.endLinksOfMaker(personId, accountId);
+    const endedKeys = isOwner ? [] : await keys.endSecrets(tables, { accountId, personId });
     const { value: names } = AccountRoleSchema;
     changes.push({
       accountId,
       oldRole: names[oldRole]?.localName ?? "",
       role: names[role]?.localName ?? "",
-      pausedKeys,
+      stoppedKeys: [...pausedKeys, ...endedKeys],
     });
   }
   const next = nextRole(operator, before.operator, given.operator);
@@ -139,7 +144,7 @@ export async function applyRoles(
       accountId: "",
       oldRole: names[operator]?.localName ?? "",
       role: names[next]?.localName ?? "",
-      pausedKeys: [],
+      stoppedKeys: [],
     });
   }
   return changes;

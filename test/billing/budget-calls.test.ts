@@ -353,6 +353,11 @@ test("an owner limits all keys of a management key together, which resets those 
   const { KEYS, ALL_KEYS, READ } = ManagementScope;
   await ledger.run("update keys set managed_by = 'mgmt:mgk_1' where key_id = $1", [keyId]);
   expect(await reset(manager("mgk_1", KEYS), { payer: ofKey })).toBe("no error");
+  // A reset would undo an owner's limit.
+  await ledger.run("update keys set limited_by_owner = true where key_id = $1", [keyId]);
+  expect(await reset(manager("mgk_1", KEYS), { payer: ofKey })).toBe("not_permitted");
+  await ledger.run("update keys set limited_by_program = true where key_id = $1", [keyId]);
+  expect(await reset(manager("mgk_1", KEYS), { payer: ofKey })).toBe("no error");
   expect(await reset(manager("mgk_2", KEYS), { payer: ofKey })).toBe("not_permitted");
   expect(await reset(manager("mgk_2", ALL_KEYS), { payer: ofKey })).toBe("not_permitted");
   expect(await reset(manager("mgk_1", READ), { payer: ofKey })).toBe("not_permitted");

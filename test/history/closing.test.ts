@@ -143,9 +143,21 @@ test("the audit sees a change of what a person has spent in a closed month", asy
   const violations = async () =>
     (await world.store.verifyLedger()).map(({ invariant, subject }) => [invariant, subject]);
   expect(await violations()).toEqual([]);
-  await world.run("update closed_budgets set amount = amount + 1 where month = $1", [
-    world.month(2),
-  ]);
+  const month = world.month(2);
+  const tamper = () =>
+    world.run("update closed_budgets set amount = amount + 1 where month = $1", [month]);
+  const refused = "closed_budgets of a closed month is append-only";
+  await expect(tamper()).rejects.toThrow(refused);
+  for (const text of [
+    "delete from closed_budgets where month = $1",
+    `insert into closed_budgets (account_id, "family", payer, month, amount)
+     values ('acc', 'v1', 'person:eve', $1, 1)`,
+    "update closed_budgets set month = month + interval '10 years' where month = $1",
+  ])
+    await expect(world.run(text, [month])).rejects.toThrow(refused);
+  await expect(world.run("truncate closed_budgets")).rejects.toThrow("is append-only");
+  await world.run("alter table closed_budgets disable trigger user");
+  await tamper();
   expect(await violations()).toEqual([
     ["budget = its charges and holds", `${payer.accountId}/v1/person:ana`],
   ]);

@@ -15,6 +15,7 @@ import {
 import {
   type Budget,
   type BudgetLimits,
+  BudgetLimitsSchema,
   BudgetWindow_Name,
 } from "../../gen/gateway/common/v1/budget_pb.ts";
 import {
@@ -213,7 +214,11 @@ test("only owners set budgets, who confirm what raises or removes a limit; membe
     const { set, reset, setDefault, list } = open(caller);
     for (const work of [set(ofAna), reset(ofAna), setDefault()])
       expect(await errorOf(work)).toMatchObject({ reason: "not_permitted" });
-    expect((await list()).budgets).toHaveLength(2);
+    const { budgets } = await list();
+    // The pools, and what the key of a member without a limit was charged.
+    expect(budgets?.map(({ payer, limits }) => [payer?.payer.value, limits])).toEqual(
+      [true, true, "per_ana"].map((value) => [value, create(BudgetLimitsSchema)]),
+    );
   }
   await owner.set({ ...ofAna, limits: { weeklyMicrocredits: 5n } });
   const weak = open(person("per_owner", accountId, { strongUntil: undefined }));

@@ -114,7 +114,7 @@ limit $2`,
 
 export type LockAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
 /**
- * Locks an account whose pools are locked: no key is added meanwhile. No row: no such account.
+ * Locks an account, before its pools: no key is added meanwhile. No row: no such account.
  */
 export const lockAccount: Optional<{ accountId: string }, LockAccountRow> = optional(
   "billing/lock-account",
@@ -123,7 +123,7 @@ select account_id, name, created_at, status, status_reason, status_changed_at, b
   billing_address, billing_tax_id
 from accounts
 where account_id = $1
-for update`,
+for no key update`,
   (p) => [p.accountId],
   (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
   "statusChangedAt",

@@ -384,12 +384,19 @@ select $4, key_id from changed`,
 /**
  * Lets another person manage the keys of an account that somebody manages, revoked ones included.
  * `next`: who manages them from now on; empty: nobody
+ * `changeId`: to which each key adds its own
  */
-export const handOverKeys: Run<{ next: string; accountId: string; managedBy: string }> = run(
+export const handOverKeys: Run<{ next: string; accountId: string; managedBy: string; changeId: string }> = run(
   "keys/hand-over-keys",
   `-- keys/hand-over-keys
-update keys set managed_by = $1 where account_id = $2 and managed_by = $3`,
-  (p) => [p.next, p.accountId, p.managedBy],
+with changed as (
+  update keys set managed_by = $1
+   where account_id = $2 and managed_by = $3
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select $4 || '_' || key_id, key_id from changed`,
+  (p) => [p.next, p.accountId, p.managedBy, p.changeId],
   5000,
 );
 

@@ -479,7 +479,7 @@ export const managedKeys: ManagedKeys = {
   },
   async handOver(tx, manager, to) {
     const next = to === undefined ? "" : `person:${to}`;
-    await tx.run(sql.handOverKeys, { ...managedOf(manager), next });
+    await tx.run(sql.handOverKeys, { ...managedOf(manager), next, changeId: newChange() });
   },
   async pause(tx, manager) {
     return idsOf(await tx.run(sql.pauseManaged, { ...managedOf(manager), changeId: newChange() }));

@@ -116,13 +116,14 @@ export async function applyRoles(
     );
     const isLastOwner = oldRole === AccountRole.OWNER && !hasOther;
     if (role === oldRole || (isLastOwner && role < oldRole)) continue;
+    const isOwner = role === AccountRole.OWNER;
+    // Before keys, as a program does that changes some.
+    const endedKeys = isOwner ? [] : await keys.endSecrets(tables, { accountId, personId });
     const pausedKeys = role === none ? await leave(tables, keys, { accountId, personId }) : [];
     if (role === none) await tables.run(sql.deleteMember, { accountId, personId });
     else if (oldRole === none) await tables.putMember(personId, { accountId, role });
     else await tables.updateMember(personId, { accountId, role });
-    const isOwner = role === AccountRole.OWNER;
     if (!isOwner) await tables.endLinksOfMaker(personId, accountId);
-    const endedKeys = isOwner ? [] : await keys.endSecrets(tables, { accountId, personId });
     const { value: names } = AccountRoleSchema;
     changes.push({
       accountId,

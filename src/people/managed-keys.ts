@@ -55,6 +55,8 @@ export async function settleKeys(
 ): Promise<readonly string[]> {
   const manager = { accountId: account.accountId, personId: fate.personId };
   const next = nextManager(account.members, fate, account.caller);
+  // Before keys, as a program does that changes some.
+  const ended = await keys.endSecrets(tables, manager);
   const stopped =
     fate.keys === PAUSE
       ? await keys.pause(tables, manager)
@@ -63,7 +65,7 @@ export async function settleKeys(
         : [];
   // An id of a former member means nothing there.
   if (fate.keys === KEEP || account.leaves) await keys.handOver(tables, manager, next);
-  return [...stopped, ...(await keys.endSecrets(tables, manager))];
+  return [...stopped, ...ended];
 }
 
 /** Who manages the keys that are kept. Undefined: the owners alone. Throws `invalid_request`. */

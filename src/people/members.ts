@@ -162,10 +162,10 @@ export async function updateMember(
     await checkStillOwner(tables, members, caller);
     const earlier = checkChange(members, personId, role);
     note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
-    await tables.updateMember(personId, { accountId, role });
     const isOwner = role === AccountRole.OWNER;
-    if (!isOwner) await tables.endLinksOfMaker(personId, accountId);
     const ended = isOwner ? [] : await keys.endSecrets(tables, { accountId, personId });
+    await tables.updateMember(personId, { accountId, role });
+    if (!isOwner) await tables.endLinksOfMaker(personId, accountId);
     if (ended.length > 0) note?.({ endedKeys: ended.join(" ") });
     await tables.insertChange(personId);
     return { member: onlyMember(await tables.listMembers(accountId, personId)), ended };

@@ -233,7 +233,7 @@ describe.for([
 
   test("leaves them to another member, if that is one who may manage keys in each account", async () => {
     const [ana, ben, viewer] = [await member(), await member(), await member(VIEWER)];
-    const { keyId } = await keysAs(ana).make();
+    const { keyId, secret } = await keysAs(ana).make();
     const stranger = await member(MEMBER, "acc_b");
     for (const keysToPersonId of [idOf(viewer), idOf(stranger), idOf(ana), "per_none"])
       expect(await errorOf(shutOut(ana, { keys: KEEP, keysToPersonId }))).toBe(
@@ -242,8 +242,18 @@ describe.for([
     const paused = shutOut(ana, { keys: PAUSE, keysToPersonId: idOf(ben) });
     expect(await errorOf(paused)).toBe("invalid_request keys_to_person_id");
     expect((await clientOf(ana).getSession({})).person?.personId).toBe(idOf(ana));
+    const managerElsewhere = async () => {
+      const caller = await elsewhere.authenticate(bearer(secret));
+      return caller.kind === "key" ? caller.key.managedBy : undefined;
+    };
+    expect(await managerElsewhere()).toBe(`person:${idOf(ana)}`);
     await shutOut(ana, { keys: KEEP, keysToPersonId: idOf(ben) });
     expect((await read(keyId))?.managedBy).toBe(`person:${idOf(ben)}`);
+    // Every node learns who manages the key: whose budget it has depends on it.
+    await vi.waitFor(
+      async () => expect(await managerElsewhere()).toBe(`person:${idOf(ben)}`),
+      soon,
+    );
   });
 
   test("needs no word if there are none but revoked ones", async () => {

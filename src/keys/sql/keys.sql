@@ -190,7 +190,14 @@ select :change_id, key_id from changed;
 -- name: HandOverKeys :run
 -- Lets another person manage the keys of an account that somebody manages, revoked ones included.
 -- :next  who manages them from now on; empty: nobody
-update keys set managed_by = :next where account_id = :account_id and managed_by = :managed_by;
+-- :change_id  to which each key adds its own
+with changed as (
+  update keys set managed_by = :next
+   where account_id = :account_id and managed_by = :managed_by
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select :change_id || '_' || key_id, key_id from changed;
 
 -- name: RevokeKey :run
 -- Revokes an active key for good. Changes no row: it is already revoked, or does not exist.

@@ -2405,8 +2405,9 @@ export const ListBudgetsRequestSchema: GenMessage<ListBudgetsRequest> = /*@__PUR
  */
 export type ListBudgetsResponse = Message<"gateway.billing.v1.ListBudgetsResponse"> & {
   /**
-   * The pools first, then persons and management keys with a limit or with keys. Those without a
-   * limit have what their keys were charged, by the hour of admission, and nothing of what runs.
+   * The pools first, then members and management keys with a limit or with keys. A page may have
+   * fewer than were asked for. Those without a limit have what their keys were charged, by the hour
+   * of admission, and nothing of what runs.
    *
    * @generated from field: repeated gateway.common.v1.Budget budgets = 1;
    */
@@ -3077,8 +3078,9 @@ export const BillingService: GenService<{
   },
   /**
    * Sets the limits of the persons who are members of an account, neither owners nor viewers, and
-   * have no limit: of those that are, and of each that joins. Errors: NOT_FOUND (account),
-   * INVALID_REQUEST.
+   * have no limit: of those that are, one after the other, and of each that joins. A repeat goes on
+   * after a failure. A person who raises or removes a limit needs a confirmation, as for methods
+   * marked `strong`. Errors: NOT_FOUND (account), CONFIRM_IDENTITY, INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.BillingService.SetDefaultMemberLimits
    */

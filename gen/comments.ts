@@ -798,6 +798,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.operations.v1.Provider.models": "Models of the catalogue with a route to it.",
   "gateway.operations.v1.Provider.nodes": "One for each node that has described itself and knows the provider.",
   "gateway.operations.v1.Provider.queue": "Calls that may wait.",
+  "gateway.operations.v1.Provider.region": "Of a cloud, in its words, such as `us-east-1` or `global`. Empty: its address is of no region.",
   "gateway.operations.v1.ProviderHealth": "How many of its calls a node sends to a provider.",
   "gateway.operations.v1.ProviderHealth.PROVIDER_HEALTH_GOOD": "All.",
   "gateway.operations.v1.ProviderHealth.PROVIDER_HEALTH_REDUCED": "A part: most of the last calls failed, or it asked to wait.",

@@ -28,6 +28,7 @@ import { processes } from "./suites/processes.ts";
 import { profile } from "./suites/profile.ts";
 import { reports } from "./suites/reports.ts";
 import { road } from "./suites/road.ts";
+import { signing } from "./suites/signing.ts";
 import { split } from "./suites/split.ts";
 import { start } from "./suites/start.ts";
 import { stream } from "./suites/stream.ts";
@@ -65,6 +66,7 @@ const suites: Record<string, () => Promise<Result>> = {
   closing,
   days,
   verification,
+  signing,
   "payments-rules": paymentsRules,
   chains,
   console: consolePages,

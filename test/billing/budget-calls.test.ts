@@ -4,6 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   BillingService,
+  GetForecastRequestSchema,
   GetPoolsRequestSchema,
   ListBudgetsRequestSchema,
   QueryUsageRequestSchema,
@@ -112,6 +113,7 @@ function open(caller: Caller) {
         create(SetDefaultMemberLimitsRequestSchema, { ...(limits && { limits }) }),
         call,
       ),
+    forecast: () => intercepted.getForecast(create(GetForecastRequestSchema), call),
     pools: () => intercepted.getPools(create(GetPoolsRequestSchema, {}), call),
     byMember: async () =>
       (
@@ -193,6 +195,9 @@ test("a pool has limits of its own, and so have requests at once", async () => {
   });
   expect([budget?.payer?.payer.case, others]).toEqual(["pool", []]);
   expect(windowOf(budget, BudgetWindow_Name.TOTAL)).toMatchObject({ spentMicrocredits: 0n });
+  const { forecasts: [first, second] = [] } = await owner.forecast();
+  expect(first?.budget).toEqual(budget);
+  expect(second?.budget).toMatchObject({ family: 2, limits: create(BudgetLimitsSchema) });
   const hold = await ledger.holds.place(holdRequest(payer, 10), never);
   expect(await refusalOf(payer)).toMatchObject({
     reason: "too_many_running",

@@ -281,7 +281,8 @@ const state = (health: ProviderHealth) => ({
 const providers = answer(OperationsService.method.listProviders, () => ({
   providers: [
     {
-      ...{ name: "primary", kind: "anthropic", baseUrl: "https://a.example", concurrency: 61 },
+      ...{ name: "primary", kind: "bedrock", region: "eu-north-3" },
+      ...{ baseUrl: "https://a.example", concurrency: 61 },
       ...{ queue: 127, queueTimeout: { seconds: 7n }, connectTimeout: { seconds: 5n } },
       ...{ firstByteTimeout: { seconds: 31n }, idleTimeout: { seconds: 67n } },
       ...{ totalTimeout: { seconds: 611n }, models: ["model-0"] },
@@ -813,6 +814,7 @@ const cases: Readonly<Record<string, Case>> = {
     answers: [operator, catalogue, providers],
     shown: {
       figures: [
+        "Region | eu-north-3",
         "At once | 61 calls; 127 more wait up to 7.00 s",
         "Waits | 5.00 s to connect, 31 s for the first byte, 67 s between bytes, 10 min in all",
       ],

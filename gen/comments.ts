@@ -141,6 +141,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.billing.v1.ExportAccountResponse.charges": "Newest first.",
   "gateway.billing.v1.ExportAccountResponse.documents": "The receipts and credit notes of the orders.",
   "gateway.billing.v1.ExportAccountResponse.keys": "Oldest first.",
+  "gateway.billing.v1.ExportAccountResponse.management_keys": "Oldest first, the revoked ones included, without their secrets.",
   "gateway.billing.v1.ExportAccountResponse.orders": "Newest first, with what was paid for each.",
   "gateway.billing.v1.ExportAccountResponse.transfers": "Newest first.",
   "gateway.billing.v1.ExportChargesRequest.account_id": "Empty: the caller's own account. Operators must name one.",

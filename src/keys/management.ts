@@ -36,7 +36,7 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError, expiredSecret, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName, shownName } from "../base/names.ts";
-import { readPage } from "../base/paging.ts";
+import { readPage, walkPages } from "../base/paging.ts";
 import { type Found, SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
 import { actorOf, checkAccess, checkAddress } from "../contract/callers.ts";
@@ -234,6 +234,18 @@ export async function listManagementKeys(
     cursorOf: ({ managementKeyId }) => managementKeyId,
   });
   return create(ListManagementKeysResponseSchema, { managementKeys, nextPageToken });
+}
+
+/** All management keys of an account, in pages, oldest first. */
+export function walkManagementKeys(
+  db: Pick<Postgres, "run">,
+  accountId: string,
+): AsyncGenerator<ManagementKey[], void> {
+  return walkPages({
+    read: async (after = "", rows) =>
+      describe(db, await db.run(sql.listManagementKeys, { accountId, after, rows })),
+    cursorOf: ({ managementKeyId }) => managementKeyId,
+  });
 }
 
 export async function updateManagementKey(

@@ -96,6 +96,35 @@ describe("a list", () => {
     expect(found.join("")).toBe(expected);
   });
 
+  test("of 100 mapped, scoped and plain entries allows each in every form, and no neighbour", () => {
+    const hundred = Array.from({ length: 100 }, (_, index) =>
+      index % 4 === 0
+        ? `::ffff:10.0.${index}.0/120`
+        : index % 4 === 1
+          ? `::FFFF:0a01:${index.toString(16)}`
+          : index % 4 === 2
+            ? `fe80:0:0:${index.toString(16)}::1`
+            : `192.0.2.${index}`,
+    );
+    const isAllowed = matchAddresses(checkAddresses("list", hundred));
+    for (const index of Array(100).keys()) {
+      const [inside, outside] = (
+        [
+          [`10.0.${index}.200`, `10.0.${index + 1}.200`],
+          [`10.1.0.${index}`, `10.1.1.${index}`],
+          [`fe80:0:0:${index.toString(16)}::1`, `fe80:0:0:${index.toString(16)}::2`],
+          [`192.0.2.${index}`, `192.0.3.${index}`],
+        ] as const
+      )[index % 4] ?? ["", ""];
+      const forms = (address: string) =>
+        address.includes(":")
+          ? [address, `${address}%eth0`, `[${address}%25en1]:443`, address.toUpperCase()]
+          : [address, `${address}:80`, `::ffff:${address}`, `[::FFFF:${address}%3]:80`];
+      expect(forms(inside).map((one) => isAllowed(one))).toEqual([true, true, true, true]);
+      expect(forms(outside).map((one) => isAllowed(one))).toEqual([false, false, false, false]);
+    }
+  });
+
   test("has at most 100 entries, each of them once in its one form", () => {
     const hundred = Array.from({ length: 100 }, (_, index) =>
       index % 2 === 0 ? `::ffff:10.0.${index}.0/120` : `2001:DB8:${index}::/48`,

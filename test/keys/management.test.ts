@@ -198,9 +198,11 @@ describe("its keys", () => {
     await createKey();
     const { managementKeys } = await open(owner).listManagementKeys({ accountId: "acc_a" });
     expect(managementKeys.find((one) => one.managementKeyId === id)?.liveKeys).toBe(2);
-    expect(new Set(events.map((event) => `${event.actor} ${event.accountId}`))).toEqual(
-      new Set([`${actor} acc_a`]),
-    );
+    expect(
+      new Set(
+        events.map((event) => `${event.actor} ${event.accountId} ${event.facts.managementKey}`),
+      ),
+    ).toEqual(new Set([`${actor} acc_a deploy`]));
   });
 
   test("get no limit above its own, and its own where they set none", async () => {
@@ -476,6 +478,9 @@ describe("a change", () => {
       );
     await soon("192.0.2.1", "no error");
     await soon("198.51.100.1", "address_not_allowed");
+    await expect(
+      fixture.keys.authenticate(bearer(secret), { peer: "198.51.100.1" }),
+    ).rejects.toThrow("This management key may not be used from 198.51.100.1.");
     const { managementKey } = await update(
       ...[
         id,

@@ -777,6 +777,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.operations.v1.NodeReport.pid": "Of its process.",
   "gateway.operations.v1.NodeReport.reported_at": "When the node wrote this. It does so at each change.",
   "gateway.operations.v1.NodeReport.runtime_version": "Of the runtime, such as `v24.21.0`.",
+  "gateway.operations.v1.NodeReport.unnamed_proxies": "The peers that sent `X-Forwarded-For` in the last hour and are not named in TRUSTED_PROXIES, at most ten. If they are proxies of the operator, all of their clients have one address, which lists of allowed addresses refuse or allow together.",
   "gateway.operations.v1.NodeReport.version": "Of the gateway, such as `0.1.0`.",
   "gateway.operations.v1.NodeReport.worker": "The number of a worker among those of its parent. 0: it runs alone.",
   "gateway.operations.v1.OperationsService": "What operators see of the whole installation: its accounts at a glance, its nodes, providers, models and database, the last check of the ledger, and what waits for another person. What operators change is in the service that owns it: BillingService, PaymentsService, PeopleService. Every failed call carries a google.rpc.ErrorInfo (see error.proto).",

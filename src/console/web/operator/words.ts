@@ -397,6 +397,7 @@ export const words = {
     alive: "alive",
     silent: (seconds: number) => `silent for ${seconds} s`,
     dead: "dead",
+    unnamedProxy: (peer: string) => `${peer} is not in TRUSTED_PROXIES`,
     answering: "this answer",
     unknown: "not described yet",
     name: (host: string, pid: number) => `${host}, process ${pid}`,

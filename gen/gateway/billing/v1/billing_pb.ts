@@ -3062,8 +3062,9 @@ export const BillingService: GenService<{
     output: typeof SetBudgetResponseSchema;
   },
   /**
-   * Begins the total of a payer anew, also of a key. What runs counts after it. Errors: NOT_FOUND,
-   * INVALID_REQUEST.
+   * Begins the total of a payer anew, also of a key. What runs counts after it. A management key
+   * may do so for the keys that it made, unless an owner has set their limits. Errors: NOT_FOUND,
+   * NOT_PERMITTED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.BillingService.ResetBudget
    */

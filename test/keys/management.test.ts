@@ -313,6 +313,10 @@ describe("its keys", () => {
     expect(await revive(ids[outcomes.indexOf("too_many_keys")] ?? "", new Date("2100-01-01"))).toBe(
       "too_many_keys",
     );
+    // Another change of an expired one is free.
+    const expired = ids[outcomes.indexOf("too_many_keys")] ?? "";
+    const rename = { key: { keyId: expired, name: "old" }, updateMask: { paths: ["name"] } };
+    expect(await errorOf(service.updateKey(rename, options))).toBe("no error");
     // Those that live may get another end.
     expect(await revive(ids[outcomes.indexOf("no error")] ?? "", new Date("2100-01-01"))).toBe(
       "no error",
@@ -357,6 +361,13 @@ describe("its keys", () => {
         const { limit: change, pause, resume } = as(program);
         expect(await change(keyId, 6)).toBe("not_permitted");
         expect(await change(keyId, null)).toBe("not_permitted");
+        const { service, options } = by(program.secret);
+        await expect(
+          service.updateKey(
+            { key: { keyId }, updateMask: { paths: ["requests_per_minute"] } },
+            options,
+          ),
+        ).rejects.toThrow("An owner has set the limits of this key. You may only tighten them.");
         expect(await change(keyId, 4)).toBe("no error");
         // It stays an owner's.
         expect(await change(keyId, 5)).toBe("not_permitted");
@@ -387,6 +398,17 @@ describe("its keys", () => {
       "invalid_request key.requests_per_minute",
     );
     expect((await service.updateKey(limit(), options)).key?.requestsPerMinute).toBe(10);
+    // None of them may look into the account, whoever made it.
+    const theirs = (await fixture.client.createKey({ accountId: "acc_a" })).key?.keyId ?? "";
+    for (const keyId of [theirs, (await by(one.secret).createKey())?.keyId ?? ""]) {
+      const reader = {
+        key: { keyId, accountReader: true },
+        updateMask: { paths: ["account_reader"] },
+      };
+      expect(await errorOf(service.updateKey(reader, options))).toBe(
+        "invalid_request key.account_reader",
+      );
+    }
     // Also when the maker is gone.
     await open(owner).revokeManagementKey({ managementKeyId: one.id, children: KeyAction.KEEP });
     expect(await errorOf(service.updateKey(limit(11), options))).toBe(

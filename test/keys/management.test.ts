@@ -560,7 +560,8 @@ describe("a change", () => {
   });
 
   test("one that expires is refused, and its keys go on", async () => {
-    const { id, secret } = await make();
+    const expiresAt = timestampFromDate(new Date("2100-01-01T00:00:00Z"));
+    const { id, secret } = await make({ expiresAt });
     const child = await by(secret).createKey();
     await run(
       "update management_keys set expires_at = now() - interval '1 second' where management_key_id = $1",
@@ -568,6 +569,10 @@ describe("a change", () => {
     );
     expect(await identify(secret, undefined, createNodeKeys(fixture.database))).toBe("key_expired");
     expect(await statusOf(child?.keyId ?? "")).toBe(KeyStatus.ACTIVE);
+    // Also by a node that has not heard of it.
+    const known = { kind: "management", managementKeyId: id, accountId: "acc_a" } as const;
+    const { createKey } = open({ ...known, name: "deploy", scopes: [KEYS] });
+    expect(await errorOf(createKey({ name: "late", family: Family.V1 }))).toBe("revoked_key");
   });
 });
 

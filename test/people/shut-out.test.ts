@@ -16,6 +16,7 @@ import {
   ListKeysRequestSchema,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
+  RevokeManagementKeyRequestSchema,
   RotateKeyRequestSchema,
   RotateManagementKeyRequestSchema,
   UpdateKeyRequestSchema,
@@ -114,10 +115,10 @@ async function manageAs(session: SignedIn, accountId: string) {
   return { id: made.managementKey?.managementKeyId ?? "", secret: made.secret };
 }
 
-/** Another secret of it, seen by this owner; the earlier ones go on. */
-async function rotateAs(session: SignedIn, managementKeyId: string) {
+/** Another secret of it, seen by this owner; the earlier ones go on for so many seconds. */
+async function rotateAs(session: SignedIn, managementKeyId: string, seconds = 3_600n) {
   const { service, call } = serviceAs(session);
-  const request = { managementKeyId, overlap: { seconds: 3_600n } };
+  const request = { managementKeyId, overlap: { seconds } };
   return (
     await service.rotateManagementKey(create(RotateManagementKeyRequestSchema, request), call)
   ).secret;
@@ -381,8 +382,8 @@ test.for([
     const ana = await member(OWNER);
     const made = await manageAs(ana, "acc_a");
     const theirs = await manageAs(owner, "acc_a");
-    const seen = await rotateAs(ana, theirs.id);
-    const all = [made.secret, seen, theirs.secret];
+    const seen = [await rotateAs(ana, theirs.id), await rotateAs(ana, made.id)];
+    const all = [made.secret, ...seen, theirs.secret];
     for (const secret of all) expect(await outcomeOf(secret)).toBe("no error");
     if (name !== "made a member") {
       expect(await errorOf(act(ana))).toBe("invalid_request keys");
@@ -390,7 +391,7 @@ test.for([
     }
     // Also where keys are kept: it has the rights of an owner.
     await act(ana, { keys: KEEP });
-    for (const secret of [made.secret, seen])
+    for (const secret of [made.secret, ...seen])
       await vi.waitFor(async () => expect(await outcomeOf(secret)).toBe("invalid_key"), soon);
     expect(await outcomeOf(theirs.secret)).toBe("no error");
     // The key goes on with a secret that he has not seen.
@@ -401,6 +402,31 @@ test.for([
     );
   },
 );
+
+test("an owner who can use no management key any more is asked nothing", async () => {
+  const ana = await member(OWNER);
+  const [revoked, ended, first] = [
+    await manageAs(ana, "acc_a"),
+    await manageAs(ana, "acc_a"),
+    await manageAs(owner, "acc_a"),
+  ];
+  const { service, call } = serviceAs(owner);
+  const { id: managementKeyId } = revoked;
+  const request = create(RevokeManagementKeyRequestSchema, { managementKeyId });
+  await service.revokeManagementKey(request, call);
+  await rotateAs(owner, ended.id, 0n);
+  expect(await errorOf(dismiss(ana))).toBe("no error");
+  expect(await outcomeOf(first.secret)).toBe("no error");
+});
+
+test("who shuts an owner out learns which management keys he could use", async () => {
+  const ana = await member(OWNER);
+  const { id } = await manageAs(ana, "acc_a");
+  const secret = await rotateAs(ana, id);
+  const { keys: named } = await disable(ana, { keys: PAUSE });
+  const hint = `${secret.slice(0, 12)}…${secret.slice(-4)}`;
+  expect(named).toMatchObject([{ keyId: id, name: "deploy", hint }]);
+});
 
 test("an owner of two accounts who leaves one keeps what he made in the other", async () => {
   const ana = await member(OWNER);

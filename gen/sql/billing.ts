@@ -114,7 +114,7 @@ limit $2`,
 
 export type LockAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
 /**
- * Locks an account whose pools are locked: no key is added meanwhile. No row: no such account.
+ * Locks an account, before its pools: no key is added meanwhile. No row: no such account.
  */
 export const lockAccount: Optional<{ accountId: string }, LockAccountRow> = optional(
   "billing/lock-account",
@@ -123,7 +123,7 @@ select account_id, name, created_at, status, status_reason, status_changed_at, b
   billing_address, billing_tax_id
 from accounts
 where account_id = $1
-for update`,
+for no key update`,
   (p) => [p.accountId],
   (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
   "statusChangedAt",
@@ -698,16 +698,20 @@ order by "family"`,
   "",
 );
 
-export type FindManagerRow = { managedBy: string };
+export type ShareManagerRow = { managedBy: string; isOwners: boolean };
 /**
- * Who manages a key of an account, as `managed_by`. No row: there is no such key.
+ * Who manages a key, as `managed_by`, and whether its limits are an owner's, until the end of the
+ * transaction. No row: there is no such key.
  */
-export const findManager: Optional<{ accountId: string; keyId: string }, FindManagerRow> = optional(
-  "billing/find-manager",
-  `-- billing/find-manager
-select managed_by from keys where account_id = $1 and key_id = $2`,
-  (p) => [p.accountId, p.keyId],
-  (v) => ({ managedBy: v[0] }) as never,
+export const shareManager: Optional<{ keyId: string }, ShareManagerRow> = optional(
+  "billing/share-manager",
+  `-- billing/share-manager
+select managed_by, limited_by_owner and not limited_by_program as is_owners
+from keys
+where key_id = $1
+for share`,
+  (p) => [p.keyId],
+  (v) => ({ managedBy: v[0], isOwners: v[1] }) as never,
   "",
 );
 

@@ -96,24 +96,25 @@ delete from key_changes where changed_at < now() - interval '1 day'`,
  * Adds a key with its first secret, and announces it for the alerts: no process can have cached
  * this secret.
  */
-export const createKey: Run<{ keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: readonly string[]; accountReader: boolean; expiresAt: Date | string | null; createdBy: string; managedBy: string; limitedByOwner: boolean; allowedAddresses: readonly string[]; changeId: string; digest: Buffer; secretId: string; hint: string }> = run(
+export const createKey: Run<{ keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: readonly string[]; accountReader: boolean; expiresAt: Date | string | null; createdBy: string; managedBy: string; limitedByOwner: boolean; limitedByProgram: boolean; allowedAddresses: readonly string[]; changeId: string; digest: Buffer; secretId: string; hint: string }> = run(
   "keys/create-key",
   `-- keys/create-key
 with created as (
   insert into keys
     (key_id, account_id, "family", name, requests_per_minute, allowed_models,
-     account_reader, expires_at, created_by, managed_by, limited_by_owner, allowed_addresses)
+     account_reader, expires_at, created_by, managed_by, limited_by_owner, limited_by_program,
+     allowed_addresses)
   values ($1, $2, $3, $4, $5, $6::text[],
-    $7, $8, $9, $10, $11,
-    $12::text[])
+    $7, $8, $9, $10, $11, $12,
+    $13::text[])
   returning key_id
 ), announced as (
   insert into key_changes (change_id, key_id)
-  select $13, key_id from created
+  select $14, key_id from created
 )
 insert into key_secrets (digest, secret_id, key_id, shown)
-select $14, $15, key_id, $16 from created`,
-  (p) => [p.keyId, p.accountId, p.family, p.name, p.requestsPerMinute, p.allowedModels, p.accountReader, p.expiresAt, p.createdBy, p.managedBy, p.limitedByOwner, p.allowedAddresses, p.changeId, p.digest, p.secretId, p.hint],
+select $15, $16, key_id, $17 from created`,
+  (p) => [p.keyId, p.accountId, p.family, p.name, p.requestsPerMinute, p.allowedModels, p.accountReader, p.expiresAt, p.createdBy, p.managedBy, p.limitedByOwner, p.limitedByProgram, p.allowedAddresses, p.changeId, p.digest, p.secretId, p.hint],
   5000,
 );
 
@@ -305,23 +306,25 @@ select k.key_id as key_id
   5000,
 );
 
-export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; expiresAt: Date | null; allowedAddresses: string[]; paused: boolean; limitedByOwner: boolean; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
+export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; expiresAt: Date | null; isExpired: boolean; allowedAddresses: string[]; paused: boolean; pausedByProgram: boolean; limitedByOwner: boolean; limitedByProgram: boolean; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
 /**
- * The limits of an active key, locked until the end of the transaction, and whether it is paused.
- * No row: the key is revoked or does not exist.
+ * The limits of an active key, locked until the end of the transaction, and whether it is paused
+ * and has expired. No row: the key is revoked or does not exist.
  */
 export const lockKey: Optional<{ keyId: string }, LockKeyRow> = optional(
   "keys/lock-key",
   `-- keys/lock-key
 select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
-       k.allowed_addresses, k.paused,
-       k.limited_by_owner, b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
+       coalesce(k.expires_at <= now(), false) as is_expired,
+       k.allowed_addresses, k.paused, k.paused_by_program,
+       k.limited_by_owner, k.limited_by_program,
+       b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
   from keys k
   join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where k.key_id = $1 and k.status = 'active'
    for no key update of k`,
   (p) => [p.keyId],
-  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], accountReader: v[2], expiresAt: v[3], allowedAddresses: v[4], paused: v[5], limitedByOwner: v[6], dayLimit: v[7], weekLimit: v[8], monthLimit: v[9], totalLimit: v[10], runningLimit: v[11] }) as never,
+  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], accountReader: v[2], expiresAt: v[3], isExpired: v[4], allowedAddresses: v[5], paused: v[6], pausedByProgram: v[7], limitedByOwner: v[8], limitedByProgram: v[9], dayLimit: v[10], weekLimit: v[11], monthLimit: v[12], totalLimit: v[13], runningLimit: v[14] }) as never,
   "requestsPerMinute expiresAt dayLimit weekLimit monthLimit totalLimit runningLimit",
   5000,
 );
@@ -329,8 +332,9 @@ select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
 /**
  * Changes the members of a key whose flag is true. The key is locked.
  * `limitedByOwner`: null: it stays as it is
+ * `limitedByProgram`: as it
  */
-export const updateKey: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; hasAllowedAddresses: boolean; allowedAddresses: readonly string[] | null; limitedByOwner: boolean | null; keyId: string; changeId: string }> = run(
+export const updateKey: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; hasAllowedAddresses: boolean; allowedAddresses: readonly string[] | null; limitedByOwner: boolean | null; limitedByProgram: boolean | null; keyId: string; changeId: string }> = run(
   "keys/update-key",
   `-- keys/update-key
 with changed as (
@@ -346,43 +350,53 @@ with changed as (
            then $10::timestamptz else expires_at end,
          allowed_addresses = case when $11::boolean
            then $12::text[] else allowed_addresses end,
-         limited_by_owner = coalesce($13::boolean, limited_by_owner)
-   where key_id = $14
+         limited_by_owner = coalesce($13::boolean, limited_by_owner),
+         limited_by_program = coalesce($14::boolean, limited_by_program)
+   where key_id = $15
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select $15, key_id from changed`,
-  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.hasAllowedAddresses, p.allowedAddresses, p.limitedByOwner, p.keyId, p.changeId],
+select $16, key_id from changed`,
+  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.hasAllowedAddresses, p.allowedAddresses, p.limitedByOwner, p.limitedByProgram, p.keyId, p.changeId],
   5000,
 );
 
 /**
  * Pauses a key, or resumes it. The key is locked.
+ * `byProgram`: true: a management key does so
  */
-export const pauseKey: Run<{ paused: boolean; keyId: string; changeId: string }> = run(
+export const pauseKey: Run<{ paused: boolean; byProgram: boolean; keyId: string; changeId: string }> = run(
   "keys/pause-key",
   `-- keys/pause-key
 with changed as (
   update keys
-     set paused = $1::boolean, paused_at = case when $1 then now() else paused_at end
-   where key_id = $2
+     set paused = $1::boolean, paused_by_program = $1 and $2::boolean,
+         paused_at = case when $1 and not paused then now() else paused_at end
+   where key_id = $3
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select $3, key_id from changed`,
-  (p) => [p.paused, p.keyId, p.changeId],
+select $4, key_id from changed`,
+  (p) => [p.paused, p.byProgram, p.keyId, p.changeId],
   5000,
 );
 
 /**
  * Lets another person manage the keys of an account that somebody manages, revoked ones included.
  * `next`: who manages them from now on; empty: nobody
+ * `changeId`: to which each key adds its own
  */
-export const handOverKeys: Run<{ next: string; accountId: string; managedBy: string }> = run(
+export const handOverKeys: Run<{ next: string; accountId: string; managedBy: string; changeId: string }> = run(
   "keys/hand-over-keys",
   `-- keys/hand-over-keys
-update keys set managed_by = $1 where account_id = $2 and managed_by = $3`,
-  (p) => [p.next, p.accountId, p.managedBy],
+with changed as (
+  update keys set managed_by = $1
+   where account_id = $2 and managed_by = $3
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select $4 || '_' || key_id, key_id from changed`,
+  (p) => [p.next, p.accountId, p.managedBy, p.changeId],
   5000,
 );
 
@@ -405,15 +419,19 @@ select $2, key_id from revoked`,
 
 export type PauseManagedRow = { keyId: string };
 /**
- * Pauses the keys of an account that somebody manages. Returns those that it paused.
+ * Pauses the keys of an account that somebody manages, also those that a program has paused and
+ * would resume. Returns those that it paused.
  * `changeId`: to which each key adds its own
  */
 export const pauseManaged: Many<{ accountId: string; managedBy: string; changeId: string }, PauseManagedRow> = many(
   "keys/pause-managed",
   `-- keys/pause-managed
 with changed as (
-  update keys set paused = true, paused_at = now()
-   where account_id = $1 and managed_by = $2 and status = 'active' and not paused
+  update keys
+     set paused = true, paused_by_program = false,
+         paused_at = case when paused then paused_at else now() end
+   where account_id = $1 and managed_by = $2 and status = 'active'
+     and (not paused or paused_by_program)
   returning key_id
 )
 insert into key_changes (change_id, key_id)
@@ -493,8 +511,8 @@ with made as (
     $7::text[], $8, $9)
   returning management_key_id
 )
-insert into management_secrets (digest, management_key_id, shown)
-select $10, management_key_id, $11 from made`,
+insert into management_secrets (digest, management_key_id, shown, made_by)
+select $10, management_key_id, $11, $8 from made`,
   (p) => [p.managementKeyId, p.accountId, p.name, p.scopes, p.mostKeys, p.childLimits, p.allowedAddresses, p.createdBy, p.expiresAt, p.digest, p.hint],
   5000,
 );
@@ -645,21 +663,22 @@ select count(*)::int4 as keys
   5000,
 );
 
-export type ShareManagementKeyRow = { managementKeyId: string };
+export type ShareManagementKeysRow = { managementKeyId: string; mostKeys: number; childLimits: Json; isUsable: boolean };
 /**
- * A management key that may be used, which stays so until the end of the transaction. No row: it
- * is revoked, or has expired.
+ * Management keys, which stay as they are until the end of the transaction, in the order of their
+ * ids, and whether each may be used: it is not revoked, and has not expired.
  */
-export const shareManagementKey: Optional<{ managementKeyId: string }, ShareManagementKeyRow> = optional(
-  "keys/share-management-key",
-  `-- keys/share-management-key
-select management_key_id
+export const shareManagementKeys: Many<{ managementKeyIds: readonly string[] }, ShareManagementKeysRow> = many(
+  "keys/share-management-keys",
+  `-- keys/share-management-keys
+select management_key_id, most_keys, child_limits,
+       revoked_at is null and (expires_at is null or expires_at > now()) as is_usable
   from management_keys
- where management_key_id = $1 and revoked_at is null
-   and (expires_at is null or expires_at > now())
+ where management_key_id = any($1::text[])
+ order by management_key_id
    for share`,
-  (p) => [p.managementKeyId],
-  (v) => ({ managementKeyId: v[0] }) as never,
+  (p) => [p.managementKeyIds],
+  (v) => ({ managementKeyId: v[0], mostKeys: v[1], childLimits: v[2], isUsable: v[3] }) as never,
   "",
   5000,
 );
@@ -706,7 +725,7 @@ select $8, management_key_id from changed`,
  * Adds a secret to a management key, which is locked. The earlier ones expire after the overlap, or
  * at an earlier expiry that they already have.
  */
-export const rotateManagementKey: Run<{ overlapMs: number; managementKeyId: string; digest: Buffer; hint: string; changeId: string }> = run(
+export const rotateManagementKey: Run<{ overlapMs: number; managementKeyId: string; digest: Buffer; hint: string; madeBy: string; changeId: string }> = run(
   "keys/rotate-management-key",
   `-- keys/rotate-management-key
 with ended as (
@@ -714,11 +733,63 @@ with ended as (
      set expires_at = least(expires_at, now() + $1::float8 * interval '1 millisecond')
    where management_key_id = $2
 ), minted as (
-  insert into management_secrets (digest, management_key_id, shown)
-  values ($3, $2, $4)
+  insert into management_secrets (digest, management_key_id, shown, made_by)
+  values ($3, $2, $4, $5)
 )
-insert into key_changes (change_id, key_id) values ($5, $2)`,
-  (p) => [p.overlapMs, p.managementKeyId, p.digest, p.hint, p.changeId],
+insert into key_changes (change_id, key_id) values ($6, $2)`,
+  (p) => [p.overlapMs, p.managementKeyId, p.digest, p.hint, p.madeBy, p.changeId],
+  5000,
+);
+
+export type ListMadeSecretsRow = { keyId: string; accountId: string; name: string; hint: string };
+/**
+ * The management keys that somebody could still use, with the newest secret that he has seen, in
+ * the order of their accounts.
+ */
+export const listMadeSecrets: Many<{ madeBy: string }, ListMadeSecretsRow> = many(
+  "keys/list-made-secrets",
+  `-- keys/list-made-secrets
+select distinct on (k.account_id, k.management_key_id)
+       k.management_key_id as key_id, k.account_id, k.name, s.shown as hint
+  from management_secrets s
+  join management_keys k on k.management_key_id = s.management_key_id
+ where s.made_by = $1 and k.revoked_at is null
+   and (s.expires_at is null or s.expires_at > now())
+ order by k.account_id, k.management_key_id, s.created_at desc`,
+  (p) => [p.madeBy],
+  (v) => ({ keyId: v[0], accountId: v[1], name: v[2], hint: v[3] }) as never,
+  "",
+  5000,
+);
+
+export type EndMadeSecretsRow = { keyId: string };
+/**
+ * Ends the secrets of management keys of an account that somebody has seen, also of those that have
+ * expired and may be used again. Returns these management keys.
+ * `changeId`: to which each adds its own
+ */
+export const endMadeSecrets: Many<{ accountId: string; madeBy: string; changeId: string }, EndMadeSecretsRow> = many(
+  "keys/end-made-secrets",
+  `-- keys/end-made-secrets
+with locked as (
+  select management_key_id
+    from management_keys
+   where account_id = $1 and revoked_at is null
+   order by management_key_id
+     for update
+), ended as (
+  update management_secrets s set expires_at = now()
+    from locked
+   where s.management_key_id = locked.management_key_id and s.made_by = $2
+     and (s.expires_at is null or s.expires_at > now())
+  returning s.management_key_id
+)
+insert into key_changes (change_id, key_id)
+select distinct $3 || '_' || management_key_id, management_key_id from ended
+returning key_id`,
+  (p) => [p.accountId, p.madeBy, p.changeId],
+  (v) => ({ keyId: v[0] }) as never,
+  "",
   5000,
 );
 

@@ -820,6 +820,20 @@ select m.person_id, p.login as login, p.name, m.role, m.joined_at,
   5000,
 );
 
+export type ListRolesRow = { personId: string; role: "viewer" | "member" | "owner" };
+/**
+ * All members of an account, with their roles.
+ */
+export const listRoles: Many<{ accountId: string }, ListRolesRow> = many(
+  "people/list-roles",
+  `-- people/list-roles
+select person_id, role from members where account_id = $1 order by person_id`,
+  (p) => [p.accountId],
+  (v) => ({ personId: v[0], role: v[1] }) as never,
+  "",
+  5000,
+);
+
 export type ListOwnersRow = { accountId: string; personId: string; login: string; name: string; owners: number };
 /**
  * The owners of accounts: of each the first three in the order of their logins, and their number.

@@ -66,7 +66,7 @@ export type KeyChangesRow = { changeId: string; keyId: string; changedAt: Date }
 
 export type KeySecretsRow = { digest: Buffer; secretId: string; keyId: string; shown: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; lastUsedAt: Date | null };
 
-export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; limitedByOwner: boolean; allowedAddresses: string[] };
+export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; limitedByOwner: boolean; allowedAddresses: string[]; limitedByProgram: boolean; pausedByProgram: boolean };
 
 export type LeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
 
@@ -76,7 +76,7 @@ export type MailsRow = { mailId: string; kind: "email" | "email_changed" | "invi
 
 export type ManagementKeysRow = { managementKeyId: string; accountId: string; name: string; scopes: string[]; mostKeys: number; childLimits: Json; allowedAddresses: string[]; calls: number; callsFrom: Date; createdBy: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null };
 
-export type ManagementSecretsRow = { digest: Buffer; managementKeyId: string; shown: string; createdAt: Date; expiresAt: Date | null; usedAt: Date | null };
+export type ManagementSecretsRow = { digest: Buffer; managementKeyId: string; shown: string; createdAt: Date; expiresAt: Date | null; usedAt: Date | null; madeBy: string };
 
 export type MembersRow = { accountId: string; personId: string; role: "viewer" | "member" | "owner"; joinedAt: Date };
 

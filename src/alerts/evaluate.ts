@@ -27,7 +27,7 @@ export type Sources = {
   readonly findViolations?: () => Promise<Violations | undefined>;
   /** The chains of payments that are not read, each since when. */
   readonly listUnreadChains: () => Promise<readonly UnreadChain[]>;
-  /** The credentials that this process saw at addresses that their lists do not allow, today. */
+  /** The credentials that this process saw at addresses that their lists do not allow, lately. */
   readonly listMisplaced: () => readonly Misplaced[];
   /** What the last calls of this process came to, for each provider and model. */
   readonly modelConditions: () => readonly ModelCondition[];
@@ -136,6 +136,7 @@ type Misplaced = {
   readonly name: string;
   readonly hint: string;
   readonly address: string;
+  readonly day: string;
 };
 type Violations = { readonly verificationId: string; readonly violations: number };
 /** As providers document it. */
@@ -527,10 +528,9 @@ function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {
 }
 
 /** Once for each credential and UTC day, at whichever process it is seen. */
-function keyMisplaced({ accountId, id, name, hint, address }: Misplaced): Finding {
+function keyMisplaced({ accountId, id, name, hint, address, day }: Misplaced): Finding {
   const facts = { ...(accountId !== "" && { key_id: id }), key: name, hint, address };
-  const period = new Date().toISOString().slice(0, 10);
-  return { accountId, kind: "key_misplaced", about: id, period, facts };
+  return { accountId, kind: "key_misplaced", about: id, period: day, facts };
 }
 
 function newPlace({ sessionId, personId, login, address, agent, accountIds }: NewPlace): Finding[] {

@@ -1,6 +1,7 @@
 // What an address stands for: a client, this machine, or a proxy of the operator.
 
 import { BlockList, isIPv4, isIPv6, SocketAddress } from "node:net";
+import { type Clock, systemClock } from "./clock.ts";
 import { invalidField } from "./errors.ts";
 
 /**
@@ -83,8 +84,9 @@ function familyOf(address: string): "ipv4" | "ipv6" {
  */
 export function readRange(text: string): { range: string } | { fault: string } {
   const [, given = "", prefix] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
-  if (given.includes("%"))
-    return { fault: `has a zone, which other machines do not know: write ${given.split("%")[0]}` };
+  const [bare = ""] = given.split("%");
+  if (bare !== given && isIPv6(bare))
+    return { fault: `has a zone, which other machines do not know: write ${bare}` };
   const isAddress = isIPv4(given) || isIPv6(given);
   const address = isAddress ? plainAddress(given) : undefined;
   if (address === undefined)
@@ -115,28 +117,47 @@ export type MisplacedUse = {
 /** More of them in one day are no leaked keys, but a list that is wrong. */
 const misplacedMax = 10_000;
 
-/** The misplaced uses of this UTC day that this process has seen, one of each credential. */
+/**
+ * The misplaced uses that this process has seen, one of each credential and UTC day. Those of
+ * yesterday are kept: the last look of a day is before its end.
+ */
 export class MisplacedUses {
+  readonly #clock: Clock;
   #day = "";
-  #uses = new Map<string, MisplacedUse>();
+  #today = new Map<string, MisplacedUse>();
+  #yesterday = new Map<string, MisplacedUse>();
+
+  constructor(clock: Clock = systemClock) {
+    this.#clock = clock;
+  }
 
   note(use: MisplacedUse): void {
-    this.#forgetYesterday();
-    if (this.#uses.size < misplacedMax && !this.#uses.has(use.id)) this.#uses.set(use.id, use);
+    this.#turn();
+    if (this.#today.size < misplacedMax && !this.#today.has(use.id)) this.#today.set(use.id, use);
   }
 
-  list(): readonly MisplacedUse[] {
-    this.#forgetYesterday();
-    return [...this.#uses.values()];
+  /** `day`: such as 2026-11-27. */
+  list(): readonly (MisplacedUse & { readonly day: string })[] {
+    this.#turn();
+    const before = dayOf(Date.parse(this.#day) - dayMs);
+    return [
+      ...[...this.#yesterday.values()].map((use) => ({ ...use, day: before })),
+      ...[...this.#today.values()].map((use) => ({ ...use, day: this.#day })),
+    ];
   }
 
-  #forgetYesterday(): void {
-    const today = new Date().toISOString().slice(0, 10);
+  #turn(): void {
+    const today = dayOf(this.#clock.now());
     if (this.#day === today) return;
+    const isNext = dayOf(this.#clock.now() - dayMs) === this.#day;
+    this.#yesterday = isNext ? this.#today : new Map();
+    this.#today = new Map();
     this.#day = today;
-    this.#uses = new Map();
   }
 }
+
+const dayMs = 86_400_000;
+const dayOf = (atMs: number) => new Date(atMs).toISOString().slice(0, 10);
 
 /** Of one list. */
 const addressesMax = 100;

@@ -56,10 +56,15 @@ export type MembersOfAccount = {
    * transaction he goes on to own it.
    */
   checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
-  isMember(tx: Runner, accountId: string, personId: string): Promise<boolean>;
-  /** The ids of those who are neither owners nor viewers. */
-  listPlain(tx: Runner, accountId: string): Promise<readonly string[]>;
+  /** Undefined: no member. Until the end of the transaction he keeps the role. */
+  roleOf(tx: Runner, accountId: string, personId: string): Promise<MemberRole | undefined>;
+  list(
+    db: Runner,
+    accountId: string,
+  ): Promise<readonly { readonly personId: string; readonly role: MemberRole }[]>;
 };
+
+export type MemberRole = "viewer" | "member" | "owner";
 
 /** The data of accounts that other services have. */
 export type AccountExport = (
@@ -114,8 +119,7 @@ export async function closeAccount(
 ) {
   if (caller.kind !== "person") throw new ApiError("not_permitted");
   const { account, keyIds, givenUp } = await transaction(async (tx) => {
-    const pools = await tx.run(sql.lockAccountPools, { accountId });
-    const before = await lockOpenAccount(tx, accountId);
+    const { account: before, pools } = await lockOpenAccount(tx, accountId);
     await members.checkOwner(tx, accountId, caller.personId);
     // What running requests hold is theirs until they end.
     const free = pools.filter(({ posted, held }) => posted > held);
@@ -186,7 +190,7 @@ async function setStatus(
   reason: string,
 ): Promise<Account> {
   const { account, keyIds } = await transaction(async (tx) => {
-    const before = await lockOpenAccount(tx, accountId);
+    const { account: before } = await lockOpenAccount(tx, accountId);
     // Suspending once more changes the reason; to resume an active account changes nothing.
     if (before.status === status && status === "active") return { account: before, keyIds: [] };
     const account = await storeStatus(tx, accountId, status, reason);
@@ -210,16 +214,23 @@ async function storeStatus(
 }
 
 /**
- * Locks an account after its pools, so that nothing of it is admitted, charged or moved meanwhile.
- * Transfers lock in the same order. Throws `not_found` and `account_closed`.
+ * Locks an account and then its pools, so that nothing of it is admitted, charged or moved
+ * meanwhile. Throws `not_found` and `account_closed`.
  */
-async function lockOpenAccount(tx: Runner, accountId: string): Promise<sql.LockAccountRow> {
-  await tx.run(sql.lockAccountPools, { accountId });
-  const account = await tx.run(sql.lockAccount, { accountId });
-  if (!account)
-    throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
+async function lockOpenAccount(
+  tx: Runner,
+  accountId: string,
+): Promise<{ account: sql.LockAccountRow; pools: sql.LockAccountPoolsRow[] }> {
+  const account = await lockAccount(tx, accountId);
   if (account.status === "closed") throw new ApiError("account_closed");
-  return account;
+  return { account, pools: await tx.run(sql.lockAccountPools, { accountId }) };
+}
+
+/** Throws `not_found`. */
+export async function lockAccount(tx: Runner, accountId: string): Promise<sql.LockAccountRow> {
+  const account = await tx.run(sql.lockAccount, { accountId });
+  if (account) return account;
+  throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
 }
 
 /** The text, which may have several lines. Throws `invalid_request`. */

@@ -107,8 +107,11 @@ export type PlacedHold = {
 export type Hold = PlacedHold & {
   /** Free credits of the pool after admission. Zero when an earlier attempt placed the hold. */
   readonly freeMicro: bigint;
-  /** What the limits of the pool, and those of the key and its manager, left free after it. */
-  readonly left: { readonly ofPool: Left; readonly ofKey: Left };
+  /**
+   * What the limits of the pool, those of the key and its manager, and those of the manager left
+   * free after it.
+   */
+  readonly left: { readonly ofPool: Left; readonly ofKey: Left; readonly ofManager: Left };
   /** The person or management key whose budget counts the request too. Undefined: none. */
   readonly manager: string | undefined;
 };
@@ -269,7 +272,11 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
     hold: {
       ...holdOf(request, grant.output, grant.amountMicro),
       freeMicro: pool.posted - pool.held,
-      left: { ofPool: leftOf(ofPool ? [ofPool] : []), ofKey: leftOf(ofKey) },
+      left: {
+        ofPool: leftOf(ofPool ? [ofPool] : []),
+        ofKey: leftOf(ofKey),
+        ofManager: leftOf(ofKey.filter(({ of }) => of === "manager")),
+      },
       manager: key.manager ?? undefined,
       admittedAt: ledger.at,
       month: ledger.month,
@@ -296,7 +303,7 @@ function repeat(ledger: Ledger, request: HoldRequest, used: UsedRow): Admitted {
       ...holdOf(request, grantedOutput, used.amount),
       price: used.price,
       freeMicro: 0n,
-      left: { ofPool: undefined, ofKey: undefined },
+      left: { ofPool: undefined, ofKey: undefined, ofManager: undefined },
       manager: undefined,
       admittedAt: used.admittedAt,
       month: used.month,

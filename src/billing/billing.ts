@@ -276,6 +276,7 @@ export function createBilling(parts: Parts): Billing {
         keys,
         members: parts.members ?? noMembers,
         hasManagementKey: parts.hasManagementKey,
+        onTransfer: funds.publishTransfer,
       },
       transfers: {
         store,
@@ -573,8 +574,8 @@ const noKeys: KeysOfAccount = {
 };
 const noMembers: MembersOfAccount = {
   checkOwner: () => Promise.reject(new ApiError("not_permitted")),
-  isMember: async () => false,
-  listPlain: async () => [],
+  roleOf: async () => undefined,
+  list: async () => [],
 };
 
 /** What a key sees of the pools: an account reader everything, another what its pool has free. */

@@ -39,7 +39,7 @@ import { actorOf, checkStrong } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall, ManagementCaller } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Json, Runner } from "../postgres/statement.ts";
-import type { KeysOfAccount, MembersOfAccount } from "./accounts.ts";
+import { type KeysOfAccount, lockAccount, type MembersOfAccount } from "./accounts.ts";
 
 /** A pool and whose budget of it: a key id, `person:<id>`, `mgmt:<id>`, or all of it, empty. */
 type BudgetId = {
@@ -135,6 +135,8 @@ export type BudgetParts = {
   readonly reports: Runner;
   readonly keys: KeysOfAccount;
   readonly members: MembersOfAccount;
+  /** Called after the limits of a pool changed: what was known of its credits may be over. */
+  readonly onTransfer: (accountId: string) => void;
   /** True if the account has this management key. Absent: there are none. */
   readonly hasManagementKey?:
     | ((tx: Runner, accountId: string, managementKeyId: string) => Promise<boolean>)
@@ -165,28 +167,31 @@ export async function resetBudget(
   { accountId, caller, note }: AuthenticatedCall,
 ) {
   const named = checkPayer(payer);
-  if (caller.kind === "management") await checkOwnKey(parts, caller, named);
-  const rows = await changeBudgets(parts, { accountId, named, families }, resetTotal);
+  if (caller.kind === "management" && named.case !== "keyId") throw new ApiError("not_permitted");
+  const rows = await changeBudgets(parts, { accountId, named, families }, async (tx, id) => {
+    if (caller.kind === "management") await checkOwnKey(tx, caller, id.payer);
+    await resetTotal(tx, id);
+  });
   note?.(factsOf(named));
   return create(ResetBudgetResponseSchema, { budgets: rows });
 }
 
-/** Throws `not_permitted` for anything but a key that the management key has made. */
-async function checkOwnKey(
-  { reports }: BudgetParts,
-  caller: ManagementCaller,
-  named: NamedPayer,
-): Promise<void> {
-  if (named.case !== "keyId") throw new ApiError("not_permitted");
-  const { accountId } = caller;
-  const key = await reports.run(sql.findManager, { accountId, keyId: named.value });
-  if (!key) throw noSuchPayer();
-  if (key.managedBy !== actorOf(caller)) throw new ApiError("not_permitted");
+/**
+ * Throws `not_permitted` for a key that the management key has not made, and for one whose limits
+ * are an owner's.
+ */
+async function checkOwnKey(tx: Runner, caller: ManagementCaller, keyId: string): Promise<void> {
+  const key = await tx.run(sql.shareManager, { keyId });
+  if (key?.managedBy !== actorOf(caller)) throw new ApiError("not_permitted");
+  if (key.isOwners)
+    throw new ApiError("not_permitted", {
+      message: "An owner has set the limits of this key. A management key may not reset them.",
+    });
 }
 
 /** Changes the budgets of a payer in one transaction. Returns them as they are then. */
 async function changeBudgets(
-  { transaction, keys, members, hasManagementKey }: BudgetParts,
+  { transaction, keys, members, hasManagementKey, onTransfer }: BudgetParts,
   asked: {
     readonly accountId: string;
     readonly named: NamedPayer;
@@ -202,17 +207,17 @@ async function changeBudgets(
       throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
     await checkPresent(tx, accountId, named, { members, hasManagementKey });
     const own = named.case === "keyId" ? await tx.run(sql.findPayer, { keyId: named.value }) : null;
-    if (own && own.accountId !== accountId) throw noSuchPayer();
+    if (named.case === "keyId" && own?.accountId !== accountId) throw noSuchPayer();
     for (const family of families)
       if (!own || own.family === family) await change(tx, { accountId, family, payer });
     const found = await tx.run(sql.readBudgetsOf, { accountId, payer });
-    if (named.case === "keyId" && found.length === 0) throw noSuchPayer();
     return {
       rows: found.filter(({ family }) => families.includes(family)),
       keyIds: named.case === "pool" ? [] : await keys.announce(tx, accountId),
     };
   });
   keys.publish(keyIds);
+  if (named.case === "pool") onTransfer(accountId);
   return rows.map(({ family, budget, at }) => toBudget(named, family, readBudget(budget, at)));
 }
 
@@ -225,7 +230,7 @@ async function checkPresent(
   const { value } = named;
   const isThere =
     named.case === "personId"
-      ? await members.isMember(tx, accountId, named.value)
+      ? (await members.roleOf(tx, accountId, named.value)) !== undefined
       : named.case !== "managementKeyId" || (await hasManagementKey?.(tx, accountId, named.value));
   if (isThere !== true || value === "") throw noSuchPayer();
 }
@@ -235,7 +240,7 @@ function noSuchPayer(): ApiError {
 }
 
 export async function listBudgets(
-  { reports }: BudgetParts,
+  { reports, members }: BudgetParts,
   request: ListBudgetsRequest,
   { accountId }: AuthenticatedCall,
 ) {
@@ -251,8 +256,14 @@ export async function listBudgets(
   const account = await reports.run(sql.readDefaultLimits, { accountId });
   if (!account) throw new ApiError("not_found", { field: "account_id" });
   const { defaultMemberLimits: stored } = account;
+  // Who has left keeps his row, which counts again if he comes back.
+  const present = new Set((await members.list(reports, accountId)).map(({ personId }) => personId));
+  const shown = entries.filter(({ payer }) => {
+    const named = payerIn(payer);
+    return named.case !== "personId" || present.has(named.value);
+  });
   return create(ListBudgetsResponseSchema, {
-    budgets: entries.map(({ payer, family, budget, at }) =>
+    budgets: shown.map(({ payer, family, budget, at }) =>
       toBudget(payerIn(payer), family, readBudget(budget, at)),
     ),
     nextPageToken,
@@ -309,26 +320,38 @@ export async function budgetsOfPerson(
     .map(({ family, budget, at }) => toBudget(payerIn(payer), family, readBudget(budget, at)));
 }
 
+/**
+ * Sets the limits of members who have none. They get them one after the other, so that no request
+ * of the account waits for all; a failure in between leaves the rest to a repeat of the call.
+ */
 export async function setDefaultMemberLimits(
   { transaction, keys, members }: BudgetParts,
   request: SetDefaultMemberLimitsRequest,
-  { accountId, note }: AuthenticatedCall,
+  { accountId, caller, note }: AuthenticatedCall,
 ) {
   const limits = checkMessage(request.limits);
   const stored =
     request.limits && hasLimit(limits)
       ? JSON.stringify(toJson(BudgetLimitsSchema, request.limits))
       : null;
-  const keyIds = await transaction(async (tx) => {
-    if ((await tx.run(sql.lockAccountPools, { accountId })).length === 0)
-      throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
+  const all = await transaction(async (tx) => {
+    await lockAccount(tx, accountId);
+    // Nobody becomes a member meanwhile: those who do later get the new ones.
+    await tx.run(sql.lockAccountPools, { accountId });
+    const account = await tx.run(sql.readDefaultLimits, { accountId });
+    const before = readStored(account?.defaultMemberLimits ?? null) ?? unlimited;
+    if (isRaise(limits, before)) checkStrong(caller);
     await tx.run(sql.setDefaultLimits, { accountId, limits: stored });
-    if (stored === null) return [];
-    for (const personId of await members.listPlain(tx, accountId))
-      await applyDefault(tx, { accountId, personId }, limits);
-    return keys.announce(tx, accountId);
+    return stored === null ? [] : members.list(tx, accountId);
   });
-  keys.publish(keyIds);
+  for (const { personId, role } of all)
+    if (role === "member")
+      await transaction(async (tx) => {
+        await budgetsOfMembers.lock(tx, accountId);
+        if ((await members.roleOf(tx, accountId, personId)) === "member")
+          await budgetsOfMembers.join(tx, { accountId, personId });
+      });
+  keys.publish(await transaction((tx) => keys.announce(tx, accountId)));
   note?.(limitFacts(limits));
   return create(SetDefaultMemberLimitsResponseSchema, {});
 }

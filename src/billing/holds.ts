@@ -16,6 +16,7 @@ import { type Connection, isUnreachable, type Postgres } from "../postgres/postg
 import {
   type AdmissionRequest,
   type Admitted,
+  budgetOf,
   type Hold,
   type HoldRequest,
   keyOf,
@@ -57,7 +58,13 @@ export type NewHold = Omit<HoldRequest, "kind" | "owner" | "nonce" | "mayRefine"
 export type ExpectedHold = { readonly micro: bigint; readonly of: readonly FreeCredits[] };
 
 /** Credits that the last admission left free, and the holds that were expected of them since. */
-type FreeCredits = { micro: bigint; atMs: number; expectedMicro: bigint };
+type FreeCredits = {
+  micro: bigint;
+  atMs: number;
+  expectedMicro: bigint;
+  /** Of a key: under which name that of its manager is known. Undefined: it has no limit. */
+  manager: string | undefined;
+};
 
 /** The holds of running requests, as the inference service uses them. */
 export interface Holds {
@@ -187,7 +194,7 @@ export class HoldKeeper implements Holds {
   readonly #waiting = new Map<string, Set<{ readonly neededMicro: bigint; wake(): void }>>();
   /** Requests that failed although their admission may have been committed, by request. */
   readonly #unconfirmed = new Map<string, RequestKey & { nonce: string; untilMs: number }>();
-  /** Credits that the last admission left free, by pool, and by id of a key with limits. */
+  /** Credits that the last admission left free, by pool, key with limits and manager with some. */
   readonly #free = new BoundedMap<string, FreeCredits>(settings.freeKnownMax);
   /** Holds that are being shrunk, by request. */
   readonly #shrinking = new Map<string, Promise<void>>();
@@ -343,13 +350,17 @@ export class HoldKeeper implements Holds {
     const micro = maxHoldMicro(price, bounds);
     const sinceMs = this.#clock.now() - settings.freeKnownMs;
     const nodes = BigInt(Math.max(1, this.#liveNodes()));
-    const of = (isLimited ? [poolOf(payer), payer.keyId] : [poolOf(payer)]).flatMap((key) => {
-      const free = this.#free.get(key);
+    // The keys of a manager share what he has.
+    const manager = isLimited ? this.#free.get(payer.keyId)?.manager : undefined;
+    const ofKey = isLimited ? [payer.keyId] : [];
+    const names = [poolOf(payer), ...ofKey, ...(manager === undefined ? [] : [manager])];
+    const of = names.flatMap((name) => {
+      const free = this.#free.get(name);
       const isKnown = free !== undefined && free.atMs >= sinceMs;
       // It begins only if 16 times its hold is left after it.
       return isKnown && free.micro / nodes - free.expectedMicro >= micro * 17n ? [free] : [];
     });
-    if (of.length < (isLimited ? 2 : 1)) return undefined;
+    if (of.length < names.length) return undefined;
     for (const free of of) free.expectedMicro += micro;
     return { micro, of };
   }
@@ -376,15 +387,18 @@ export class HoldKeeper implements Holds {
   #rememberFree(hold: Hold): Hold {
     const { payer, freeMicro, left } = hold;
     this.#setFree(poolOf(payer), least(freeMicro, left.ofPool));
-    if (left.ofKey !== undefined) this.#setFree(payer.keyId, left.ofKey);
+    const { ofManager } = left;
+    const manager = ofManager === undefined ? undefined : budgetOf(payer, hold.manager ?? "");
+    if (ofManager !== undefined && manager !== undefined) this.#setFree(manager, ofManager);
+    if (left.ofKey !== undefined) this.#setFree(payer.keyId, left.ofKey, manager);
     return hold;
   }
 
-  #setFree(key: string, micro: bigint): void {
+  #setFree(name: string, micro: bigint, manager?: string): void {
     const atMs = this.#clock.now();
-    const known = this.#free.get(key);
-    if (known) Object.assign(known, { micro, atMs });
-    else this.#free.set(key, { micro, atMs, expectedMicro: 0n });
+    const known = this.#free.get(name);
+    if (known) Object.assign(known, { micro, atMs, manager });
+    else this.#free.set(name, { micro, atMs, expectedMicro: 0n, manager });
   }
 
   async resize(hold: Hold, input: Usage): Promise<Hold> {

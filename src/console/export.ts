@@ -53,9 +53,9 @@ type Download = { readonly headers: Record<string, string>; readonly body: Reada
 
 /**
  * `?account=` names the account. Each line is an object with one member, which says what it is:
- * `account`, `pool`, `transfer`, `key`, `member`, `invitation`, `auditEvent`, `order`, `document`,
- * `charge`, and `archived` if older charges are; the last line is `end`. An export that fails is
- * cut off, so it has no last line.
+ * `account`, `pool`, `transfer`, `key`, `managementKey`, `member`, `invitation`, `auditEvent`,
+ * `order`, `document`, `charge`, and `archived` if older charges are; the last line is `end`. An
+ * export that fails is cut off, so it has no last line.
  */
 export async function getAccountExport(
   parts: AccountExportParts,
@@ -121,6 +121,7 @@ const entryNames = {
   pools: "pool",
   transfers: "transfer",
   keys: "key",
+  managementKeys: "managementKey",
   members: "member",
   invitations: "invitation",
   auditEvents: "auditEvent",

@@ -16,7 +16,7 @@ import { BoundedMap } from "../base/bounded-map.ts";
 import { toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { actorOf, clientOf, isOutsider, isStranger } from "./callers.ts";
-import type { AuditFacts, AuthenticatedCall, Call, Caller } from "./contract.ts";
+import type { AuditFacts, AuthenticatedCall, Call, Caller, ManagementCaller } from "./contract.ts";
 
 /** One administrative act, or an operator's look into an account. */
 export type AuditEvent = {
@@ -138,12 +138,13 @@ export class Act {
   /** `answer`: of a unary method that succeeded. */
   async record(outcome: string, answer?: Message): Promise<void> {
     const { input, output, name: method } = this.#desc;
+    const caller = this.#caller;
     const facts = {
       ...fieldsOf(input, this.#request, false),
       ...(answer && fieldsOf(output, answer, true)),
       ...this.#noted,
+      ...(caller?.kind === "management" && callerFacts(caller)),
     };
-    const caller = this.#caller;
     const actor = caller && actorOf(caller);
     this.#log.info({ method, outcome, ...(actor && { actor }), ...facts }, "audit");
     // Of others, only the log knows: else anybody could fill the table with rejected calls.
@@ -156,6 +157,9 @@ export class Act {
     await record(this.#sink, { at: new Date(), ...event }, this.#log);
   }
 }
+
+/** The name of a program: its id alone tells people nothing. */
+const callerFacts = ({ name }: ManagementCaller): AuditFacts => ({ managementKey: name });
 
 async function record(sink: AuditSink, event: AuditEvent, log: Log): Promise<void> {
   await sink.record(event).catch((err: unknown) => {

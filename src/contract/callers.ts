@@ -252,12 +252,13 @@ export function dropsOperatorRole(headers: CallHeaders): boolean {
 
 /**
  * Throws `address_not_allowed` for a call from an address that the list of its credential does not
- * allow. `onRefused` gets the address.
+ * allow. `onRefused` gets the address. `credential`: as the error calls it.
  */
 export function checkAddress(
   isAllowedAt: AddressMatcher,
   from: Pick<Call, "requestHeader" | "namesClient" | "peer">,
   onRefused?: (address: string) => void,
+  credential = "key",
 ): void {
   const { address } = clientOf(from);
   // A facade that is not believed stands for any client: its own address allows none of them.
@@ -267,7 +268,7 @@ export function checkAddress(
   const plain = plainAddress(address) ?? "an unknown address";
   onRefused?.(plain);
   throw new ApiError("address_not_allowed", {
-    message: `This key may not be used from ${plain}.`,
+    message: `This ${credential} may not be used from ${plain}.`,
   });
 }
 

@@ -120,6 +120,8 @@ export type HttpServerParts = {
   readonly posts?: Readonly<Record<string, DescribedPost>>;
   /** Default: with a key of this listener alone. */
   readonly sealedContent?: SealedContent;
+  /** Called once an hour with each peer whose `X-Forwarded-For` is not believed. */
+  readonly onUnnamedProxy?: ((peer: string) => void) | undefined;
   /** Default: the clock of this machine. */
   readonly clock?: Clock;
   readonly log: Log;
@@ -223,7 +225,12 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     made ??= describeApi({ routes: described, methods, posts: parts.posts ?? {} });
     return made;
   };
-  const reportProxy = createProxyReport(parts.log, trustedProxies, parts.clock);
+  const reportProxy = createProxyReport(
+    parts.log,
+    trustedProxies,
+    parts.clock,
+    parts.onUnnamedProxy,
+  );
   // On the root, so that a drain also waits for routes added from outside.
   app.addHook("onRequest", (request, reply, done) => {
     const startedMs = metrics ? performance.now() : 0;

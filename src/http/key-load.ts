@@ -141,20 +141,28 @@ export class KeyLoad {
         const remembered = withoutNeed(error);
         const atMs = this.#clock.now();
         const known = knownFrom(remembered, atMs);
-        this.#keys.of(keyId).error = { known, last: remembered, confirmedAtMs: atMs, startedAt };
+        const learnt = { known, last: remembered, confirmedAtMs: atMs, startedAt };
+        this.#keys.of(keyId).error = learnt;
+        if (known && isManagers(remembered)) this.#keys.of(managerOf(key)).error = learnt;
         if (isFailed) void rateLimits.recordFailed(keyId, requestsPerMinute, bytes);
       },
     );
   }
 
-  #checkErrors({ keyId, accountId, requestsPerMinute }: Key): void {
+  #checkErrors(key: Key): void {
+    const { keyId, accountId, managedBy, requestsPerMinute } = key;
     const nowMs = this.#clock.now();
-    const error = this.#keys.find(keyId)?.error;
     // After a transfer or a change of the key, the next request shows whether it still fails.
     const changedAt = Math.max(this.#changes.get(accountId) ?? 0, this.#changes.get(keyId) ?? 0);
-    const found = error && error.startedAt >= changedAt ? error : undefined;
-    if (found?.known && nowMs < found.known.untilMs)
-      if (found.startedAt >= (this.#settlements.get(accountId) ?? 0)) throw found.known.error;
+    const settledAt = this.#settlements.get(accountId) ?? 0;
+    const find = (id: string) => {
+      const error = this.#keys.find(id)?.error;
+      return error && error.startedAt >= changedAt ? error : undefined;
+    };
+    const found = find(keyId);
+    for (const error of managedBy === "" ? [found] : [found, find(managerOf(key))])
+      if (error?.known && nowMs < error.known.untilMs && error.startedAt >= settledAt)
+        throw error.known.error;
     const tooManyFailed = this.#parts.rateLimits.tooManyFailed(keyId, requestsPerMinute);
     if (!tooManyFailed || !found) return;
     if (!isPayment(found.last)) throw tooManyFailed;
@@ -472,6 +480,16 @@ function workMsOf(bytes: number, items: number | undefined): number {
 }
 
 type PaymentReason = "credits_exhausted" | "monthly_cap_reached" | "budget_reached";
+
+/** Whose budget all keys of a manager share in a pool. No key has such an id. */
+function managerOf({ accountId, family, managedBy }: Key): string {
+  return `${accountId} ${family} ${managedBy}`;
+}
+
+/** True for the end of a budget of who manages the key: the next one of his keys meets it too. */
+function isManagers({ reason, facts }: ApiError): boolean {
+  return reason === "budget_reached" && facts.limit?.name?.startsWith("manager_") === true;
+}
 
 function isPayment(error: ApiError): error is ApiError & { reason: PaymentReason } {
   const { reason } = error;

@@ -12,11 +12,15 @@ const everyMs = 3_600_000;
 /** More of them are clients rather than proxies. */
 const peersMax = 1_000;
 
-/** Returns a function to call with the peer of each request that has `X-Forwarded-For`. */
+/**
+ * Returns a function to call with the peer of each request that has `X-Forwarded-For`. `onUnnamed`
+ * gets each peer that is reported, once an hour.
+ */
 export function createProxyReport(
   log: Log,
   trustedProxies: readonly string[],
   clock: Clock = systemClock,
+  onUnnamed?: (peer: string) => void,
 ): (peer: string) => void {
   const isTrusted = matchAddresses(trustedProxies);
   const reportedAtMs = new BoundedMap<string, number>(peersMax);
@@ -27,6 +31,7 @@ export function createProxyReport(
     const beforeMs = reportedAtMs.get(peer);
     if (beforeMs !== undefined && nowMs - beforeMs < everyMs) return;
     reportedAtMs.set(peer, nowMs);
+    onUnnamed?.(peer);
     log.warn(
       {
         code: "proxy_not_trusted",

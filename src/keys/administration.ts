@@ -62,6 +62,7 @@ import {
   mintSecret,
 } from "./secret.ts";
 import {
+  type Admit,
   type Controls,
   checkBounds,
   checkManaged,
@@ -71,7 +72,6 @@ import {
   type Limits,
   type NewSecret,
   type Parent,
-  readParent,
 } from "./store.ts";
 
 type Parts = {
@@ -97,26 +97,26 @@ export async function createKey(
 ): Promise<CreateKeyResponse> {
   const family = checkFamily(request.family);
   const { caller, note } = call;
-  const parent = caller.kind === "management" ? await readParent(parts.store, caller) : undefined;
   const asked = checkControls(request, parts.resolveModel);
-  const controls = parent ? { ...asked, ...boundByParent(asked, parent, "") } : asked;
   const accountId = checkId("account_id", call.accountId);
-  const budget = { ...unlimited, ...controls.budget };
-  const limitedByOwner = !isMember(caller, accountId) && hasLimit(controls);
   const createdBy = actorOf(caller);
-  const key = { ...controls, budget, limitedByOwner, accountId, family, createdBy };
-  // The programs of the operator are not bounded, and those of an account have a pace of their own.
+  // Programs of an account have a pace of their own.
   const perHourMax = caller.kind === "person" ? keysPerHourMax : undefined;
-  const liveMax = caller.kind === "person" || parent ? parts.keysMax?.() : undefined;
-  const created = await parts.store.createKey(key, newSecret(family), {
+  const liveMax = liveMaxFor(parts, caller);
+  const created = await parts.store.createKey(accountId, newSecret(family), {
     once: onceFor(KeysService.method.createKey, request, call),
-    admit: admitTo(parts, accountId, call),
-    async checkNumber(tx) {
+    admit: admitTo(parts, accountId, call, createdBy),
+    async decide(tx, parent) {
+      const controls = parent ? { ...asked, ...boundByParent(asked, parent, "") } : asked;
       if (liveMax !== undefined) await checkBounds(tx, accountId, { liveMax, perHourMax });
       if (parent) await checkManaged(tx, createdBy, parent.mostKeys);
+      const limitedByOwner = !isMember(caller, accountId) && hasLimit(controls);
+      const limitedByProgram = limitedByOwner && caller.kind === "management";
+      const budget = { ...unlimited, ...controls.budget };
+      return { ...controls, budget, limitedByOwner, limitedByProgram, family, createdBy };
     },
   });
-  if (controls.expiresAt) note?.({ expiresAt: controls.expiresAt.toISOString() });
+  if (asked.expiresAt) note?.({ expiresAt: asked.expiresAt.toISOString() });
   return create(CreateKeyResponseSchema, created);
 }
 
@@ -189,23 +189,32 @@ export async function updateKey(
   const { keyId, controls: asked } = checkUpdate(request, parts.resolveModel);
   const found = await findUsable(parts, keyId, call);
   const { caller } = call;
-  const isChild = caller.kind === "management" && found.managedBy === actorOf(caller);
-  const parent = isChild ? await readParent(parts.store, caller) : undefined;
-  if (caller.kind === "management") checkNoReader(asked, "key.account_reader");
-  const controls = parent ? { ...asked, ...boundByParent(asked, parent, "key.") } : asked;
-  const earlier = await parts.store.updateKey(found, controls, {
-    admit: admitTo(parts, found.accountId, call),
-    check(before) {
-      const isTheirs = isMember(call.caller, found.accountId);
+  const { accountId, managedBy } = found;
+  const isProgram = caller.kind === "management";
+  if (isProgram) checkNoReader(asked, "key.account_reader");
+  const { earlier, controls } = await parts.store.updateKey(found, asked, {
+    admit: admitTo(parts, accountId, call, managedBy),
+    async decide(tx, before, parent) {
+      const controls = parent ? { ...asked, ...boundByParent(asked, parent, "key.") } : asked;
+      const isTheirs = isMember(caller, accountId);
+      const isBound =
+        before.limitedByOwner && (isTheirs || (isProgram && !before.limitedByProgram));
       if (isRaise(controls, before)) {
-        if (isTheirs && before.limitedByOwner)
+        if (isBound)
           throw new ApiError("not_permitted", {
             message: "An owner has set the limits of this key. You may only tighten them.",
           });
-        checkStrong(call.caller);
+        checkStrong(caller);
       }
-      // A member who tightens them leaves them an owner's; his own changes make them his.
-      return controlNames.some((name) => name in controls) && !isTheirs ? true : null;
+      if (before.isExpired && controls.expiresAt !== undefined) {
+        const liveMax = liveMaxFor(parts, caller);
+        if (liveMax !== undefined) await checkBounds(tx, accountId, { liveMax });
+        if (parent) await checkManaged(tx, managedBy, parent.mostKeys);
+      }
+      // Who tightens an owner's limits leaves them an owner's; a member's own stay his.
+      const isChanged = controlNames.some((name) => name in controls) && !isTheirs && !isBound;
+      const limitedBy = !isChanged ? undefined : isProgram ? "program" : "owner";
+      return { controls, limitedBy };
     },
   });
   const key = published(parts, await parts.store.readKey(keyId));
@@ -223,7 +232,7 @@ export async function rotateKey(
   const { family, accountId } = await findUsable(parts, keyId, call);
   const secret = newSecret(checkFamily(family));
   const once = onceFor(KeysService.method.rotateKey, request, { ...call, accountId });
-  const admit = admitTo(parts, accountId, call);
+  const admit = admitTo(parts, accountId, call, "");
   const created = await parts.store.rotateKey(keyId, secret, overlapMs, { admit, once });
   published(parts, created.key);
   call.note?.({ overlapSeconds: String(overlapMs / 1000) });
@@ -257,10 +266,17 @@ async function setPaused(
   const keyId = checkId("key_id", named);
   const find = paused ? findChangeable : findUsable;
   const { accountId } = await find(parts, keyId, call);
-  const key = await parts.store.pauseKey(keyId, paused, {
-    admit: admitTo(parts, accountId, call),
-    check() {
-      if (!paused) checkStrong(call.caller);
+  const byProgram = call.caller.kind === "management";
+  const change = { paused, byProgram };
+  const key = await parts.store.pauseKey(keyId, change, {
+    admit: admitTo(parts, accountId, call, ""),
+    check({ pausedByProgram }) {
+      if (paused) return;
+      if (byProgram && !pausedByProgram)
+        throw new ApiError("not_permitted", {
+          message: "A person has paused this key. A management key may not resume it.",
+        });
+      checkStrong(call.caller);
     },
   });
   return published(parts, key);
@@ -331,11 +347,23 @@ async function findUsable(parts: Parts, keyId: string, call: AuthenticatedCall):
   return key;
 }
 
-function admitTo({ checkManager }: Parts, accountId: string, { caller }: AuthenticatedCall) {
-  return async (tx: Runner): Promise<void> => {
+/** `managedBy`: of the key whose limits change. Empty: they do not. */
+function admitTo(
+  { checkManager }: Parts,
+  accountId: string,
+  { caller }: AuthenticatedCall,
+  managedBy: string,
+): Admit {
+  return async (tx) => {
     if (caller.kind === "person") await checkManager(tx, accountId, caller.personId);
-    if (caller.kind === "management") await checkManagementKey(tx, caller);
+    if (caller.kind !== "management") return undefined;
+    return checkManagementKey(tx, caller, managedBy);
   };
+}
+
+/** How many live keys there may be. Undefined: the programs of the operator are not bounded. */
+function liveMaxFor({ keysMax }: Parts, { kind }: AuthenticatedCall["caller"]) {
+  return kind === "person" || kind === "management" ? keysMax?.() : undefined;
 }
 
 function noSuchKey(): ApiError {

@@ -9,6 +9,7 @@ import {
   type Key,
   type KeyLabel,
   type KeysService,
+  type ManagementKey,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/keys.ts";
 import { createChanges } from "../base/change-feed.ts";
@@ -51,6 +52,7 @@ import {
   revokeManagementKey,
   rotateManagementKey,
   updateManagementKey,
+  walkManagementKeys,
 } from "./management.ts";
 import { RevocationCheck } from "./revocation.ts";
 import {
@@ -102,8 +104,8 @@ type KeysOfAccount = {
   announce(tx: Runner, accountId: string): Promise<readonly string[]>;
   /** Revokes all of them in the same way, for good. */
   revokeAll(tx: Runner, accountId: string): Promise<readonly string[]>;
-  /** All keys, oldest first, without their secrets. */
-  export(accountId: string): AsyncIterable<{ keys: Key[] }>;
+  /** All keys, and then all management keys, oldest first, without their secrets. */
+  export(accountId: string): AsyncIterable<{ keys: Key[] } | { managementKeys: ManagementKey[] }>;
   /** What people know these keys of an account by, in the order of their ids. */
   labels(db: Runner, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
   /** Call after the commit: this process follows at once, others by the feed. */
@@ -211,6 +213,8 @@ export function createKeys(parts: {
           cursorOf: ({ keyId }) => keyId,
         });
         for await (const keys of pages) yield { keys };
+        for await (const some of walkManagementKeys(parts.postgres, accountId))
+          yield { managementKeys: some };
       },
       labels: readLabels,
       publish: (keyIds) => keyIds.forEach(changes.publish),

@@ -36,7 +36,7 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError, expiredSecret, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName, shownName } from "../base/names.ts";
-import { readPage } from "../base/paging.ts";
+import { readPage, walkPages } from "../base/paging.ts";
 import { type Found, SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
 import { actorOf, checkAccess, checkAddress } from "../contract/callers.ts";
@@ -124,8 +124,11 @@ export function createManagementAuthentication(parts: ManagementParts): {
     const { caller, hint, isAllowedAt } = found;
     const { accountId, managementKeyId: id, name } = caller;
     if (isAllowedAt)
-      checkAddress(isAllowedAt, { requestHeader, ...origin }, (address) =>
-        onMisplaced?.({ accountId, id, name, hint, address }),
+      checkAddress(
+        isAllowedAt,
+        { requestHeader, ...origin },
+        (address) => onMisplaced?.({ accountId, id, name, hint, address }),
+        "management key",
       );
     return caller;
   };
@@ -233,6 +236,18 @@ export async function listManagementKeys(
   return create(ListManagementKeysResponseSchema, { managementKeys, nextPageToken });
 }
 
+/** All management keys of an account, in pages, oldest first. */
+export function walkManagementKeys(
+  db: Pick<Postgres, "run">,
+  accountId: string,
+): AsyncGenerator<ManagementKey[], void> {
+  return walkPages({
+    read: async (after = "", rows) =>
+      describe(db, await db.run(sql.listManagementKeys, { accountId, after, rows })),
+    cursorOf: ({ managementKeyId }) => managementKeyId,
+  });
+}
+
 export async function updateManagementKey(
   parts: ManagementParts,
   { managementKey, updateMask }: UpdateManagementKeyRequest,
@@ -272,7 +287,7 @@ export async function rotateManagementKey(
     await checkStillOwner(parts, tx, call, accountId);
     await lock(tx, managementKeyId);
     const values = { ...stored, managementKeyId, overlapMs, changeId: newChange() };
-    await tx.run(sql.rotateManagementKey, values);
+    await tx.run(sql.rotateManagementKey, { ...values, madeBy: actorOf(call.caller) });
   });
   parts.changes.publish(managementKeyId);
   call.note?.({ overlapSeconds: String(overlapMs / 1000) });

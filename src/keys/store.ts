@@ -76,15 +76,18 @@ export type NewSecret = {
 };
 
 export type NewKey = Controls & {
-  readonly accountId: string;
   readonly family: KeyFamily;
   readonly createdBy: string;
   readonly limitedByOwner: boolean;
+  readonly limitedByProgram: boolean;
   readonly budget: BudgetLimits;
 };
 
-/** Throws if the caller may not change the keys of the account any more. */
-export type Admit = (tx: Runner) => Promise<void>;
+/**
+ * Throws if the caller may not change the keys of the account any more. Resolves with what bounds
+ * them, which stays as it is until the end of the transaction; undefined: nothing does.
+ */
+export type Admit = (tx: Runner) => Promise<Parent | undefined>;
 
 /** How many keys an account may have, and make. Absent: any number. */
 export type Bounds = {
@@ -95,8 +98,11 @@ export type Bounds = {
 export type HowCreated = {
   readonly once: CreateOnce;
   readonly admit: Admit;
-  /** Throws if there may be no further key. Called while the account is locked. */
-  readonly checkNumber: Admit;
+  /**
+   * The key that may be made. Throws what its parent refuses, and if there may be no further key.
+   * The account is locked.
+   */
+  readonly decide: (tx: Runner, parent: Parent | undefined) => Promise<NewKey>;
 };
 
 /** A key as it is now. `secret`: empty if an earlier call made it, and it was not kept. */
@@ -115,7 +121,21 @@ export type Controls = Omit<Limits, "budget"> & {
 };
 
 /** A key as it is before a change. */
-export type EarlierKey = Limits & { readonly limitedByOwner: boolean };
+export type EarlierKey = Limits &
+  Pick<sql.LockKeyRow, "limitedByOwner" | "limitedByProgram" | "isExpired">;
+
+/** A change of a key. `limitedBy`: who limits it from now on; undefined: as before. */
+export type KeyChange = {
+  readonly controls: Partial<Controls>;
+  readonly limitedBy: "owner" | "program" | undefined;
+};
+
+/** What becomes of a change that was asked for. */
+export type DecideChange = (
+  tx: Runner,
+  earlier: EarlierKey,
+  parent: Parent | undefined,
+) => Promise<KeyChange>;
 
 /** What the ledger does for keys, in the transaction that changes them. */
 export type BudgetsOfKeys = {
@@ -172,20 +192,19 @@ export function createKeyStore(
      * Creates a key unless an earlier call has. Throws `not_found` for an unknown account,
      * `account_closed`, and what `how` throws.
      */
-    async createKey(key: NewKey, secret: NewSecret, how: HowCreated): Promise<Created> {
-      const { accountId, createdBy } = key;
-      const { once, admit, checkNumber } = how;
+    async createKey(accountId: string, secret: NewSecret, how: HowCreated): Promise<Created> {
+      const { once, admit, decide } = how;
       const keyId = timeOrderedId("key_");
-      const managedBy = /^(person|mgmt):/.test(createdBy) ? createdBy : "";
-      const family = familyName(key.family);
-      const row = { ...key, keyId, family, managedBy, ...secret.stored };
       const made = await transaction(async (tx) => {
         const account = await tx.run(sql.lockAccount, { accountId });
         if (!account) throw new ApiError("not_found", { field: "account_id" });
         if (account.status === "closed") throw new ApiError("account_closed");
-        await admit(tx);
+        const parent = await admit(tx);
         return once(tx, { id: keyId, secret: secret.secret }, async () => {
-          await checkNumber(tx);
+          const key = await decide(tx, parent);
+          const managedBy = /^(person|mgmt):/.test(key.createdBy) ? key.createdBy : "";
+          const family = familyName(key.family);
+          const row = { ...key, accountId, keyId, family, managedBy, ...secret.stored };
           await tx.run(sql.createKey, { ...row, changeId: newChange() });
           await budgets.open(tx, { keyId, accountId, family }, key.budget);
         });
@@ -226,58 +245,68 @@ export function createKeyStore(
     },
 
     /**
-     * Changes the members that are present in `controls`. `check` gets the limits of before, which
-     * nobody changes meanwhile, and throws what refuses the change; it returns who limits the key
-     * from now on, null: as before. Resolves with these limits. Throws `not_found` and
-     * `key_not_active`.
+     * Changes the members that are present in `asked`, to what `decide` makes of them. It gets the
+     * limits of before, which nobody changes meanwhile, and throws what refuses the change.
+     * Resolves with these limits and the change. Throws `not_found` and `key_not_active`.
      */
     updateKey(
       { keyId, accountId, family }: Pick<Key, "keyId" | "accountId" | "family">,
-      controls: Partial<Controls>,
-      { admit, check }: { admit: Admit; check: (earlier: EarlierKey) => boolean | null },
-    ): Promise<Limits> {
-      const values = {
-        ...{ name: null, requestsPerMinute: null, allowedModels: null },
-        ...{ accountReader: null, expiresAt: null, allowedAddresses: null },
-        ...controls,
-        hasName: "name" in controls,
-        hasRequestsPerMinute: "requestsPerMinute" in controls,
-        hasAllowedModels: "allowedModels" in controls,
-        hasAccountReader: "accountReader" in controls,
-        hasExpiresAt: "expiresAt" in controls,
-        hasAllowedAddresses: "allowedAddresses" in controls,
-      };
+      asked: Partial<Controls>,
+      { admit, decide }: { admit: Admit; decide: DecideChange },
+    ): Promise<{ earlier: Limits; controls: Partial<Controls> }> {
       const name = familyName(family);
       assert(name, "a key is of a family");
       const key = { keyId, accountId, family: name };
       return transaction(async (tx) => {
-        // In the order of all: the pool before members and people.
-        if (controls.budget) await budgets.lock(tx, key);
-        await admit(tx);
+        // In the order of all: the account, the pool, members and people. A key that had expired
+        // and is live again is counted as a new one.
+        if (asked.expiresAt !== undefined) await tx.run(sql.lockAccount, { accountId });
+        if (asked.budget) await budgets.lock(tx, key);
+        const parent = await admit(tx);
         const row = await lockKey(tx, keyId);
         const earlier = { ...row, budget: limitsOf(row) };
-        const limitedByOwner = check(earlier);
-        await tx.run(sql.updateKey, { keyId, changeId: newChange(), limitedByOwner, ...values });
+        const { controls, limitedBy } = await decide(tx, earlier, parent);
+        await tx.run(sql.updateKey, {
+          ...{ name: null, requestsPerMinute: null, allowedModels: null },
+          ...{ accountReader: null, expiresAt: null, allowedAddresses: null },
+          ...controls,
+          keyId,
+          changeId: newChange(),
+          limitedByOwner: limitedBy === undefined ? null : true,
+          limitedByProgram: limitedBy === undefined ? null : limitedBy === "program",
+          hasName: "name" in controls,
+          hasRequestsPerMinute: "requestsPerMinute" in controls,
+          hasAllowedModels: "allowedModels" in controls,
+          hasAccountReader: "accountReader" in controls,
+          hasExpiresAt: "expiresAt" in controls,
+          hasAllowedAddresses: "allowedAddresses" in controls,
+        });
         if (controls.budget)
           await budgets.setLimits(tx, key, { ...earlier.budget, ...controls.budget });
-        return earlier;
+        return { earlier, controls };
       });
     },
 
     /**
      * Pauses a key, or resumes it. `check` runs if that changes anything, and throws what refuses
-     * it. Throws `not_found` and `key_not_active`.
+     * it. `byProgram`: a management key does so; what it paused, others pause in its place. Throws
+     * `not_found` and `key_not_active`.
      */
     async pauseKey(
       keyId: string,
-      paused: boolean,
-      { admit, check }: { admit: Admit; check: () => void },
+      { paused, byProgram }: { readonly paused: boolean; readonly byProgram: boolean },
+      {
+        admit,
+        check,
+      }: { admit: Admit; check: (earlier: { readonly pausedByProgram: boolean }) => void },
     ): Promise<Key> {
       await transaction(async (tx) => {
         await admit(tx);
-        if ((await lockKey(tx, keyId)).paused === paused) return;
-        check();
-        await tx.run(sql.pauseKey, { keyId, paused, changeId: newChange() });
+        const earlier = await lockKey(tx, keyId);
+        const takesOver = paused && earlier.pausedByProgram && !byProgram;
+        if (earlier.paused === paused && !takesOver) return;
+        check(earlier);
+        await tx.run(sql.pauseKey, { keyId, paused, byProgram, changeId: newChange() });
       });
       return this.readKey(keyId);
     },
@@ -290,7 +319,7 @@ export function createKeyStore(
       keyId: string,
       { secret, stored }: NewSecret,
       overlapMs: number,
-      { admit, once }: Omit<HowCreated, "checkNumber">,
+      { admit, once }: Omit<HowCreated, "decide">,
     ): Promise<Created> {
       const values = { keyId, ...stored, overlapMs, changeId: newChange() };
       const made = await transaction(async (tx) => {
@@ -367,23 +396,23 @@ export async function checkBounds(tx: Runner, accountId: string, bounds: Bounds)
 /** What bounds the keys that a management key makes. */
 export type Parent = { readonly mostKeys: number; readonly childLimits: ChildLimits };
 
-/** Throws `revoked_key` for one that may not be used any more. Until the end of `tx` it may. */
+/**
+ * Throws `revoked_key` if the caller may not be used any more. What bounds the keys of `managedBy`,
+ * of which the caller need not be the maker; undefined: no management key manages them. Until the
+ * end of the transaction all of it stays so.
+ */
 export async function checkManagementKey(
   tx: Runner,
   { managementKeyId }: ManagementCaller,
-): Promise<void> {
-  if (!(await tx.run(sql.shareManagementKey, { managementKeyId })))
-    throw new ApiError("revoked_key");
-}
-
-/** Throws `revoked_key`. */
-export async function readParent(
-  db: Pick<Postgres, "run">,
-  { managementKeyId }: ManagementCaller,
-): Promise<Parent> {
-  const row = await db.run(sql.findManagementKey, { managementKeyId });
-  if (!row || row.revokedAt) throw new ApiError("revoked_key");
-  return { mostKeys: row.mostKeys, childLimits: readChildLimits(row.childLimits) };
+  managedBy: string,
+): Promise<Parent | undefined> {
+  const parentId = /^mgmt:(.*)/.exec(managedBy)?.[1];
+  const managementKeyIds = [managementKeyId, ...(parentId === undefined ? [] : [parentId])];
+  const rows = await tx.run(sql.shareManagementKeys, { managementKeyIds });
+  const rowOf = (id: string | undefined) => rows.find((row) => row.managementKeyId === id);
+  if (!rowOf(managementKeyId)?.isUsable) throw new ApiError("revoked_key");
+  const parent = rowOf(parentId);
+  return parent && { mostKeys: parent.mostKeys, childLimits: readChildLimits(parent.childLimits) };
 }
 
 /** Throws `too_many_keys`. The account is locked. */
@@ -416,7 +445,10 @@ export const accountKeys = {
 
 /** The keys that a person manages who leaves an account, or is shut out. */
 export type ManagedKeys = {
-  /** Those that are not revoked, of all accounts, in the order of these. */
+  /**
+   * Those that are not revoked, of all accounts, in the order of these, and then the management
+   * keys that he can still use, because he has seen a secret.
+   */
   list(tx: Runner, personId: string): Promise<readonly sql.ListManagedRow[]>;
   /** Gives all of an account to another person there. `to` undefined: to its owners alone. */
   handOver(tx: Runner, manager: Manager, to: string | undefined): Promise<void>;
@@ -424,6 +456,11 @@ export type ManagedKeys = {
   pause(tx: Runner, manager: Manager): Promise<readonly string[]>;
   /** Revokes them for good in the same way. */
   revoke(tx: Runner, manager: Manager): Promise<readonly string[]>;
+  /**
+   * Ends the secrets of management keys of an account that he has seen: they have the rights of an
+   * owner. Returns the ids of these management keys for `publish`.
+   */
+  endSecrets(tx: Runner, manager: Manager): Promise<readonly string[]>;
 };
 
 /** A person in an account. */
@@ -432,18 +469,27 @@ type Manager = { readonly accountId: string; readonly personId: string };
 /** All of it runs in the transaction in which the person leaves, or is shut out. */
 export const managedKeys: ManagedKeys = {
   async list(tx, personId) {
-    const rows = await tx.run(sql.listManaged, { managedBy: `person:${personId}` });
-    return rows.map((row) => ({ ...row, name: shownName(row.name) }));
+    const person = `person:${personId}`;
+    const rows = await tx.run(sql.listManaged, { managedBy: person });
+    const seen = await tx.run(sql.listMadeSecrets, { madeBy: person });
+    return [...rows, ...seen.map((row) => ({ ...row, paused: false }))].map((row) => ({
+      ...row,
+      name: shownName(row.name),
+    }));
   },
   async handOver(tx, manager, to) {
     const next = to === undefined ? "" : `person:${to}`;
-    await tx.run(sql.handOverKeys, { ...managedOf(manager), next });
+    await tx.run(sql.handOverKeys, { ...managedOf(manager), next, changeId: newChange() });
   },
   async pause(tx, manager) {
     return idsOf(await tx.run(sql.pauseManaged, { ...managedOf(manager), changeId: newChange() }));
   },
   async revoke(tx, manager) {
     return idsOf(await tx.run(sql.revokeManaged, { ...managedOf(manager), changeId: newChange() }));
+  },
+  async endSecrets(tx, { accountId, personId }) {
+    const values = { accountId, madeBy: `person:${personId}`, changeId: newChange() };
+    return idsOf(await tx.run(sql.endMadeSecrets, values));
   },
 };
 

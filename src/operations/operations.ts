@@ -6,7 +6,7 @@ import type { AuthenticatedCall, Implementation } from "../contract/contract.ts"
 import { type AccountsParts, findAccounts } from "./accounts.ts";
 import { type ApprovalsParts, approve, listApprovals, reject } from "./approvals.ts";
 import { type ConfiguredParts, listCatalog, listProviders } from "./configured.ts";
-import { describeNode, getStatus, type StatusParts } from "./status.ts";
+import { describeNode, getStatus, type StatusParts, UnnamedProxies } from "./status.ts";
 import { createOperationsStore } from "./store.ts";
 import { getVerification, type VerificationParts } from "./verification.ts";
 
@@ -15,6 +15,8 @@ export type Operations = {
   readonly service: Implementation<typeof OperationsService, AuthenticatedCall>;
   /** How this process describes itself to the others, as JSON. */
   describe(): string;
+  /** Call once an hour with each peer that looks like a proxy and is not named as one. */
+  noteProxy(peer: string): void;
 };
 
 type Parts = StatusParts &
@@ -26,6 +28,7 @@ type Parts = StatusParts &
   };
 
 export function createOperations(parts: Parts): Operations {
+  const proxies = new UnnamedProxies(parts.clock);
   const all = { ...parts, store: createOperationsStore(parts.postgres) };
   return {
     service: {
@@ -38,6 +41,7 @@ export function createOperations(parts: Parts): Operations {
       listCatalog: () => listCatalog(all),
       getVerification: () => getVerification(all),
     },
-    describe: () => describeNode(all),
+    describe: () => describeNode(all, proxies.list()),
+    noteProxy: (peer) => proxies.note(peer),
   };
 }

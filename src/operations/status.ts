@@ -18,6 +18,7 @@ import {
   type ProviderState,
   ProviderStateSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Durability, Postgres } from "../postgres/postgres.ts";
 import type { ManagedProviders, ProviderCondition } from "../providers/providers.ts";
@@ -52,6 +53,7 @@ export type StatusParts = {
   };
   /** The configuration file of this moment. */
   readonly file: () => CatalogFile;
+  readonly clock?: Clock | undefined;
 };
 
 /** A process on this database. */
@@ -134,7 +136,10 @@ function toJsonValue(stored: unknown): JsonValue {
 }
 
 /** How this process describes itself, as JSON: the same text while nothing has changed. */
-export function describeNode({ providers, limits, process: own, file }: StatusParts): string {
+export function describeNode(
+  { providers, limits, process: own, file }: StatusParts,
+  unnamedProxies: readonly string[],
+): string {
   const report = create(NodeReportSchema, {
     host: hostname(),
     pid: process.pid,
@@ -144,8 +149,36 @@ export function describeNode({ providers, limits, process: own, file }: StatusPa
     configuration: hashOf(file()),
     limits: limitsStores[limits()],
     providers: providers.conditions().map(toProviderState),
+    unnamedProxies: [...unnamedProxies],
   });
   return JSON.stringify(toJson(NodeReportSchema, report));
+}
+
+/** How long a peer is shown that is noted once an hour while it sends. */
+const shownMs = 3_660_000;
+/** More of them are clients that make a header up. */
+const shownMax = 10;
+
+/** The peers of this process that look like proxies and are not named as such. */
+export class UnnamedProxies {
+  readonly #clock: Clock;
+  readonly #notedAtMs = new Map<string, number>();
+
+  constructor(clock: Clock = systemClock) {
+    this.#clock = clock;
+  }
+
+  note(peer: string): void {
+    this.#notedAtMs.delete(peer);
+    this.#notedAtMs.set(peer, this.#clock.now());
+    const [oldest = ""] = this.#notedAtMs.keys();
+    if (this.#notedAtMs.size > shownMax) this.#notedAtMs.delete(oldest);
+  }
+
+  list(): string[] {
+    const sinceMs = this.#clock.now() - shownMs;
+    return [...this.#notedAtMs].flatMap(([peer, atMs]) => (atMs > sinceMs ? [peer] : [])).sort();
+  }
 }
 
 const limitsStores = {

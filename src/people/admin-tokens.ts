@@ -107,8 +107,11 @@ function callerOf(
     throw new ApiError("revoked_key", { message: "This admin token was revoked." });
   const { name, scope, ownerId: tokenId, personId, isAllowedAt, hint } = found;
   if (isAllowedAt)
-    checkAddress(isAllowedAt, from, (address) =>
-      onMisplaced?.({ accountId: "", id: tokenId, name, hint, address }),
+    checkAddress(
+      isAllowedAt,
+      from,
+      (address) => onMisplaced?.({ accountId: "", id: tokenId, name, hint, address }),
+      "admin token",
     );
   return { kind: "admin", name, scope, tokenId, ...(personId !== null && { personId }) };
 }

@@ -58,8 +58,11 @@ export type RoleChange = {
   /** Names of the roles. */
   readonly oldRole: string;
   readonly role: string;
-  /** The keys that he managed in an account that he lost: they are paused. */
-  readonly pausedKeys: readonly string[];
+  /**
+   * The keys that he managed in an account that he lost: they are paused. And the management keys
+   * of one that he owns no more: the secrets that he has seen ended.
+   */
+  readonly stoppedKeys: readonly string[];
 };
 
 /**
@@ -113,17 +116,20 @@ export async function applyRoles(
     );
     const isLastOwner = oldRole === AccountRole.OWNER && !hasOther;
     if (role === oldRole || (isLastOwner && role < oldRole)) continue;
+    const isOwner = role === AccountRole.OWNER;
+    // Before keys, as a program does that changes some.
+    const endedKeys = isOwner ? [] : await keys.endSecrets(tables, { accountId, personId });
     const pausedKeys = role === none ? await leave(tables, keys, { accountId, personId }) : [];
     if (role === none) await tables.run(sql.deleteMember, { accountId, personId });
     else if (oldRole === none) await tables.putMember(personId, { accountId, role });
     else await tables.updateMember(personId, { accountId, role });
-    if (role !== AccountRole.OWNER) await tables.endLinksOfMaker(personId, accountId);
+    if (!isOwner) await tables.endLinksOfMaker(personId, accountId);
     const { value: names } = AccountRoleSchema;
     changes.push({
       accountId,
       oldRole: names[oldRole]?.localName ?? "",
       role: names[role]?.localName ?? "",
-      pausedKeys,
+      stoppedKeys: [...pausedKeys, ...endedKeys],
     });
   }
   const next = nextRole(operator, before.operator, given.operator);
@@ -139,7 +145,7 @@ export async function applyRoles(
       accountId: "",
       oldRole: names[operator]?.localName ?? "",
       role: names[next]?.localName ?? "",
-      pausedKeys: [],
+      stoppedKeys: [],
     });
   }
   return changes;

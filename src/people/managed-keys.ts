@@ -39,8 +39,8 @@ export function checkSaid({ keys }: KeyFate, managed: readonly ManagedKey[]): vo
 
 /**
  * Pauses, revokes or hands over the keys that a person manages in an account, whose members are
- * locked. `leaves`: he manages none there afterwards, also none that is paused. Returns the ids for
- * `publish`. Throws `invalid_request`.
+ * locked, and in any case ends what he has seen of management keys. `leaves`: he manages none there
+ * afterwards, also none that is paused. Returns the ids for `publish`. Throws `invalid_request`.
  */
 export async function settleKeys(
   keys: ManagedKeys,
@@ -55,6 +55,8 @@ export async function settleKeys(
 ): Promise<readonly string[]> {
   const manager = { accountId: account.accountId, personId: fate.personId };
   const next = nextManager(account.members, fate, account.caller);
+  // Before keys, as a program does that changes some.
+  const ended = await keys.endSecrets(tables, manager);
   const stopped =
     fate.keys === PAUSE
       ? await keys.pause(tables, manager)
@@ -63,7 +65,7 @@ export async function settleKeys(
         : [];
   // An id of a former member means nothing there.
   if (fate.keys === KEEP || account.leaves) await keys.handOver(tables, manager, next);
-  return stopped;
+  return [...stopped, ...ended];
 }
 
 /** Who manages the keys that are kept. Undefined: the owners alone. Throws `invalid_request`. */
@@ -92,7 +94,8 @@ export function keyFacts(keys: MemberKeys, count: number, stopped: readonly stri
   if (count === 0) return {};
   const name = MemberKeysSchema.value[keys]?.localName ?? "";
   const ids = stopped.slice(0, notedKeysMax).join(" ");
-  const which = keys === PAUSE ? "pausedKeys" : "revokedKeys";
+  // Those of management keys end, also where others are kept.
+  const which = keys === PAUSE ? "pausedKeys" : keys === REVOKE ? "revokedKeys" : "endedKeys";
   return { keys: `${name} ${count}`, ...(ids !== "" && { [which]: ids }) };
 }
 

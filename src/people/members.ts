@@ -153,21 +153,25 @@ function noSuchInvitation(): ApiError {
 }
 
 export async function updateMember(
-  { store, publish }: Parts,
+  { store, keys, publish }: Parts,
   { personId, role }: UpdateMemberRequest,
   { accountId, caller, note }: AuthenticatedCall,
 ) {
-  const member = await store.transaction(async (tables) => {
+  const { member, ended } = await store.transaction(async (tables) => {
     const members = await tables.lockMembers(accountId);
     await checkStillOwner(tables, members, caller);
     const earlier = checkChange(members, personId, role);
     note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
+    const isOwner = role === AccountRole.OWNER;
+    const ended = isOwner ? [] : await keys.endSecrets(tables, { accountId, personId });
     await tables.updateMember(personId, { accountId, role });
-    if (role !== AccountRole.OWNER) await tables.endLinksOfMaker(personId, accountId);
+    if (!isOwner) await tables.endLinksOfMaker(personId, accountId);
+    if (ended.length > 0) note?.({ endedKeys: ended.join(" ") });
     await tables.insertChange(personId);
-    return onlyMember(await tables.listMembers(accountId, personId));
+    return { member: onlyMember(await tables.listMembers(accountId, personId)), ended };
   });
   publish(personId);
+  keys.publish(ended);
   return create(UpdateMemberResponseSchema, { member });
 }
 

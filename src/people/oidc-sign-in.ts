@@ -158,23 +158,23 @@ async function signInAs(
   also?: (tables: PeopleTables) => Promise<void>,
 ): Promise<SignedIn> {
   const { personId } = identity;
-  const { grant, pausedKeys } = await parts.store.transaction(async (tables) => {
-    const pausedKeys = await useIdentity(parts, tables, one, claims, identity, call);
+  const { grant, stoppedKeys } = await parts.store.transaction(async (tables) => {
+    const stoppedKeys = await useIdentity(parts, tables, one, claims, identity, call);
     await also?.(tables);
     const confirmed = { confirmedMs: confirmedMs(claims) };
     const grant = await beginSession(tables, personId, "oidc", clientOf(call), confirmed);
     const person = await tables.findPerson(personId);
     if (person) await recordOperator(tables, person, "FinishOidc", call);
-    return { grant, pausedKeys };
+    return { grant, stoppedKeys };
   });
   parts.publish(personId);
-  parts.keys.publish(pausedKeys);
+  parts.keys.publish(stoppedKeys);
   return { personId, grant };
 }
 
 /**
  * Gives the roles of the groups, and takes back what they give no more. Returns the keys that this
- * paused, for `publish`. Throws `sign_in_failed` if the person may not sign in.
+ * stopped, for `publish`. Throws `sign_in_failed` if the person may not sign in.
  */
 async function useIdentity(
   { keys }: Parts,
@@ -193,17 +193,17 @@ async function useIdentity(
   const changes = await applyRoles(tables, keys, person, locked, roles);
   if (changes.length > 0) await tables.insertChange(personId);
   for (const change of changes) await recordRole(tables, identityId, personId, change, call);
-  return changes.flatMap(({ pausedKeys }) => pausedKeys);
+  return changes.flatMap(({ stoppedKeys }) => stoppedKeys);
 }
 
 function recordRole(
   tables: PeopleTables,
   identityId: string,
   personId: string,
-  { accountId, oldRole, role, pausedKeys }: RoleChange,
+  { accountId, oldRole, role, stoppedKeys }: RoleChange,
   call: AuthenticatedCall,
 ): Promise<void> {
-  const keys = keyFacts(MemberKeys.PAUSE, pausedKeys.length, pausedKeys);
+  const keys = keyFacts(MemberKeys.PAUSE, stoppedKeys.length, stoppedKeys);
   const facts = { identityId, oldRole, role, ...keys };
   return recordAct(tables, { personId, accountId, method: "FinishOidc", facts }, call);
 }

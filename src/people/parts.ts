@@ -49,7 +49,10 @@ export type Parts = {
 
 /** The keys of a person who leaves an account or is shut out: another service has them. */
 export type ManagedKeys = {
-  /** Those that are not revoked, of all accounts, in the order of these. */
+  /**
+   * Those that are not revoked, of all accounts, and the management keys that he can still use,
+   * because he has seen a secret.
+   */
   list(tx: Runner, personId: string): Promise<readonly ManagedKey[]>;
   /** Gives all of an account to another person there. `to` undefined: to its owners alone. */
   handOver(tx: Runner, manager: Membership, to: string | undefined): Promise<void>;
@@ -57,6 +60,11 @@ export type ManagedKeys = {
   pause(tx: Runner, manager: Membership): Promise<readonly string[]>;
   /** Revokes them for good in the same way. */
   revoke(tx: Runner, manager: Membership): Promise<readonly string[]>;
+  /**
+   * Ends the secrets of management keys of an account that he has seen: they have the rights of an
+   * owner. Returns the ids of these management keys for `publish`.
+   */
+  endSecrets(tx: Runner, manager: Membership): Promise<readonly string[]>;
   /** Call after the commit. */
   publish(keyIds: readonly string[]): void;
 };

@@ -116,9 +116,9 @@ type MembersOfAccount = {
    * transaction he goes on to own it.
    */
   checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
-  isMember(tx: Runner, accountId: string, personId: string): Promise<boolean>;
-  /** The ids of those who are neither owners nor viewers. */
-  listPlain(tx: Runner, accountId: string): Promise<readonly string[]>;
+  /** Undefined: no member. Until the end of the transaction he keeps the role. */
+  roleOf(tx: Runner, accountId: string, personId: string): Promise<MemberRole | undefined>;
+  list(db: Runner, accountId: string): Promise<readonly sql.ListRolesRow[]>;
   /**
    * Throws `not_permitted` unless the person may manage keys of the account at this moment, as a
    * member or an operator. Until the end of the transaction he goes on to be that.
@@ -127,6 +127,8 @@ type MembersOfAccount = {
   /** The members and open invitations, then all audit events of the account, newest first. */
   export(accountId: string): AsyncIterable<PeopleOfAccount>;
 };
+
+type MemberRole = sql.ListRolesRow["role"];
 
 /** What alerts ask about people. */
 type PeopleForAlerts = {
@@ -365,13 +367,9 @@ export const membersOfAccount = {
     if (!(await tx.run(sql.lockOwner, { accountId, personId })))
       throw new ApiError("not_permitted");
   },
-  async isMember(tx: Runner, accountId: string, personId: string): Promise<boolean> {
-    return (await tx.run(sql.shareMember, { accountId, personId })) !== undefined;
-  },
-  async listPlain(tx: Runner, accountId: string): Promise<readonly string[]> {
-    const members = await tx.run(sql.listMembers, { accountId, personId: null });
-    return members.filter(({ role }) => role === "member").map(({ personId }) => personId);
-  },
+  roleOf: async (tx: Runner, accountId: string, personId: string) =>
+    (await tx.run(sql.shareMember, { accountId, personId }))?.role,
+  list: (db: Runner, accountId: string) => db.run(sql.listRoles, { accountId }),
   async checkManager(tx: Runner, accountId: string, personId: string) {
     const member = await tx.run(sql.shareMember, { accountId, personId });
     const person = await tx.run(sql.sharePerson, { personId });

@@ -31,7 +31,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     config.databaseUrl === undefined
       ? await findAdminToken(config.dataDir, config.adminToken)
       : (config.adminToken ?? "");
-  const misplaced = new MisplacedUses();
+  const misplaced = new MisplacedUses(clock);
   const keys = createKeys({
     postgres,
     budgets: budgetsOfKeys,

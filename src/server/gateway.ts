@@ -373,6 +373,7 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
     failedCredentials,
     posts: describedPosts,
     sealedContent: new SealedContent(await findContentKeys(config)),
+    onUnnamedProxy: local?.noteProxy,
     log,
     metrics,
     tracer,

@@ -75,6 +75,7 @@ export function createMoney(
     },
     providers,
     limits: limits.state,
+    clock,
     process: { version, worker: shared ? (cluster.worker?.id ?? 0) : 0 },
     file: () => settings.file,
     priceOf: (model) => settings.catalog.priceOf(model),

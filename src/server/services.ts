@@ -43,6 +43,8 @@ export type StartedServices = {
   ensureAccount(accountId: string, name: string): Promise<void>;
   /** Call when the HTTP listener is open: without PUBLIC_URL, people reach it at localhost. */
   listensOn(port: number): void;
+  /** Call once an hour with each peer that looks like a proxy and is not named as one. */
+  noteProxy(peer: string): void;
   readonly limits: RateLimits;
   readonly onPayerChange: OnPayerChange;
   /** As `Billing.countRejected`. */
@@ -136,6 +138,7 @@ export async function startServices(
     ensureAccount: billing.ensureAccount,
     countRejected: billing.countRejected,
     listensOn: settings.listensOn,
+    noteProxy: operations.noteProxy,
     limits,
     onPayerChange(listener) {
       billing.onFundsChange(listener);

@@ -320,7 +320,8 @@ test("a new key and a paused one are told, by the feed of keys", async () => {
 
 test("a credential at an address that its list does not allow is told once a day", async () => {
   const { accountId } = await nodes.payer(0n);
-  const use = { accountId, id: "key_1", name: "nightly", hint: "sk-gw2-1ab…cd" };
+  const day = "2026-11-27";
+  const use = { accountId, id: "key_1", name: "nightly", hint: "sk-gw2-1ab…cd", day };
   const seen = [
     { ...use, address: "192.0.2.1" },
     { ...use, accountId: "", id: "tok_1", name: "deploy", address: "2001:db8::1" },
@@ -332,6 +333,10 @@ test("a credential at an address that its list does not allow is told once a day
   expect.assert(first);
   await look(nodes.node({ sources: { listMisplaced: () => [{ ...first, address: "::1" }] } }));
   expect(await titlesOf(accountId)).toEqual(["The key “nightly” was used from 192.0.2.1."]);
+  // Of the next day, while the one before is still in memory.
+  seen.unshift({ ...first, day: "2026-11-28" });
+  await look(node);
+  expect(await titlesOf(accountId)).toHaveLength(2);
   const raised = await nodes.raised("");
   expect(raised.map(({ kind, facts }) => [kind, facts])).toEqual([
     ["key_misplaced", { key: "deploy", hint: use.hint, address: "2001:db8::1" }],

@@ -9,6 +9,7 @@ import {
   plainAddress,
   readRange,
 } from "../../src/base/client-address.ts";
+import { ManualClock } from "../support/clock.ts";
 
 test.for([
   ["203.0.113.7", "203.0.113.7"],
@@ -58,6 +59,7 @@ test.for([
   ["::ffff:10.0.0.0/8", "has a prefix that is not from 96 to 128"],
   ["fe80::1%eth0", "has a zone, which other machines do not know: write fe80::1"],
   ["fe80::%1/64", "has a zone, which other machines do not know: write fe80::"],
+  ["<b>%1", "is no address and no range such as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32"],
   ...["", "10/8", "010.0.0.1", "10.0.0.0/", "10.0.0.0/8/8", "[::1]", "1.2.3.4:80", " 1.2.3.4"].map(
     (text) => [text, malformed],
   ),
@@ -92,6 +94,35 @@ describe("a list", () => {
   ])("allows %j as the table says", ([address = "", expected]) => {
     const found = lists.map((list) => (matchAddresses(list)(address) ? "y" : "."));
     expect(found.join("")).toBe(expected);
+  });
+
+  test("of 100 mapped, scoped and plain entries allows each in every form, and no neighbour", () => {
+    const hundred = Array.from({ length: 100 }, (_, index) =>
+      index % 4 === 0
+        ? `::ffff:10.0.${index}.0/120`
+        : index % 4 === 1
+          ? `::FFFF:0a01:${index.toString(16)}`
+          : index % 4 === 2
+            ? `fe80:0:0:${index.toString(16)}::1`
+            : `192.0.2.${index}`,
+    );
+    const isAllowed = matchAddresses(checkAddresses("list", hundred));
+    for (const index of Array(100).keys()) {
+      const [inside, outside] = (
+        [
+          [`10.0.${index}.200`, `10.0.${index + 1}.200`],
+          [`10.1.0.${index}`, `10.1.1.${index}`],
+          [`fe80:0:0:${index.toString(16)}::1`, `fe80:0:0:${index.toString(16)}::2`],
+          [`192.0.2.${index}`, `192.0.3.${index}`],
+        ] as const
+      )[index % 4] ?? ["", ""];
+      const forms = (address: string) =>
+        address.includes(":")
+          ? [address, `${address}%eth0`, `[${address}%25en1]:443`, address.toUpperCase()]
+          : [address, `${address}:80`, `::ffff:${address}`, `[::FFFF:${address}%3]:80`];
+      expect(forms(inside).map((one) => isAllowed(one))).toEqual([true, true, true, true]);
+      expect(forms(outside).map((one) => isAllowed(one))).toEqual([false, false, false, false]);
+    }
   });
 
   test("has at most 100 entries, each of them once in its one form", () => {
@@ -147,8 +178,11 @@ test("a range has the addresses that begin with its bits, and no others", () => 
   );
 });
 
-test("misplaced uses are kept once for each credential, as long as the day lasts", () => {
-  const uses = new MisplacedUses();
+test("misplaced uses are kept once for each credential and day, until the end of the next", () => {
+  const clock = new ManualClock();
+  const uses = new MisplacedUses(clock);
+  const at = (time: string) => clock.skip(Date.parse(time) - clock.now());
+  at("2026-11-27T23:59:59.999Z");
   const use = { accountId: "acc_a", id: "key_1", name: "a", hint: "h", address: "192.0.2.1" };
   uses.note(use);
   uses.note({ ...use, address: "192.0.2.2" });
@@ -157,4 +191,12 @@ test("misplaced uses are kept once for each credential, as long as the day lasts
     ["key_1", "192.0.2.1"],
     ["key_2", "192.0.2.1"],
   ]);
+  const days = () => uses.list().map(({ id, day }) => `${id} ${day}`);
+  at("2026-11-28T00:00:20Z");
+  uses.note(use);
+  expect(days()).toEqual(["key_1 2026-11-27", "key_2 2026-11-27", "key_1 2026-11-28"]);
+  at("2026-11-29T00:00:00Z");
+  expect(days()).toEqual(["key_1 2026-11-28"]);
+  at("2026-12-01T00:00:00Z");
+  expect(days()).toEqual([]);
 });

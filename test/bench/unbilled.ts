@@ -36,7 +36,7 @@ const holdsInMemory: Holds = {
     model,
     price,
     freeMicro,
-    left: { ofPool: undefined, ofKey: undefined },
+    left: { ofPool: undefined, ofKey: undefined, ofManager: undefined },
     manager: undefined,
     grantedOutput: bounds.maxOutput,
     amountMicro: 1n,

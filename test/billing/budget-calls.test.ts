@@ -26,8 +26,10 @@ import {
   OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { tokenCategories } from "../../src/base/token-categories.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { budgetsOfMembers, createBilling } from "../../src/billing/billing.ts";
+import { priceVersion } from "../../src/billing/price.ts";
 import type { Caller, Person } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { errorOf } from "../support/billing.ts";
@@ -37,7 +39,16 @@ import { endingWith, freshLedger, heldFor, holdRequest, log, price } from "../su
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 /** Accounts whose keys were announced as changed. */
 const announced: string[] = [];
+/** What was said of the credits of accounts. */
+const funded: string[] = [];
+/** A member at whom the database fails. */
+let failsAt = "";
 let members: Record<string, AccountRole> = {};
+const roles: Partial<Record<AccountRole, "viewer" | "member" | "owner">> = {
+  [AccountRole.VIEWER]: "viewer",
+  [AccountRole.MEMBER]: "member",
+  [AccountRole.OWNER]: "owner",
+};
 beforeAll(async () => {
   ledger = await freshLedger();
 });
@@ -60,7 +71,7 @@ function person(personId: string, accountId: string, more: Partial<Person> = {})
 
 /** The service as this caller has it. */
 function open(caller: Caller) {
-  const { service } = createBilling({
+  const { service, onFundsChange } = createBilling({
     postgres: ledger.postgres,
     priceOf: () => price,
     log,
@@ -76,11 +87,18 @@ function open(caller: Caller) {
     hasManagementKey: async (_, __, id) => id === "mgk_1",
     members: {
       checkOwner: async () => {},
-      isMember: async (_, __, personId) => personId in members,
-      listPlain: async () =>
-        Object.keys(members).filter((one) => members[one] === AccountRole.MEMBER),
+      roleOf: async (_, __, personId) =>
+        personId === failsAt
+          ? Promise.reject(new Error("the database is away"))
+          : roles[members[personId] ?? AccountRole.UNSPECIFIED],
+      list: async () =>
+        Object.entries(members).flatMap(([personId, one]) => {
+          const role = roles[one];
+          return role === undefined ? [] : [{ personId, role }];
+        }),
     },
   });
+  onFundsChange(({ kind, accountId }) => funded.push(`${kind} ${accountId}`));
   const intercepted = intercept(BillingService, service, { authenticate: async () => caller, log });
   const call = { signal: never, requestHeader: new Headers() };
   const usage = (request: MessageInitShape<typeof QueryUsageRequestSchema>) =>
@@ -268,6 +286,7 @@ test("members without a limit get the default one, when it is set and when they 
   const { accountId, owner } = await newAccount();
   await owner.set({ ...ofAna, limits: { dailyMicrocredits: 9n } });
   await owner.setDefault({ monthlyMicrocredits: 100n, requestsAtOnce: 3 });
+  members.per_new = AccountRole.MEMBER;
   await ledger.store.transaction((tx) =>
     budgetsOfMembers.join(tx, { accountId, personId: "per_new" }),
   );
@@ -293,6 +312,59 @@ test("members without a limit get the default one, when it is set and when they 
   await owner.setDefault();
   expect((await owner.list()).defaultMemberLimits).toBeUndefined();
   expect(await limitsBy()).toHaveLength(8);
+  // Who has left is not shown, and has his limits again when he comes back.
+  delete members.per_ben;
+  expect((await limitsBy()).map(([id]) => id)).not.toContain("per_ben");
+  expect(await limitsBy()).toHaveLength(6);
+  members.per_ben = AccountRole.MEMBER;
+  expect(await limitsBy()).toHaveLength(8);
+});
+
+test("default limits come to one member after the other, and a repeat goes on after a failure", async () => {
+  const { owner } = await newAccount();
+  const limited = async () =>
+    (await owner.list()).budgets?.flatMap(({ payer, limits }) =>
+      limits?.weeklyMicrocredits === 7n ? [payer?.payer.value] : [],
+    );
+  failsAt = "per_ben";
+  await expect(owner.setDefault({ weeklyMicrocredits: 7n })).rejects.toThrow();
+  failsAt = "";
+  expect(await limited()).toEqual(["per_ana", "per_ana"]);
+  await owner.setDefault({ weeklyMicrocredits: 7n });
+  expect(await limited()).toEqual(["per_ana", "per_ana", "per_ben", "per_ben"]);
+});
+
+test("a default that is raised or taken away needs a confirmation, as a member's limit does", async () => {
+  const { accountId, owner } = await newAccount();
+  const unconfirmed = open({ ...person("per_owner", accountId), strongUntil: undefined });
+  expect(await reasonOf(unconfirmed.setDefault({ dailyMicrocredits: 7n }))).toBe("no error");
+  expect(await reasonOf(unconfirmed.setDefault({ dailyMicrocredits: 6n }))).toBe("no error");
+  for (const limits of [{ dailyMicrocredits: 7n }, { weeklyMicrocredits: 1n }, undefined])
+    expect(await reasonOf(unconfirmed.setDefault(limits))).toBe("confirm_identity");
+  expect((await owner.list()).defaultMemberLimits).toMatchObject({ dailyMicrocredits: 6n });
+  expect(await reasonOf(owner.setDefault())).toBe("no error");
+});
+
+test("a change of a pool's limits is announced as new credits are, to what knows of its end", async () => {
+  const { accountId, owner } = await newAccount();
+  funded.length = 0;
+  await owner.set({ ...ofPool, limits: { totalMicrocredits: 7n } });
+  await owner.reset(ofPool);
+  expect(funded).toEqual([`transfer ${accountId}`, `transfer ${accountId}`]);
+  // Those of others are changes of keys.
+  await owner.set({ ...ofAna, limits: { totalMicrocredits: 7n } });
+  expect(funded).toHaveLength(2);
+});
+
+test("a limit of 0 leaves room for what costs nothing, and for nothing else", async () => {
+  const { payer, owner } = await newAccount();
+  await owner.set({ ...ofAna, limits: { dailyMicrocredits: 0n } });
+  expect(await refusalOf(payer)).toMatchObject({ reason: "budget_reached" });
+  const none = Object.fromEntries(tokenCategories.map((category) => [category, 0n] as const));
+  const free = priceVersion("model-free", { ...price, ...none, webSearch: 0n });
+  const hold = await ledger.holds.place({ ...holdRequest(payer, 10), price: free }, never);
+  expect(hold).toMatchObject({ amountMicro: 0n, grantedOutput: 10 });
+  await ledger.holds.settle(hold, endingWith({ output: 10 }));
 });
 
 test("usage comes with the budgets of the person who asks, if they are asked for", async () => {
@@ -387,6 +459,11 @@ test("an owner limits all keys of a management key together, which resets those 
     reasonOf(open(caller).reset({ ...named, accountId }));
   const { KEYS, ALL_KEYS, READ } = ManagementScope;
   await ledger.run("update keys set managed_by = 'mgmt:mgk_1' where key_id = $1", [keyId]);
+  expect(await reset(manager("mgk_1", KEYS), { payer: ofKey })).toBe("no error");
+  // A reset would undo an owner's limit.
+  await ledger.run("update keys set limited_by_owner = true where key_id = $1", [keyId]);
+  expect(await reset(manager("mgk_1", KEYS), { payer: ofKey })).toBe("not_permitted");
+  await ledger.run("update keys set limited_by_program = true where key_id = $1", [keyId]);
   expect(await reset(manager("mgk_1", KEYS), { payer: ofKey })).toBe("no error");
   expect(await reset(manager("mgk_2", KEYS), { payer: ofKey })).toBe("not_permitted");
   expect(await reset(manager("mgk_2", ALL_KEYS), { payer: ofKey })).toBe("not_permitted");

@@ -288,7 +288,7 @@ function unheld(requestId: string): Hold {
     grantedOutput: 1,
     amountMicro: 0n,
     freeMicro: 0n,
-    left: { ofPool: undefined, ofKey: undefined },
+    left: { ofPool: undefined, ofKey: undefined, ofManager: undefined },
     manager: undefined,
     month,
     admittedAt: at,
@@ -465,7 +465,7 @@ test("an admission holds exactly what is free, and says what it leaves", () => {
     1,
   ]);
   expect(admit(rowsOf({ posted: needed + 1n }), placing())).toMatchObject({
-    hold: { freeMicro: 1n, left: { ofPool: undefined, ofKey: undefined } },
+    hold: { freeMicro: 1n, left: { ofPool: undefined, ofKey: undefined, ofManager: undefined } },
   });
   expect(admit(rowsOf({}, { cap: needed + 2n }), placing())).toMatchObject({
     hold: { freeMicro: 0n, left: { ofPool: undefined, ofKey: 2n } },
@@ -521,7 +521,7 @@ test("only the same request of the same process repeats its admission, and gets 
       ...hold,
       month: "2026-02-01",
       freeMicro: 0n,
-      left: { ofPool: undefined, ofKey: undefined },
+      left: { ofPool: undefined, ofKey: undefined, ofManager: undefined },
     },
   });
   expect(again({ nodeId: null }, { owner: "caller" })).toMatchObject(outcome);

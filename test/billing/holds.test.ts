@@ -1,8 +1,10 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { unlimited } from "../../src/base/budgets.ts";
 import { toApiError } from "../../src/base/errors.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { requestKeyOf } from "../../src/billing/admission.ts";
+import { setLimits } from "../../src/billing/budgets.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import { ManualClock, passDuring } from "../support/clock.ts";
 import { endingWith, freshLedger, heldFor, holdRequest, price, usage } from "../support/ledger.ts";
@@ -316,6 +318,30 @@ test("the holds of a dead process are settled by their last metered usage", asyn
   await ledger.node.poll(ledger.holds);
   const charge = await ledger.store.findCharge(requestKeyOf(hold));
   expect(charge).toMatchObject({ amountMicrocredits: 7n * 10n + 3n * 50n, outcome: 10 });
+});
+
+test("calls before their holds of all keys of a manager never exceed his budget", async () => {
+  const payer = await ledger.payer(heldFor(100) * 10_000n);
+  const { accountId, family } = payer;
+  const others = [await ledger.payer(0n, { accountId }), await ledger.payer(0n, { accountId })];
+  const keyIds = [payer, ...others].map(({ keyId }) => keyId);
+  const person = "person:per_many";
+  await ledger.run("update keys set managed_by = $2 where key_id = any($1)", [keyIds, person]);
+  await ledger.store.transaction((tx) =>
+    setLimits(tx, { accountId, family, payer: person }, { ...unlimited, day: heldFor(100) * 43n }),
+  );
+  const requests = keyIds.map((keyId) => ({
+    ...holdRequest({ ...payer, keyId }, 100),
+    hasNewId: true,
+  }));
+  for (const request of requests) await place(request);
+  // 40 such holds are free. Each call leaves room for 16 more, whichever key makes it.
+  const begun = Array.from({ length: 300 }, (_, index) => {
+    const request = requests[index % requests.length];
+    expect.assert(request);
+    return ledger.holds.expectFull(request, true) ?? [];
+  }).flat();
+  expect(begun).toHaveLength(24);
 });
 
 test("calls before their holds never exceed what the pool can pay", async () => {

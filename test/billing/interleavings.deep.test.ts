@@ -163,7 +163,7 @@ async function run(world: World, one: Command): Promise<void> {
           await holds.resize(
             {
               freeMicro: 0n,
-              left: { ofPool: undefined, ofKey: undefined },
+              left: { ofPool: undefined, ofKey: undefined, ofManager: undefined },
               manager: undefined,
               ...hold,
             },

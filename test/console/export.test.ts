@@ -4,6 +4,7 @@ import { Client } from "pg";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { Core } from "../../src/contract/contract.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -15,6 +16,7 @@ let accountId = "";
 let secret = "";
 let requestId = "";
 let link = "";
+let managementSecret = "";
 let orderId = "";
 beforeAll(async () => {
   gateway = await startTestGateway();
@@ -33,6 +35,11 @@ beforeAll(async () => {
   const as = { headers: { authorization } };
   const invited = await core.people.invite({ accountId, role: 3 }, as);
   cookie = await redeem(invited.link, "acme@example.com");
+  const { secret: managing } = await core.keys.createManagementKey(
+    { accountId, name: "deploy", scopes: [ManagementScope.KEYS] },
+    { headers: { authorization: `Session ${cookie.split("=")[1]}` } },
+  );
+  managementSecret = managing;
   ({ link } = await core.people.invite({ accountId, role: 1 }, as));
   orderId = await buy(core, call);
   const answer = await fetch(`${gateway.address}/v1/messages`, {
@@ -116,6 +123,9 @@ test("an owner downloads everything, a line for each thing, and no secret", asyn
   expect(all("order")).toMatchObject([{ orderId, deposits: [{ amount: "5" }] }]);
   expect(all("document")).toMatchObject([{ orderId, kind: "DOCUMENT_KIND_RECEIPT" }]);
   expect(all("key")).toMatchObject([{ name: "of ci", secrets: [{ hint: expect.any(String) }] }]);
+  expect(all("managementKey")).toMatchObject([
+    { name: "deploy", scopes: ["MANAGEMENT_SCOPE_KEYS"], secrets: [{ hint: expect.any(String) }] },
+  ]);
   expect(all("member")).toMatchObject([{ login: "acme@example.com" }]);
   expect(all("invitation")).toHaveLength(1);
   expect(all("charge")).toMatchObject([{ requestId }]);
@@ -123,7 +133,8 @@ test("an owner downloads everything, a line for each thing, and no secret", asyn
   expect(lines.at(-1)).toEqual({ end: { lines: lines.length - 1 } });
   const text = JSON.stringify(lines);
   const token = new URL(link).hash.slice(1);
-  for (const one of [secret.slice(12, -4), token, cookie.split("=")[1] ?? "", "a prompt that"])
+  const secrets = [secret, managementSecret].map((one) => one.slice(12, -4));
+  for (const one of [...secrets, token, cookie.split("=")[1] ?? "", "a prompt that"])
     expect(text).not.toContain(one);
 });
 

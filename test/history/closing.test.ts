@@ -17,7 +17,11 @@ import {
   ListChargesRequestSchema,
   UsageGroup,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { handOverKeys } from "../../gen/sql/keys.ts";
+import { unlimited } from "../../src/base/budgets.ts";
+import { timeOrderedId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
+import { setLimits } from "../../src/billing/budgets.ts";
 import { findArchived } from "../../src/billing/reconcile.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
 import {
@@ -32,7 +36,7 @@ import { keepRetention } from "../../src/history/retention.ts";
 import { callBy } from "../support/calls.ts";
 import { writeCharges } from "../support/charges.ts";
 import { type FreshHistory, historyOfTest } from "../support/history.ts";
-import { endingWith, log } from "../support/ledger.ts";
+import { endingWith, holdRequest, log } from "../support/ledger.ts";
 import { query } from "../support/query.ts";
 import { addUp, stamp } from "../support/usage.ts";
 
@@ -143,12 +147,68 @@ test("the audit sees a change of what a person has spent in a closed month", asy
   const violations = async () =>
     (await world.store.verifyLedger()).map(({ invariant, subject }) => [invariant, subject]);
   expect(await violations()).toEqual([]);
-  await world.run("update closed_budgets set amount = amount + 1 where month = $1", [
-    world.month(2),
-  ]);
+  const month = world.month(2);
+  const tamper = () =>
+    world.run("update closed_budgets set amount = amount + 1 where month = $1", [month]);
+  const refused = "closed_budgets of a closed month is append-only";
+  await expect(tamper()).rejects.toThrow(refused);
+  for (const text of [
+    "delete from closed_budgets where month = $1",
+    `insert into closed_budgets (account_id, "family", payer, month, amount)
+     values ('acc', 'v1', 'person:eve', $1, 1)`,
+    "update closed_budgets set month = month + interval '10 years' where month = $1",
+  ])
+    await expect(world.run(text, [month])).rejects.toThrow(refused);
+  await expect(world.run("truncate closed_budgets")).rejects.toThrow("is append-only");
+  await world.run("alter table closed_budgets disable trigger user");
+  await tamper();
   expect(await violations()).toEqual([
     ["budget = its charges and holds", `${payer.accountId}/v1/person:ana`],
   ]);
+});
+
+test("months close while limits change, keys change hands and requests run, without a deadlock", async () => {
+  const world = await fresh();
+  const payers = await filled(world);
+  const [{ accountId, family }] = payers;
+  let isOver = false;
+  let changes = 0;
+  const never = new AbortController().signal;
+  const changing = async () => {
+    for (; !isOver; changes++) {
+      for (const payer of ["person:ana", ""])
+        await world.store.transaction((tx) =>
+          setLimits(
+            tx,
+            { accountId, family, payer },
+            { ...unlimited, day: BigInt(10 ** 9 + changes) },
+          ),
+        );
+      const managers = ["person:ana", "person:ben"];
+      const to = managers[changes % 2];
+      const values = { accountId, managedBy: managers[(changes + 1) % 2] ?? "", next: to ?? "" };
+      await world.store.transaction((tx) =>
+        tx.run(handOverKeys, { ...values, changeId: timeOrderedId("chg_") }),
+      );
+    }
+  };
+  const spending = async () => {
+    while (!isOver)
+      for (const payer of payers) {
+        const hold = await world.holds.place(holdRequest(payer, 10), never);
+        await world.holds.settle(hold, endingWith({ output: 1 }));
+      }
+  };
+  const busy = Promise.all([changing(), spending(), spending(), spending()]);
+  for (const count of [3, 2]) await closeMonth(world.ledger, world.month(count));
+  isOver = true;
+  await busy;
+  expect(changes).toBeGreaterThan(0);
+  expect(await world.store.verifyLedger()).toEqual([]);
+  const [row] = await world.run<{ deadlocks: bigint }>(
+    "select deadlocks from pg_stat_database where datname = current_database()",
+  );
+  expect(row?.deadlocks).toBe(0n);
 });
 
 test("the role of the gateway reads closed months, and cannot write them", async () => {

@@ -1,8 +1,9 @@
 // The check before the body: how long an error is known, and which events end that.
 
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeySchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { ApiError } from "../../src/base/errors.ts";
@@ -38,8 +39,8 @@ function setUp() {
   };
 }
 
-function begin(load: KeyLoad): Turn {
-  return load.check(key, "192.0.2.1");
+function begin(load: KeyLoad, of = key): Turn {
+  return load.check(of, "192.0.2.1");
 }
 
 /** Fails a request after `bytes` of its body were read. */
@@ -51,9 +52,9 @@ function failAfter(turn: Turn | undefined, error: ApiError, status: number, byte
 }
 
 /** The error that the check answers. Undefined: the body is read. */
-function errorOf(load: KeyLoad): ApiError | undefined {
+function errorOf(load: KeyLoad, of = key): ApiError | undefined {
   try {
-    begin(load);
+    begin(load, of);
     return undefined;
   } catch (error) {
     if (error instanceof ApiError) return error;
@@ -66,6 +67,41 @@ function fail(load: KeyLoad, error: ApiError, times = 1, bytes = 100): void {
   for (let index = 0; index < times; index++)
     failAfter(begin(load), error, statuses[error.reason] ?? 0, bytes);
 }
+
+test("the end of a manager's budget is known of all his keys in the pool, and of no others", () => {
+  const { load, now, report } = setUp();
+  const ofAna = (keyId: string, more: MessageInitShape<typeof KeySchema> = {}) =>
+    create(KeySchema, {
+      ...{ keyId, accountId: "acc_1", family: Family.V1, managedBy: "person:ana" },
+      ...more,
+    });
+  const over = (name: string) =>
+    new ApiError("budget_reached", { limit: { name, limit: 0n, exhausted: true } });
+  const [one, next] = [ofAna("key_1"), ofAna("key_2")];
+  const reached = over("manager_daily_microcredits");
+  failAfter(begin(load, one), reached, 402);
+  expect(errorOf(load, one)).toBe(reached);
+  expect(errorOf(load, next)).toBe(reached);
+  for (const more of [
+    { family: Family.V2 },
+    { accountId: "acc_2" },
+    { managedBy: "person:ben" },
+    { managedBy: "" },
+  ])
+    expect(errorOf(load, ofAna("key_3", more))).toBeUndefined();
+  now.ms += 1_000;
+  expect(errorOf(load, next)).toBeUndefined();
+  // It ends by the events that end it for one key.
+  failAfter(begin(load, one), reached, 402);
+  report({ kind: "key", keyId: "key_2" });
+  expect(errorOf(load, next)).toBeUndefined();
+  // A budget of the key is its own.
+  failAfter(begin(load, next), over("key_daily_microcredits"), 402);
+  expect(errorOf(load, ofAna("key_4"))).toBe(reached);
+  report({ kind: "transfer", accountId: "acc_1" });
+  failAfter(begin(load, next), over("key_daily_microcredits"), 402);
+  expect(errorOf(load, ofAna("key_4"))).toBeUndefined();
+});
 
 describe("an empty pool", () => {
   test("is known for one second after the last error", () => {

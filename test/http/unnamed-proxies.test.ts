@@ -3,6 +3,7 @@
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { createProxyReport } from "../../src/http/unnamed-proxies.ts";
+import { UnnamedProxies } from "../../src/operations/status.ts";
 import { ManualClock } from "../support/clock.ts";
 import { startHttpServer } from "../support/http-server.ts";
 
@@ -38,7 +39,8 @@ test("a named proxy is not reported", async () => {
 test("each peer is reported once an hour", async () => {
   const { log, reports } = listen();
   const clock = new ManualClock();
-  const report = createProxyReport(log, [], clock);
+  const seen = new UnnamedProxies(clock);
+  const report = createProxyReport(log, [], clock, (peer) => seen.note(peer));
   for (const peer of ["192.0.2.1", "192.0.2.2", "::ffff:192.0.2.1"]) report(peer);
   expect(reports().map(({ peer }) => peer)).toEqual(["192.0.2.1", "192.0.2.2"]);
   await clock.advance(3_599_000);
@@ -47,4 +49,8 @@ test("each peer is reported once an hour", async () => {
   await clock.advance(1_000);
   report("192.0.2.1");
   expect(reports()).toHaveLength(3);
+  // Operators see those of the last hour.
+  expect(seen.list()).toEqual(["192.0.2.1", "192.0.2.2"]);
+  await clock.advance(60_000);
+  expect(seen.list()).toEqual(["192.0.2.1"]);
 });

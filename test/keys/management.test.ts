@@ -2,7 +2,7 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   AccountRole,
@@ -15,6 +15,7 @@ import {
   KeyAction,
   KeyStatus,
   KeysService,
+  type UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createLog } from "../../src/base/log.ts";
 import { type Caller, localClient, type Person } from "../../src/contract/contract.ts";
@@ -56,6 +57,7 @@ function open(caller?: Caller, keys: Keys = fixture.keys) {
   return { ...localClient(KeysService, service), events };
 }
 
+type UpdateKey = MessageInitShape<typeof UpdateKeyRequestSchema>;
 type Settings = MessageInitShape<typeof CreateManagementKeyRequestSchema>;
 async function make(settings: Settings = {}, idempotencyKey = "") {
   const { managementKey, secret } = await open(owner).createManagementKey({
@@ -85,6 +87,15 @@ const identify = (secret: string, peer?: string, keys = fixture.keys) =>
 const statusOf = async (keyId: string) => (await fixture.client.getKey(keyId)).key?.status;
 const run = (text: string, values: unknown[] = []) =>
   query(fixture.database, { name: `test/${crypto.randomUUID()}`, text }, values);
+
+// An account has at most twenty.
+afterEach(() => run("update management_keys set revoked_at = now() where revoked_at is null"));
+
+async function isWaiting(): Promise<boolean> {
+  const waiting = await run(`select from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock'`);
+  return waiting.length > 0;
+}
 
 describe("a new management key", () => {
   test("has a secret of its own form, of which only the digest is stored", async () => {
@@ -187,9 +198,11 @@ describe("its keys", () => {
     await createKey();
     const { managementKeys } = await open(owner).listManagementKeys({ accountId: "acc_a" });
     expect(managementKeys.find((one) => one.managementKeyId === id)?.liveKeys).toBe(2);
-    expect(new Set(events.map((event) => `${event.actor} ${event.accountId}`))).toEqual(
-      new Set([`${actor} acc_a`]),
-    );
+    expect(
+      new Set(
+        events.map((event) => `${event.actor} ${event.accountId} ${event.facts.managementKey}`),
+      ),
+    ).toEqual(new Set([`${actor} acc_a deploy`]));
   });
 
   test("get no limit above its own, and its own where they set none", async () => {
@@ -277,6 +290,154 @@ describe("its keys", () => {
     );
   });
 
+  test("that had expired are counted again when they live again", async () => {
+    const { secret } = await make({ mostKeys: 2 });
+    const { createKey, service, options } = by(secret);
+    const ids = [await createKey(), await createKey()].map((key) => key?.keyId ?? "");
+    const expire =
+      "update keys set expires_at = now() - interval '1 second' where key_id = any($1)";
+    await run(expire, [ids]);
+    await createKey();
+    const revive = (keyId: string, expiresAt?: Date) =>
+      errorOf(
+        service.updateKey(
+          {
+            key: { keyId, ...(expiresAt && { expiresAt: timestampFromDate(expiresAt) }) },
+            updateMask: { paths: ["expires_at"] },
+          },
+          options,
+        ),
+      );
+    const outcomes = await Promise.all(ids.map((id) => revive(id)));
+    expect(outcomes.toSorted()).toEqual(["no error", "too_many_keys"]);
+    expect(await revive(ids[outcomes.indexOf("too_many_keys")] ?? "", new Date("2100-01-01"))).toBe(
+      "too_many_keys",
+    );
+    // Another change of an expired one is free.
+    const expired = ids[outcomes.indexOf("too_many_keys")] ?? "";
+    const rename = { key: { keyId: expired, name: "old" }, updateMask: { paths: ["name"] } };
+    expect(await errorOf(service.updateKey(rename, options))).toBe("no error");
+    // Those that live may get another end.
+    expect(await revive(ids[outcomes.indexOf("no error")] ?? "", new Date("2100-01-01"))).toBe(
+      "no error",
+    );
+  });
+
+  test("keep the limits and the pause of an owner, which a program may only tighten", async () => {
+    const own = await make();
+    const all = await make({ scopes: [ALL_KEYS] });
+    const child = (await by(own.secret).createKey({ requestsPerMinute: 5 }))?.keyId ?? "";
+    const theirs = (await fixture.client.createKey({ accountId: "acc_a" })).key?.keyId ?? "";
+    const owning = open(owner);
+    const limit = (
+      service: { updateKey(request: UpdateKey): Promise<unknown> },
+      keyId: string,
+      to: number | null,
+    ) => {
+      const key = { keyId, ...(to !== null && { requestsPerMinute: to }) };
+      return service.updateKey({ key, updateMask: { paths: ["requests_per_minute"] } });
+    };
+    const as = ({ secret }: { secret: string }) => {
+      const { service, options } = by(secret);
+      return {
+        limit: (keyId: string, to: number | null) =>
+          errorOf(
+            limit({ updateKey: (request) => service.updateKey(request, options) }, keyId, to),
+          ),
+        pause: (keyId: string) => errorOf(service.pauseKey({ keyId }, options)),
+        resume: (keyId: string) => errorOf(service.resumeKey({ keyId }, options)),
+      };
+    };
+    // What a program has set it may change, and so may another that has the scope.
+    expect(await as(own).limit(child, 7)).toBe("no error");
+    expect(await as(all).limit(child, 9)).toBe("no error");
+    expect(await as(own).limit(child, null)).toBe("no error");
+    for (const [keyId, programs] of [
+      [child, [own, all]],
+      [theirs, [all]],
+    ] as const) {
+      await limit(owning, keyId, 5);
+      for (const program of programs) {
+        const { limit: change, pause, resume } = as(program);
+        expect(await change(keyId, 6)).toBe("not_permitted");
+        expect(await change(keyId, null)).toBe("not_permitted");
+        const { service, options } = by(program.secret);
+        await expect(
+          service.updateKey(
+            { key: { keyId }, updateMask: { paths: ["requests_per_minute"] } },
+            options,
+          ),
+        ).rejects.toThrow("An owner has set the limits of this key. You may only tighten them.");
+        expect(await change(keyId, 4)).toBe("no error");
+        // It stays an owner's.
+        expect(await change(keyId, 5)).toBe("not_permitted");
+        await change(keyId, 4);
+        expect([await pause(keyId), await resume(keyId)]).toEqual(["no error", "no error"]);
+        await owning.pauseKey({ keyId });
+        expect([await pause(keyId), await resume(keyId)]).toEqual(["no error", "not_permitted"]);
+        await owning.resumeKey({ keyId });
+        // A pause of its own becomes an owner's.
+        await pause(keyId);
+        await owning.pauseKey({ keyId });
+        expect(await resume(keyId)).toBe("not_permitted");
+        await owning.resumeKey({ keyId });
+        await limit(owning, keyId, 5);
+      }
+    }
+  });
+
+  test("have the ceilings of their maker, also for programs that may change every key", async () => {
+    const one = await make({ childLimits: { requestsPerMinute: 10 } });
+    const { service, options } = by((await make({ scopes: [ALL_KEYS] })).secret);
+    const keyId = (await by(one.secret).createKey({ requestsPerMinute: 5 }))?.keyId ?? "";
+    const limit = (to?: number) => ({
+      key: { keyId, ...(to !== undefined && { requestsPerMinute: to }) },
+      updateMask: { paths: ["requests_per_minute"] },
+    });
+    expect(await errorOf(service.updateKey(limit(11), options))).toBe(
+      "invalid_request key.requests_per_minute",
+    );
+    expect((await service.updateKey(limit(), options)).key?.requestsPerMinute).toBe(10);
+    // None of them may look into the account, whoever made it.
+    const theirs = (await fixture.client.createKey({ accountId: "acc_a" })).key?.keyId ?? "";
+    for (const keyId of [theirs, (await by(one.secret).createKey())?.keyId ?? ""]) {
+      const reader = {
+        key: { keyId, accountReader: true },
+        updateMask: { paths: ["account_reader"] },
+      };
+      expect(await errorOf(service.updateKey(reader, options))).toBe(
+        "invalid_request key.account_reader",
+      );
+    }
+    // Also when the maker is gone.
+    await open(owner).revokeManagementKey({ managementKeyId: one.id, children: KeyAction.KEEP });
+    expect(await errorOf(service.updateKey(limit(11), options))).toBe(
+      "invalid_request key.requests_per_minute",
+    );
+  });
+
+  test("are bounded by what is so when they are made, however long a call waits", async () => {
+    const { secret, id } = await make({ mostKeys: 1, childLimits: { requestsPerMinute: 10 } });
+    const { createKey } = by(secret);
+    const held = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const lowering = fixture.database.transaction(async (tx) => {
+      const text = `update management_keys set child_limits = '{"requests_per_minute": 3}'
+        where management_key_id = $1`;
+      await query(tx, { name: "test/lower", text }, [id]);
+      locked.resolve();
+      await held.promise;
+    });
+    await locked.promise;
+    const making = createKey({ requestsPerMinute: 5 });
+    const failure = errorOf(making);
+    await expect.poll(isWaiting).toBe(true);
+    held.resolve();
+    await lowering;
+    expect(await failure).toBe("invalid_request requests_per_minute");
+    expect((await createKey())?.requestsPerMinute).toBe(3);
+  });
+
   test("are created once by an idempotency key, whose repeat is no other program's", async () => {
     const [one, other] = [await make(), await make()];
     const header = { "idempotency-key": crypto.randomUUID() };
@@ -339,6 +500,9 @@ describe("a change", () => {
       );
     await soon("192.0.2.1", "no error");
     await soon("198.51.100.1", "address_not_allowed");
+    await expect(
+      fixture.keys.authenticate(bearer(secret), { peer: "198.51.100.1" }),
+    ).rejects.toThrow("This management key may not be used from 198.51.100.1.");
     const { managementKey } = await update(
       ...[
         id,
@@ -396,7 +560,8 @@ describe("a change", () => {
   });
 
   test("one that expires is refused, and its keys go on", async () => {
-    const { id, secret } = await make();
+    const expiresAt = timestampFromDate(new Date("2100-01-01T00:00:00Z"));
+    const { id, secret } = await make({ expiresAt });
     const child = await by(secret).createKey();
     await run(
       "update management_keys set expires_at = now() - interval '1 second' where management_key_id = $1",
@@ -404,6 +569,10 @@ describe("a change", () => {
     );
     expect(await identify(secret, undefined, createNodeKeys(fixture.database))).toBe("key_expired");
     expect(await statusOf(child?.keyId ?? "")).toBe(KeyStatus.ACTIVE);
+    // Also by a node that has not heard of it.
+    const known = { kind: "management", managementKeyId: id, accountId: "acc_a" } as const;
+    const { createKey } = open({ ...known, name: "deploy", scopes: [KEYS] });
+    expect(await errorOf(createKey({ name: "late", family: Family.V1 }))).toBe("revoked_key");
   });
 });
 

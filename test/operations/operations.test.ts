@@ -294,6 +294,17 @@ describe("the installation", () => {
     expect(running?.oldestAdmittedAt).toBeUndefined();
   });
 
+  test("names the peers that look like proxies and are not known as such", async () => {
+    await fetch(`${gateway.address}/health`, { headers: { "x-forwarded-for": "198.51.100.7" } });
+    const { nodeId } = (await operations().getStatus({}, call())).nodes[0] ?? {};
+    await expect
+      .poll(async () => {
+        const { nodes } = await operations().getStatus({}, call());
+        return nodes.find((one) => one.nodeId === nodeId)?.report?.unnamedProxies;
+      }, soon)
+      .toEqual(["127.0.0.1"]);
+  });
+
   test("tells of a provider that fails, and shows no secret of any", async () => {
     const health = async () => {
       const { providers } = await operations().listProviders({}, call());

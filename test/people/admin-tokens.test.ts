@@ -101,6 +101,9 @@ test("a token with a list of addresses is good there alone, on every node", asyn
     for (const peer of ["192.0.2.1", "", undefined])
       expect(await from(peer)).toBe("address_not_allowed");
   }
+  await expect(one.authenticate(headersOf(secret), { peer: "192.0.2.1" })).rejects.toThrow(
+    "This admin token may not be used from 192.0.2.1.",
+  );
   const wrong = { name: "nowhere", scope: READ, allowedAddresses: ["home"] };
   expect(await errorOf(one.as(owner.token).createAdminToken(wrong))).toBe(
     "invalid_request allowed_addresses[0]",

@@ -3,15 +3,22 @@
 
 import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  AccountRole,
+  ManagementScope,
+  OperatorRole,
+} from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   CreateKeyRequestSchema,
+  CreateManagementKeyRequestSchema,
   KeyStatus,
   KeysService,
   ListKeysRequestSchema,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
+  RevokeManagementKeyRequestSchema,
   RotateKeyRequestSchema,
+  RotateManagementKeyRequestSchema,
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
@@ -97,12 +104,36 @@ async function member(role: AccountRole = MEMBER, accountId = "acc_a"): Promise<
   return join(node, owner, accountId, role, `person-${++named}`);
 }
 
-/** The keys service, called with a session. `from`: authenticates it. */
-function keysAs({ token }: SignedIn, from = node) {
+/** A management key of an account that an owner makes, and whose secret he so has seen. */
+async function manageAs(session: SignedIn, accountId: string) {
+  const { service, call } = serviceAs(session);
+  const request = { accountId, name: "deploy", scopes: [ManagementScope.KEYS] };
+  const made = await service.createManagementKey(
+    create(CreateManagementKeyRequestSchema, request),
+    call,
+  );
+  return { id: made.managementKey?.managementKeyId ?? "", secret: made.secret };
+}
+
+/** Another secret of it, seen by this owner; the earlier ones go on for so many seconds. */
+async function rotateAs(session: SignedIn, managementKeyId: string, seconds = 3_600n) {
+  const { service, call } = serviceAs(session);
+  const request = { managementKeyId, overlap: { seconds } };
+  return (
+    await service.rotateManagementKey(create(RotateManagementKeyRequestSchema, request), call)
+  ).secret;
+}
+
+function serviceAs({ token }: SignedIn, from = node) {
   const log = createLog("silent");
   const service = intercept(KeysService, keys.service, { authenticate: from.authenticate, log });
   const requestHeader = new Headers({ authorization: `Session ${token}` });
-  const call = { signal: new AbortController().signal, requestHeader };
+  return { service, call: { signal: new AbortController().signal, requestHeader } };
+}
+
+/** The keys service, called with a session. `from`: authenticates it. */
+function keysAs(session: SignedIn, from = node) {
+  const { service, call } = serviceAs(session, from);
   return {
     make: async (accountId = "acc_a") => {
       const request = create(CreateKeyRequestSchema, { accountId, family: 1, name: "k" });
@@ -203,7 +234,7 @@ describe.for([
 
   test("leaves them to another member, if that is one who may manage keys in each account", async () => {
     const [ana, ben, viewer] = [await member(), await member(), await member(VIEWER)];
-    const { keyId } = await keysAs(ana).make();
+    const { keyId, secret } = await keysAs(ana).make();
     const stranger = await member(MEMBER, "acc_b");
     for (const keysToPersonId of [idOf(viewer), idOf(stranger), idOf(ana), "per_none"])
       expect(await errorOf(shutOut(ana, { keys: KEEP, keysToPersonId }))).toBe(
@@ -212,8 +243,18 @@ describe.for([
     const paused = shutOut(ana, { keys: PAUSE, keysToPersonId: idOf(ben) });
     expect(await errorOf(paused)).toBe("invalid_request keys_to_person_id");
     expect((await clientOf(ana).getSession({})).person?.personId).toBe(idOf(ana));
+    const managerElsewhere = async () => {
+      const caller = await elsewhere.authenticate(bearer(secret));
+      return caller.kind === "key" ? caller.key.managedBy : undefined;
+    };
+    expect(await managerElsewhere()).toBe(`person:${idOf(ana)}`);
     await shutOut(ana, { keys: KEEP, keysToPersonId: idOf(ben) });
     expect((await read(keyId))?.managedBy).toBe(`person:${idOf(ben)}`);
+    // Every node learns who manages the key: whose budget it has depends on it.
+    await vi.waitFor(
+      async () => expect(await managerElsewhere()).toBe(`person:${idOf(ben)}`),
+      soon,
+    );
   });
 
   test("needs no word if there are none but revoked ones", async () => {
@@ -325,6 +366,80 @@ test("a member who is removed may have his keys paused, and left to the owners",
   expect(await read(keyId)).toMatchObject({ status: PAUSED, managedBy: "" });
 });
 
+const demote = (person: SignedIn) =>
+  clientOf(owner).updateMember({ accountId: "acc_a", personId: idOf(person), role: MEMBER });
+const dismiss = (person: SignedIn, fate: Fate = {}) =>
+  clientOf(owner).removeMember({ accountId: "acc_a", personId: idOf(person), ...fate });
+
+test.for([
+  ["disabled", disable, "UpdatePerson"],
+  ["deleted", remove, "DeletePerson"],
+  ["removed", dismiss, "RemoveMember"],
+  ["made a member", demote, "UpdateMember"],
+] as const)(
+  "an owner who is %s cannot go on with a secret of a management key, others can",
+  async ([name, act, method]) => {
+    const ana = await member(OWNER);
+    const made = await manageAs(ana, "acc_a");
+    const theirs = await manageAs(owner, "acc_a");
+    const seen = [await rotateAs(ana, theirs.id), await rotateAs(ana, made.id)];
+    const all = [made.secret, ...seen, theirs.secret];
+    for (const secret of all) expect(await outcomeOf(secret)).toBe("no error");
+    if (name !== "made a member") {
+      expect(await errorOf(act(ana))).toBe("invalid_request keys");
+      for (const secret of all) expect(await outcomeOf(secret)).toBe("no error");
+    }
+    // Also where keys are kept: it has the rights of an owner.
+    await act(ana, { keys: KEEP });
+    for (const secret of [made.secret, ...seen])
+      await vi.waitFor(async () => expect(await outcomeOf(secret)).toBe("invalid_key"), soon);
+    expect(await outcomeOf(theirs.secret)).toBe("no error");
+    // The key goes on with a secret that he has not seen.
+    expect(await outcomeOf(await rotateAs(owner, made.id))).toBe("no error");
+    const { events } = await clientOf(owner).listAuditEvents({ accountId: "acc_a", method });
+    expect(events[0]?.facts.endedKeys?.split(" ").toSorted()).toEqual(
+      [made.id, theirs.id].toSorted(),
+    );
+  },
+);
+
+test("an owner who can use no management key any more is asked nothing", async () => {
+  const ana = await member(OWNER);
+  const [revoked, ended, first] = [
+    await manageAs(ana, "acc_a"),
+    await manageAs(ana, "acc_a"),
+    await manageAs(owner, "acc_a"),
+  ];
+  const { service, call } = serviceAs(owner);
+  const { id: managementKeyId } = revoked;
+  const request = create(RevokeManagementKeyRequestSchema, { managementKeyId });
+  await service.revokeManagementKey(request, call);
+  await rotateAs(owner, ended.id, 0n);
+  expect(await errorOf(dismiss(ana))).toBe("no error");
+  expect(await outcomeOf(first.secret)).toBe("no error");
+});
+
+test("who shuts an owner out learns which management keys he could use", async () => {
+  const ana = await member(OWNER);
+  const { id } = await manageAs(ana, "acc_a");
+  const secret = await rotateAs(ana, id);
+  const { keys: named } = await disable(ana, { keys: PAUSE });
+  const hint = `${secret.slice(0, 12)}…${secret.slice(-4)}`;
+  expect(named).toMatchObject([{ keyId: id, name: "deploy", hint }]);
+});
+
+test("an owner of two accounts who leaves one keeps what he made in the other", async () => {
+  const ana = await member(OWNER);
+  const text = "insert into members (account_id, person_id, role) values ('acc_b', $1, 'owner')";
+  await run("second-owner", text, [idOf(ana)]);
+  const again = await signIn(node, ana);
+  const [here, there] = [await manageAs(again, "acc_a"), await manageAs(again, "acc_b")];
+  await dismiss(ana, { keys: PAUSE });
+  expect([await outcomeOf(here.secret), await outcomeOf(there.secret)]).toEqual([
+    ...["invalid_key", "no error"],
+  ]);
+});
+
 test("losing an account by groups pauses the keys there, and leaves them to the owners", async () => {
   const come = async (groups: readonly string[]) => {
     idp.people.set("gina", { email: "gina@acme.com", email_verified: true, groups });
@@ -343,19 +458,25 @@ test("losing an account by groups pauses the keys there, and leaves them to the 
   const made = await keysAs(owner).make("acc_b");
   const manage = "update keys set managed_by = $2 where key_id = $1";
   await run("manage", manage, [made.keyId, `person:${idOf(gina)}`]);
+  const program = await manageAs(await member(OWNER, "acc_b"), "acc_b");
+  await run("seen", "update management_secrets set made_by = $2 where management_key_id = $1", [
+    program.id,
+    `person:${idOf(gina)}`,
+  ]);
   expect(await outcomeOf(made.secret)).toBe("no error");
   await come(["team"]);
   expect((await read(made.keyId))?.status).toBe(ACTIVE);
   await come([]);
   expect(await read(made.keyId)).toMatchObject({ status: PAUSED, managedBy: "" });
   await vi.waitFor(async () => expect(await outcomeOf(made.secret)).toBe("key_paused"), soon);
+  await vi.waitFor(async () => expect(await outcomeOf(program.secret)).toBe("invalid_key"), soon);
   const query = { accountId: "acc_b", method: "FinishOidc" };
   const { events } = await clientOf(owner).listAuditEvents(query);
   expect(events[0]?.facts).toMatchObject({
     personId: idOf(gina),
     oldRole: "MEMBER",
-    keys: "PAUSE 1",
-    pausedKeys: made.keyId,
+    keys: "PAUSE 2",
+    pausedKeys: `${made.keyId} ${program.id}`,
   });
 });
 
@@ -399,6 +520,21 @@ test("people make sixty keys an hour in an account, and as many live ones as it 
     expect(await errorOf(make())).toBe("no error");
     expect(await errorOf(make())).toBe("no error");
     expect(await errorOf(make())).toBe("too_many_keys");
+    // An expired one that lives again is counted as a new one.
+    const { keys: listed } = await keysAs(ana).list("acc_keys");
+    const [live = "", other = ""] = (listed ?? []).flatMap(({ keyId, status }) =>
+      status === ACTIVE ? [keyId] : [],
+    );
+    await run("expire", "update keys set expires_at = now() where key_id = $1", [live]);
+    expect(await errorOf(make())).toBe("no error");
+    const { service, call } = serviceAs(ana);
+    const revive = create(UpdateKeyRequestSchema, {
+      key: { keyId: live },
+      updateMask: { paths: ["expires_at"] },
+    });
+    expect(await errorOf(service.updateKey(revive, call))).toBe("too_many_keys");
+    await keysClient(bounded).revokeKey(other);
+    expect(await errorOf(service.updateKey(revive, call))).toBe("no error");
     // The programs of the operator are not bounded.
     const admin = keysClient(bounded);
     expect(await errorOf(admin.createKey({ accountId: "acc_keys" }))).toBe("no error");

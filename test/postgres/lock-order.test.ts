@@ -7,16 +7,33 @@ import { expect, test } from "vitest";
 import {
   BillingService,
   CreateTransferRequestSchema,
+  ResetBudgetRequestSchema,
+  ResumeAccountRequestSchema,
+  SetBudgetRequestSchema,
+  SetDefaultMemberLimitsRequestSchema,
+  SuspendAccountRequestSchema,
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { PayerSchema } from "../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  AccountRole,
+  AdminScope,
+  ManagementScope,
+  OperatorRole,
+} from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   CreateKeyRequestSchema,
+  CreateManagementKeyRequestSchema,
+  KeyAction,
   KeysService,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
+  RevokeManagementKeyRequestSchema,
   RotateKeyRequestSchema,
+  RotateManagementKeyRequestSchema,
+  UpdateKeyRequestSchema,
+  UpdateManagementKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   ApproveRequestSchema,
@@ -25,7 +42,7 @@ import {
 import { MemberKeys, PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
-import { budgetsOfKeys, createBilling } from "../../src/billing/billing.ts";
+import { budgetsOfKeys, budgetsOfMembers, createBilling } from "../../src/billing/billing.ts";
 import { boundMethod, implement } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
@@ -35,11 +52,15 @@ import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
 import { identifyBy } from "../../src/server/accounts.ts";
 import { freshDatabase } from "../support/database.ts";
+import { endingWith, holdRequest, price } from "../support/ledger.ts";
 import { type PeopleClient, type PeopleNode, redeem, type SignedIn } from "../support/people.ts";
 import { query } from "../support/query.ts";
 
 /** From first to last. */
-const order = ["accounts", "pools", "members", "people", "replays", "keys", "given", "approvals"];
+const order = [
+  ...["accounts", "pools", "members", "people", "management_keys", "replays", "keys"],
+  ...["given", "approvals"],
+];
 
 /** The tables of which a statement locks rows, or waits for those who do. */
 function locksOf(text: string): string[] {
@@ -84,13 +105,17 @@ test("under a random load no transaction locks against the order, and none deadl
     adminToken: "",
     resolveModel: (name) => name,
     checkManager: (...of) => people.ofAccount.checkManager(...of),
+    checkOwner: (...of) => people.ofAccount.checkOwner(...of),
     log,
   });
   const publicUrl = () => new URL("http://localhost:8080");
-  const people = createPeople({ postgres, publicUrl, keys: keys.managed, approvalLimit, log });
+  const people = createPeople({
+    ...{ postgres, publicUrl, keys: keys.managed, budgets: budgetsOfMembers, approvalLimit, log },
+  });
   const billing = createBilling({
-    ...{ postgres, priceOf: () => undefined, log, approvalLimit },
+    ...{ postgres, priceOf: () => price, log, approvalLimit },
     ...{ keys: keys.ofAccount, members: people.ofAccount },
+    hasManagementKey: keys.ofAccount.hasManagementKey,
   });
   await billing.start();
   stack.defer(() => billing.stop());
@@ -102,9 +127,15 @@ test("under a random load no transaction locks against the order, and none deadl
     keys: intercept(KeysService, keys.service, interceptor),
     billing: intercept(BillingService, billing.service, interceptor),
   };
-  const callOf = (token: string | undefined) => ({
+  const callOf = (token: string | undefined, secret = "") => ({
     signal: new AbortController().signal,
-    requestHeader: new Headers(token === undefined ? {} : { authorization: `Session ${token}` }),
+    requestHeader: new Headers(
+      token === undefined
+        ? secret === ""
+          ? {}
+          : { authorization: `Bearer ${secret}` }
+        : { authorization: `Session ${token}` },
+    ),
   });
   const as = (token: string | undefined) =>
     implement<PeopleClient>(PeopleService, (desc) => {
@@ -132,6 +163,22 @@ test("under a random load no transaction locks against the order, and none deadl
   const { grant } = await as(undefined).signInWithPasskey({ answerJson });
   const other = grant?.token;
   limit = 5_000_000n;
+  const programs = new Map<string, string>();
+  for (const [accountId, by] of [
+    ["acc_a", owner],
+    ["acc_b", persons[1]],
+  ] as const) {
+    const { secret } = await services.keys.createManagementKey(
+      create(CreateManagementKeyRequestSchema, {
+        ...{ accountId, name: "deploy", scopes: [ManagementScope.KEYS, ManagementScope.ALL_KEYS] },
+      }),
+      callOf(by?.token),
+    );
+    programs.set(accountId, secret);
+  }
+  // They go on when these owners are gone.
+  await sql("update management_secrets set made_by = 'test'");
+  let joined = 0;
 
   const oneOf = <T>(all: readonly T[], at: number): T | undefined => all[at % all.length];
   const accountOf = (at: number) => (at % 2 === 0 ? "acc_a" : "acc_b");
@@ -140,6 +187,22 @@ test("under a random load no transaction locks against the order, and none deadl
     return oneOf(rows, at)?.id ?? "key_none";
   };
   const key = crypto.randomUUID();
+  const managementKeyOf = async (accountId: string, at: number) => {
+    const text = `select management_key_id as id from management_keys
+      where account_id = $1 and revoked_at is null order by management_key_id`;
+    return oneOf(await sql(text, [accountId]), at)?.id ?? "mgk_none";
+  };
+  const personAt = (at: number) => oneOf(persons, at)?.person.personId ?? "";
+  /** Anybody who changes keys: an owner, or a program of the account with a limit for its keys. */
+  const changerOf = (at: number) =>
+    at % 3 === 0 ? callOf(owner.token) : callOf(undefined, programs.get(accountOf(at)));
+  const limits = (at: number) => (at % 3 === 0 ? {} : { totalMicrocredits: 1_000_000_000n });
+  const payerOf = async (at: number): Promise<MessageInitShape<typeof PayerSchema>> => {
+    const accountId = accountOf(at);
+    if (at % 5 < 2) return { payer: { case: "personId", value: personAt(at) } };
+    if (at % 5 < 4) return { payer: { case: "pool", value: true } };
+    return { payer: { case: "managementKeyId", value: await managementKeyOf(accountId, at) } };
+  };
   const operations: Readonly<Record<string, (at: number) => Promise<unknown>>> = {
     createKey: (at) =>
       services.keys.createKey(
@@ -164,6 +227,117 @@ test("under a random load no transaction locks against the order, and none deadl
         create(RotateKeyRequestSchema, { keyId: await keyOf(at), idempotencyKey: key }),
         callOf(owner.token),
       ),
+    limitKey: async (at) =>
+      services.keys.updateKey(
+        create(UpdateKeyRequestSchema, {
+          key: {
+            keyId: await keyOf(at),
+            ...(at % 2 === 0 && { dailyCapMicrocredits: 1_000_000n }),
+          },
+          updateMask: { paths: ["daily_cap_microcredits", ...(at % 4 < 2 ? ["expires_at"] : [])] },
+        }),
+        changerOf(at),
+      ),
+    createByProgram: (at) =>
+      services.keys.createKey(
+        create(CreateKeyRequestSchema, {
+          ...{ accountId: accountOf(at), family: Family.V1, name: "child", requestsAtOnce: 9 },
+          idempotencyKey: at % 3 === 0 ? key : "",
+        }),
+        callOf(undefined, programs.get(accountOf(at))),
+      ),
+    pauseByProgram: async (at) =>
+      services.keys.pauseKey(
+        create(PauseKeyRequestSchema, { keyId: await keyOf(at) }),
+        callOf(undefined, programs.get(accountOf(at))),
+      ),
+    createManagementKey: (at) =>
+      services.keys.createManagementKey(
+        create(CreateManagementKeyRequestSchema, {
+          ...{ accountId: accountOf(at), name: "deploy", scopes: [ManagementScope.KEYS] },
+          idempotencyKey: at % 3 === 0 ? key : "",
+        }),
+        callOf(oneOf([...persons, owner], at)?.token),
+      ),
+    rotateManagementKey: async (at) =>
+      services.keys.rotateManagementKey(
+        create(RotateManagementKeyRequestSchema, {
+          managementKeyId: await managementKeyOf(accountOf(at), at),
+        }),
+        callOf(oneOf([...persons, owner], at)?.token),
+      ),
+    boundChildren: async (at) =>
+      services.keys.updateManagementKey(
+        create(UpdateManagementKeyRequestSchema, {
+          managementKey: {
+            managementKeyId: await managementKeyOf(accountOf(at), at),
+            childLimits: { dailyCapMicrocredits: 5_000_000n },
+          },
+          updateMask: { paths: ["child_limits"] },
+        }),
+        callOf(owner.token),
+      ),
+    revokeManagementKey: async (at) =>
+      services.keys.revokeManagementKey(
+        create(RevokeManagementKeyRequestSchema, {
+          // The first is the one that others use.
+          managementKeyId: await managementKeyOf(accountOf(at), 1 + (at % 5)),
+          children: KeyAction.PAUSE,
+        }),
+        callOf(owner.token),
+      ),
+    setBudget: async (at) =>
+      services.billing.setBudget(
+        create(SetBudgetRequestSchema, {
+          ...{ accountId: accountOf(at), payer: await payerOf(at), limits: limits(at) },
+        }),
+        callOf(owner.token),
+      ),
+    resetBudget: async (at) =>
+      services.billing.resetBudget(
+        create(ResetBudgetRequestSchema, {
+          ...{
+            accountId: accountOf(at),
+            payer: { payer: { case: "keyId", value: await keyOf(at) } },
+          },
+        }),
+        changerOf(at),
+      ),
+    setDefault: (at) =>
+      services.billing.setDefaultMemberLimits(
+        create(SetDefaultMemberLimitsRequestSchema, {
+          ...{ accountId: accountOf(at), limits: limits(at) },
+        }),
+        callOf(owner.token),
+      ),
+    suspend: async (at) => {
+      const accountId = accountOf(at);
+      const reason = "for a moment";
+      const call = callOf(other);
+      await services.billing.suspendAccount(
+        create(SuspendAccountRequestSchema, { accountId, reason }),
+        call,
+      );
+      await services.billing.resumeAccount(create(ResumeAccountRequestSchema, { accountId }), call);
+    },
+    spend: async (at) => {
+      const keyId = await keyOf(at);
+      const [row] = await sql("select account_id as id from keys where key_id = $1", [keyId]);
+      const payer = { accountId: row?.id ?? "", family: "v1" as const, keyId };
+      const hold = await billing.holds.place(holdRequest(payer, 10), AbortSignal.timeout(1_000));
+      await billing.holds.settle(hold, endingWith({ output: 1 }));
+    },
+    join: async (at) => {
+      const invitation = { accountId: accountOf(at), role: AccountRole.MEMBER };
+      const { link } = await as(owner.token).invite(invitation);
+      await redeem(node, link, `joins-${++joined}`);
+    },
+    handOver: (at) =>
+      as(owner.token).updatePerson({
+        personId: personAt(1),
+        disabled: at % 2 === 0,
+        ...(at % 2 === 0 && { keys: MemberKeys.KEEP }),
+      }),
     transfer: (at) =>
       services.billing.createTransfer(
         create(CreateTransferRequestSchema, {

@@ -53,12 +53,12 @@ order by account_id
 limit :rows;
 
 -- name: LockAccount :optional
--- Locks an account whose pools are locked: no key is added meanwhile. No row: no such account.
+-- Locks an account, before its pools: no key is added meanwhile. No row: no such account.
 select account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
   billing_address, billing_tax_id
 from accounts
 where account_id = :account_id
-for update;
+for no key update;
 
 -- name: RenameAccount :one
 -- Changes the name of an account. The caller has locked it.

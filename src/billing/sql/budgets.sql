@@ -165,6 +165,10 @@ from (
 where payer = :payer
 order by "family";
 
--- name: FindManager :optional
--- Who manages a key of an account, as `managed_by`. No row: there is no such key.
-select managed_by from keys where account_id = :account_id and key_id = :key_id;
+-- name: ShareManager :optional
+-- Who manages a key, as `managed_by`, and whether its limits are an owner's, until the end of the
+-- transaction. No row: there is no such key.
+select managed_by, limited_by_owner and not limited_by_program as "is_owners!"
+from keys
+where key_id = :key_id
+for share;

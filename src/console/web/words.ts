@@ -460,6 +460,8 @@ export const words = {
     leave: "Leave",
     roleOf: (name: string) => `Role of ${name}`,
     changed: (name: string, role: string) => `${name} is ${role} now.`,
+    demoted: (name: string, role: string) =>
+      `${name} is ${role} now. Secrets of management keys that they have seen ended: rotate those keys.`,
     invitations: "Open invitations",
     invitationsCaption: "Invitations that nobody has used yet",
     invited: "Invited",
@@ -497,9 +499,11 @@ export const words = {
     link: "Invitation link",
     done: "Done",
     removeTitle: (name: string) => `Remove ${name}`,
-    removeLead: "They lose this account within a second. They can be invited again.",
+    removeLead:
+      "They lose this account within a second. They can be invited again. Secrets of management keys that they have seen end: rotate those keys.",
     leaveTitle: (name: string) => `Leave ${name}`,
-    leaveLead: "You lose this account within a second. An owner can invite you again.",
+    leaveLead:
+      "You lose this account within a second. An owner can invite you again. Secrets of management keys that you have seen end.",
     keys: "Keys that they manage",
     ownKeys: "Keys that you manage",
     keep: "Keep them",
@@ -583,7 +587,7 @@ export const words = {
     leave: "Leave this account",
     deleteMe: "Delete yourself",
     deleteAbout:
-      "Your name, address, ways in and sessions go. Keys that you manage are paused, and the owners of their accounts manage them.",
+      "Your name, address, ways in and sessions go. Keys that you manage are paused, and the owners of their accounts manage them. Secrets of management keys that you have seen end.",
     deleteTitle: "Delete yourself",
     deleteType: (login: string) => `Type ${login} to confirm`,
     deleteButton: "Delete me for good",

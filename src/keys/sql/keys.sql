@@ -8,9 +8,10 @@
 with created as (
   insert into keys
     (key_id, account_id, "family", name, requests_per_minute, allowed_models,
-     account_reader, expires_at, created_by, managed_by, limited_by_owner, allowed_addresses)
+     account_reader, expires_at, created_by, managed_by, limited_by_owner, limited_by_program,
+     allowed_addresses)
   values (:key_id, :account_id, :family, :name, :requests_per_minute, :allowed_models::text[],
-    :account_reader, :expires_at, :created_by, :managed_by, :limited_by_owner,
+    :account_reader, :expires_at, :created_by, :managed_by, :limited_by_owner, :limited_by_program,
     :allowed_addresses::text[])
   returning key_id
 ), announced as (
@@ -130,11 +131,13 @@ select k.key_id as "key_id!"
  limit :rows offset :skip::int;
 
 -- name: LockKey :optional
--- The limits of an active key, locked until the end of the transaction, and whether it is paused.
--- No row: the key is revoked or does not exist.
+-- The limits of an active key, locked until the end of the transaction, and whether it is paused
+-- and has expired. No row: the key is revoked or does not exist.
 select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
-       k.allowed_addresses, k.paused,
-       k.limited_by_owner, b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
+       coalesce(k.expires_at <= now(), false) as "is_expired!",
+       k.allowed_addresses, k.paused, k.paused_by_program,
+       k.limited_by_owner, k.limited_by_program,
+       b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
   from keys k
   join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where k.key_id = :key_id and k.status = 'active'
@@ -149,6 +152,7 @@ select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
 -- :expires_at?
 -- :allowed_addresses?
 -- :limited_by_owner?  null: it stays as it is
+-- :limited_by_program?  as it
 with changed as (
   update keys
      set name = case when :has_name::boolean then :name::text else name end,
@@ -162,7 +166,8 @@ with changed as (
            then :expires_at::timestamptz else expires_at end,
          allowed_addresses = case when :has_allowed_addresses::boolean
            then :allowed_addresses::text[] else allowed_addresses end,
-         limited_by_owner = coalesce(:limited_by_owner::boolean, limited_by_owner)
+         limited_by_owner = coalesce(:limited_by_owner::boolean, limited_by_owner),
+         limited_by_program = coalesce(:limited_by_program::boolean, limited_by_program)
    where key_id = :key_id
   returning key_id
 )
@@ -171,9 +176,11 @@ select :change_id, key_id from changed;
 
 -- name: PauseKey :run
 -- Pauses a key, or resumes it. The key is locked.
+-- :by_program  true: a management key does so
 with changed as (
   update keys
-     set paused = :paused::boolean, paused_at = case when :paused then now() else paused_at end
+     set paused = :paused::boolean, paused_by_program = :paused and :by_program::boolean,
+         paused_at = case when :paused and not paused then now() else paused_at end
    where key_id = :key_id
   returning key_id
 )
@@ -183,7 +190,14 @@ select :change_id, key_id from changed;
 -- name: HandOverKeys :run
 -- Lets another person manage the keys of an account that somebody manages, revoked ones included.
 -- :next  who manages them from now on; empty: nobody
-update keys set managed_by = :next where account_id = :account_id and managed_by = :managed_by;
+-- :change_id  to which each key adds its own
+with changed as (
+  update keys set managed_by = :next
+   where account_id = :account_id and managed_by = :managed_by
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select :change_id || '_' || key_id, key_id from changed;
 
 -- name: RevokeKey :run
 -- Revokes an active key for good. Changes no row: it is already revoked, or does not exist.
@@ -196,11 +210,15 @@ insert into key_changes (change_id, key_id)
 select :change_id, key_id from revoked;
 
 -- name: PauseManaged :many
--- Pauses the keys of an account that somebody manages. Returns those that it paused.
+-- Pauses the keys of an account that somebody manages, also those that a program has paused and
+-- would resume. Returns those that it paused.
 -- :change_id  to which each key adds its own
 with changed as (
-  update keys set paused = true, paused_at = now()
-   where account_id = :account_id and managed_by = :managed_by and status = 'active' and not paused
+  update keys
+     set paused = true, paused_by_program = false,
+         paused_at = case when paused then paused_at else now() end
+   where account_id = :account_id and managed_by = :managed_by and status = 'active'
+     and (not paused or paused_by_program)
   returning key_id
 )
 insert into key_changes (change_id, key_id)

@@ -11,8 +11,8 @@ with made as (
     :allowed_addresses::text[], :created_by, :expires_at)
   returning management_key_id
 )
-insert into management_secrets (digest, management_key_id, shown)
-select :digest, management_key_id, :hint from made;
+insert into management_secrets (digest, management_key_id, shown, made_by)
+select :digest, management_key_id, :hint, :created_by from made;
 
 -- name: FindManagementSecrets :many
 -- The secrets of management keys with these digests, and records their use, at most once a minute.
@@ -90,13 +90,14 @@ select count(*)::int4 as "keys!"
  where managed_by = :managed_by and status = 'active'
    and (expires_at is null or expires_at > now());
 
--- name: ShareManagementKey :optional
--- A management key that may be used, which stays so until the end of the transaction. No row: it
--- is revoked, or has expired.
-select management_key_id
+-- name: ShareManagementKeys :many
+-- Management keys, which stay as they are until the end of the transaction, in the order of their
+-- ids, and whether each may be used: it is not revoked, and has not expired.
+select management_key_id, most_keys, child_limits,
+       revoked_at is null and (expires_at is null or expires_at > now()) as "is_usable!"
   from management_keys
- where management_key_id = :management_key_id and revoked_at is null
-   and (expires_at is null or expires_at > now())
+ where management_key_id = any(:management_key_ids::text[])
+ order by management_key_id
    for share;
 
 -- name: LockManagementKey :optional
@@ -129,10 +130,42 @@ with ended as (
      set expires_at = least(expires_at, now() + :overlap_ms::float8 * interval '1 millisecond')
    where management_key_id = :management_key_id
 ), minted as (
-  insert into management_secrets (digest, management_key_id, shown)
-  values (:digest, :management_key_id, :hint)
+  insert into management_secrets (digest, management_key_id, shown, made_by)
+  values (:digest, :management_key_id, :hint, :made_by)
 )
 insert into key_changes (change_id, key_id) values (:change_id, :management_key_id);
+
+-- name: ListMadeSecrets :many
+-- The management keys that somebody could still use, with the newest secret that he has seen, in
+-- the order of their accounts.
+select distinct on (k.account_id, k.management_key_id)
+       k.management_key_id as key_id, k.account_id, k.name, s.shown as hint
+  from management_secrets s
+  join management_keys k on k.management_key_id = s.management_key_id
+ where s.made_by = :made_by and k.revoked_at is null
+   and (s.expires_at is null or s.expires_at > now())
+ order by k.account_id, k.management_key_id, s.created_at desc;
+
+-- name: EndMadeSecrets :many
+-- Ends the secrets of management keys of an account that somebody has seen, also of those that have
+-- expired and may be used again. Returns these management keys.
+-- :change_id  to which each adds its own
+with locked as (
+  select management_key_id
+    from management_keys
+   where account_id = :account_id and revoked_at is null
+   order by management_key_id
+     for update
+), ended as (
+  update management_secrets s set expires_at = now()
+    from locked
+   where s.management_key_id = locked.management_key_id and s.made_by = :made_by
+     and (s.expires_at is null or s.expires_at > now())
+  returning s.management_key_id
+)
+insert into key_changes (change_id, key_id)
+select distinct :change_id || '_' || management_key_id, management_key_id from ended
+returning key_id;
 
 -- name: RevokeManagementKey :run
 -- Revokes a management key for good. Changes no row: it is revoked already.

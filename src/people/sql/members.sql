@@ -24,6 +24,10 @@ select m.person_id, p.login as "login!", p.name, m.role, m.joined_at,
  order by p.login
  limit 1000;
 
+-- name: ListRoles :many
+-- All members of an account, with their roles.
+select person_id, role from members where account_id = :account_id order by person_id;
+
 -- name: ListOwners :many
 -- The owners of accounts: of each the first three in the order of their logins, and their number.
 select account_id, person_id, login as "login!", name, owners as "owners!"

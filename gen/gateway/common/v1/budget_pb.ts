@@ -18,7 +18,7 @@ export const file_gateway_common_v1_budget: GenFile = /*@__PURE__*/
 
 /**
  * The most that a payer may spend of one pool, in micro-credits, up to 2^53. Absent: no limit. 0:
- * nothing.
+ * nothing, which leaves room for what costs nothing.
  *
  * @generated from message gateway.common.v1.BudgetLimits
  */

@@ -186,7 +186,7 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
 
   /**
    * True: an owner, an operator or one of their programs has set the limits last, and a member may
-   * only tighten them.
+   * only tighten them. So may a management key, unless it was one that set them.
    *
    * @generated from field: bool limited_by_owner = 34;
    */
@@ -327,8 +327,9 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one made, the secret included, and creates nothing. At most 255 characters; with fewer than 22
-   * the repeat returns no secret. The header `Idempotency-Key` does the same.
+   * one made, the secret included, and creates nothing. A random one, such as a UUID, of at most
+   * 255 characters; with fewer than 22 the repeat returns no secret. The header `Idempotency-Key`
+   * does the same.
    *
    * @generated from field: string idempotency_key = 9;
    */
@@ -636,8 +637,9 @@ export type RotateKeyRequest = Message<"gateway.keys.v1.RotateKeyRequest"> & {
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one made, the secret included, and creates nothing. At most 255 characters; with fewer than 22
-   * the repeat returns no secret. The header `Idempotency-Key` does the same.
+   * one made, the secret included, and creates nothing. A random one, such as a UUID, of at most
+   * 255 characters; with fewer than 22 the repeat returns no secret. The header `Idempotency-Key`
+   * does the same.
    *
    * @generated from field: string idempotency_key = 3;
    */
@@ -1218,8 +1220,9 @@ export type CreateManagementKeyRequest = Message<"gateway.keys.v1.CreateManageme
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one made, the secret included, and creates nothing. At most 255 characters; with fewer than 22
-   * the repeat returns no secret. The header `Idempotency-Key` does the same.
+   * one made, the secret included, and creates nothing. A random one, such as a UUID, of at most
+   * 255 characters; with fewer than 22 the repeat returns no secret. The header `Idempotency-Key`
+   * does the same.
    *
    * @generated from field: string idempotency_key = 8;
    */
@@ -1677,8 +1680,9 @@ export const KeysService: GenService<{
   },
   /**
    * Ends the pause of a key, as quickly as PauseKey begins one. A person needs a confirmation, as
-   * for methods marked `strong`. A repeat has no effect. Errors: NOT_FOUND, KEY_NOT_ACTIVE
-   * (revoked), CONFIRM_IDENTITY.
+   * for methods marked `strong`. A management key resumes only what a management key paused. A
+   * repeat has no effect. Errors: NOT_FOUND, KEY_NOT_ACTIVE (revoked), NOT_PERMITTED,
+   * CONFIRM_IDENTITY.
    *
    * @generated from rpc gateway.keys.v1.KeysService.ResumeKey
    */

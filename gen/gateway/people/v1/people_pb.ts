@@ -1525,8 +1525,9 @@ export type InviteRequest = Message<"gateway.people.v1.InviteRequest"> & {
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one made, the link included, and creates nothing. At most 255 characters; with fewer than 22
-   * the repeat returns no link. The header `Idempotency-Key` does the same.
+   * one made, the link included, and creates nothing. A random one, such as a UUID, of at most 255
+   * characters; with fewer than 22 the repeat returns no link. The header `Idempotency-Key` does
+   * the same.
    *
    * @generated from field: string idempotency_key = 5;
    */
@@ -1667,7 +1668,8 @@ export type RemoveMemberRequest = Message<"gateway.people.v1.RemoveMemberRequest
   personId: string;
 
   /**
-   * Required if the member manages keys that are not revoked. The error says how many.
+   * Required if the member manages keys that are not revoked, or has seen a secret of a management
+   * key. The error says how many.
    *
    * @generated from field: gateway.people.v1.MemberKeys keys = 3;
    */
@@ -2046,8 +2048,9 @@ export type CreateAdminTokenRequest = Message<"gateway.people.v1.CreateAdminToke
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one made, the secret included, and creates nothing. At most 255 characters; with fewer than 22
-   * the repeat returns no secret. The header `Idempotency-Key` does the same.
+   * one made, the secret included, and creates nothing. A random one, such as a UUID, of at most
+   * 255 characters; with fewer than 22 the repeat returns no secret. The header `Idempotency-Key`
+   * does the same.
    *
    * @generated from field: string idempotency_key = 3;
    */
@@ -2495,7 +2498,8 @@ export const MailStateSchema: GenEnum<MailState> = /*@__PURE__*/
 
 /**
  * What becomes of the keys that a person manages who leaves an account, or is shut out. He may know
- * their secrets.
+ * their secrets. Those of management keys that he has seen end in any case, because they have the
+ * rights of an owner: rotate them before.
  *
  * @generated from enum gateway.people.v1.MemberKeys
  */
@@ -2530,7 +2534,8 @@ export const MemberKeys = {
 
 /**
  * What becomes of the keys that a person manages who leaves an account, or is shut out. He may know
- * their secrets.
+ * their secrets. Those of management keys that he has seen end in any case, because they have the
+ * rights of an owner: rotate them before.
  *
  * @generated from enum gateway.people.v1.MemberKeys
  */
@@ -2810,7 +2815,8 @@ export const PeopleService: GenService<{
     output: typeof RevokeInvitationResponseSchema;
   },
   /**
-   * Changes the role of a member, on every node within a second. Errors: NOT_FOUND, LAST_ONE (the
+   * Changes the role of a member, on every node within a second. What somebody has seen of
+   * management keys ends when he is no owner any more. Errors: NOT_FOUND, LAST_ONE (the
    * account would have no owner who may sign in).
    *
    * @generated from rpc gateway.people.v1.PeopleService.UpdateMember

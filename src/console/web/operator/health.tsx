@@ -130,7 +130,16 @@ function Nodes({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
       name: "state",
       head: head.state,
       sortBy: ({ silentSeconds }) => silentSeconds,
-      cell: (node) => <NodeState node={node} />,
+      cell: (node) => (
+        <span class="row">
+          <NodeState node={node} />
+          {node.report?.unnamedProxies.map((peer) => (
+            <Tag key={peer} tone="warn">
+              {words.health.unnamedProxy(peer)}
+            </Tag>
+          ))}
+        </span>
+      ),
     },
     {
       name: "started",

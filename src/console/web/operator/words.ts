@@ -397,6 +397,7 @@ export const words = {
     alive: "alive",
     silent: (seconds: number) => `silent for ${seconds} s`,
     dead: "dead",
+    unnamedProxy: (peer: string) => `${peer} is not in TRUSTED_PROXIES`,
     answering: "this answer",
     unknown: "not described yet",
     name: (host: string, pid: number) => `${host}, process ${pid}`,
@@ -453,7 +454,7 @@ export const words = {
     enable: "Enable",
     disableTitle: (name: string) => `Disable ${name}`,
     disableLead:
-      "All sessions of this person end within a second, and no sign-in is accepted. The keys that the person manages are paused.",
+      "All sessions of this person end within a second, and no sign-in is accepted. The keys that the person manages are paused, and the secrets of management keys that the person has seen end.",
     waits: "Another person has to approve this. It waits under Attention.",
     changed: (name: string) => `${name} was changed. Sessions of this person have ended.`,
     link: "Sign-in link",

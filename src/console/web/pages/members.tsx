@@ -147,7 +147,9 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
     const { personId } = member;
     await call(PeopleService.method.updateMember, { accountId, personId, role: roleOf[role] });
     membersChanged();
-    notify(words.members.changed(nameOf(member), words.shell.roles[role]));
+    const isDemoted = member.role === AccountRole.OWNER && role !== "owner";
+    const said = isDemoted ? words.members.demoted : words.members.changed;
+    notify(said(nameOf(member), words.shell.roles[role]));
   };
   const columns: readonly Column<Member>[] = [
     {

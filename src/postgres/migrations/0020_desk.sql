@@ -1,0 +1,3 @@
+-- compatible_from: 19
+-- The number of the operator's desk.
+select 1;

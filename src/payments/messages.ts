@@ -34,6 +34,11 @@ const states = {
   closed: OrderState.CLOSED,
 } as const;
 
+/** The stored names of states. */
+export const stateNames: ReadonlyMap<OrderState, string> = new Map(
+  Object.entries(states).map(([name, state]) => [state, name]),
+);
+
 const attentions = {
   overpaid: Attention.OVERPAID,
   late: Attention.LATE,

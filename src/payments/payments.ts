@@ -24,6 +24,7 @@ import { createBtcpay } from "./btcpay.ts";
 import type { Chain } from "./chain.ts";
 import { postGrants } from "./crediting.ts";
 import { getReceiptDocument } from "./documents.ts";
+import { exportDocuments, exportMatching } from "./export-orders.ts";
 import { createCleaning, receiveHook } from "./hooks.ts";
 import { createNowpayments } from "./nowpayments.ts";
 import { createOnchain } from "./onchain.ts";
@@ -138,6 +139,7 @@ export function createPayments(parts: {
   let current = offered(parts.settings);
   const all: Parts = {
     store,
+    reports: parts.postgres.reports,
     billing,
     watchers,
     guesses,
@@ -173,6 +175,8 @@ export function createPayments(parts: {
       createOrder: (request, call) => createOrder(all, request, call),
       getOrder: (request, call) => getOrder(all, request, call),
       listOrders: (request, call) => listOrders(all, request, call),
+      exportOrders: (request, call) => exportMatching(all, request, call),
+      exportDocuments: (request, call) => exportDocuments(all, request, call),
       watchOrder: (request, call) => watchOrder(all, request, call),
       getDepositAddress: (request, call) => getDepositAddress(all, request, call),
       cancelOrder: (request, call) => cancelOrder(all, request, call),

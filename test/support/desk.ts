@@ -1,6 +1,7 @@
 // Many accounts, people, keys and orders with what arrived for them, as an operator's desk has
 // them after years.
 
+import { createHash } from "node:crypto";
 import type { Client } from "pg";
 
 export type DeskSize = { readonly accounts: number; readonly orders: number };
@@ -15,6 +16,10 @@ export const deskTexts = {
   personLogin: (n: number) => `login-${pad(n)}`,
   hint: (n: number) => `sk-gw2-1${pad(n).slice(-4)}…${pad(n).slice(0, 4)}`,
   receipt: (n: number) => `R2026-${pad(n)}`,
+  hash: (n: number) =>
+    createHash("sha256")
+      .update(`dep_desk_${pad(n)}`)
+      .digest("hex"),
   transferId: (n: number) => `tra_desk_${pad(n)}`,
 };
 

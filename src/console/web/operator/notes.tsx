@@ -66,7 +66,7 @@ export function NotesCard({ accountId }: OfAccount): JSX.Element {
             name: "text",
             head: head.text,
             cell: (note) => (
-              <bdi class="sentence" dir="auto">
+              <bdi class="note-text" dir="auto">
                 {note.text}
               </bdi>
             ),

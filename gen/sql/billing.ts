@@ -614,9 +614,9 @@ where account_id = $1 and "family" = $2`,
 
 export type ReadBudgetsRow = { payer: string; family: "v1" | "v2"; at: Date; budget: bigint[] };
 /**
- * Reads budgets of an account that are not those of keys, with the time of this: of its pools,
- * which have an empty payer, and of persons and management keys with a limit, in the order of payer
- * and family.
+ * Reads budgets of an account that are not those of keys, with the time of this, in the order of
+ * payer and family: of its pools, which have an empty payer, of persons and management keys with a
+ * limit, and of others with keys what these were charged, by the hour of admission.
  * `afterPayer`: of the last row of the page before; empty: from the first
  * `afterFamily`: of the same row
  */
@@ -637,6 +637,29 @@ from (
     day_limit, week_limit, month_limit, total_limit, running_limit
   from budgets
   where account_id = $1 and strpos(payer, ':') > 0 and is_limited
+  union all
+  select payer, "family", (now() at time zone 'utc')::date, of_month, 0, 0, of_month - of_day,
+    of_month - of_week, 0, of_month, null, null, null, null, null
+  from (
+    select k.managed_by as payer, k."family",
+      coalesce(sum(u.amount) filter (where u.hour >= w.day), 0)::bigint as of_day,
+      coalesce(sum(u.amount) filter (where u.hour >= w.week), 0)::bigint as of_week,
+      coalesce(sum(u.amount) filter (where u.hour >= w.month), 0)::bigint as of_month
+    from (
+      select date_trunc('day', now(), 'UTC') as day, date_trunc('week', now(), 'UTC') as week,
+        date_trunc('month', now(), 'UTC') as month
+    ) w
+    cross join keys k
+    left join usage_hourly u
+      on u.account_id = k.account_id and u.key_id = k.key_id and u.hour >= least(w.week, w.month)
+    where k.account_id = $1 and k.managed_by <> '' and not exists (
+      select 1
+      from budgets b
+      where b.account_id = k.account_id and b."family" = k."family" and b.payer = k.managed_by
+        and b.is_limited
+    )
+    group by k.managed_by, k."family"
+  ) unlimited
 ) b
 where (payer, "family") > ($2, $3)
 order by payer, "family"
@@ -1659,11 +1682,11 @@ order by account_id, "family"`,
   "",
 );
 
-export type ReadSpendingRow = { family: "v1" | "v2"; free: bigint; held: bigint; amount: bigint; firstDay: string | null; usedBefore: boolean; filledTo: bigint | null; today: string };
+export type ReadSpendingRow = { family: "v1" | "v2"; free: bigint; held: bigint; amount: bigint; firstDay: string | null; usedBefore: boolean; filledTo: bigint | null; today: string; at: Date; budget: bigint[] };
 /**
  * Reads what each pool of an account has free and held, what was charged to it on the last full UTC
- * days, since when it is used: the first of these days or today, or `used_before`; and what it had
- * after it was last filled.
+ * days, since when it is used: the first of these days or today, or `used_before`; what it had
+ * after it was last filled; and its budget.
  * `days`: how many full days
  */
 export const readSpending: Many<{ accountId: string; days: number }, ReadSpendingRow> = many(
@@ -1672,7 +1695,11 @@ export const readSpending: Many<{ accountId: string; days: number }, ReadSpendin
 select p."family" as "family", p.posted - p.held as free, p.held as held,
   coalesce(s.amount, 0)::bigint as amount, s.first_day as first_day,
   b.used_before as used_before, f.filled_to as filled_to,
-  (now() at time zone 'utc')::date as today
+  (now() at time zone 'utc')::date as today, now() as at,
+  array[p.day - date '1970-01-01', p.spent, p.held, p.running, p.day_base, p.week_base,
+    p.month_base, p.total_base, coalesce(p.day_limit, -1), coalesce(p.week_limit, -1),
+    coalesce(p.month_limit, -1), coalesce(p.total_limit, -1),
+    coalesce(p.running_limit, -1)] as budget
 from pools p
 left join (
   select k."family", (min(u.hour) at time zone 'utc')::date as first_day,
@@ -1711,7 +1738,7 @@ left join lateral (
 where p.account_id = $1
 order by p."family"`,
   (p) => [p.accountId, p.days],
-  (v) => ({ family: v[0], free: v[1], held: v[2], amount: v[3], firstDay: v[4], usedBefore: v[5], filledTo: v[6], today: v[7] }) as never,
+  (v) => ({ family: v[0], free: v[1], held: v[2], amount: v[3], firstDay: v[4], usedBefore: v[5], filledTo: v[6], today: v[7], at: v[8], budget: v[9] }) as never,
   "firstDay filledTo",
 );
 

@@ -231,21 +231,19 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
   const budgets = ofPool === undefined ? ofKey : [...ofKey, ofPool];
   const limits = budgets.flatMap(limitsOf);
   const grant = sizeHold(price, bounds, { posted: pool.posted, poolHeld: pool.held, limits });
-  if (grant.kind === "short") {
+  if (grant.kind === "short" && grant.by !== "requests") {
     const { by, neededMicro, freeMicro } = grant;
-    if (by === "requests")
-      return {
-        kind: "short",
-        error: new ApiError("credits_held", { retryAfterMs: 2000 }),
-        freeMicro,
-      };
     const error = by === "pool" ? creditsExhausted(payer, pool, grant) : reached(by, neededMicro);
     return { kind: "rejected", error, freeMicro };
   }
-  // Credits that do not suffice come back for no request that ends.
-  for (const budget of budgets) {
-    const { running, runningLimit } = budget;
-    if (runningLimit !== null && running >= runningLimit) return tooManyRunning(budget);
+  // Credits that do not suffice come back for no request that ends, those of others do.
+  const full = budgets.find(
+    ({ running, runningLimit }) => runningLimit !== null && running >= runningLimit,
+  );
+  if (full) return tooManyRunning(full);
+  if (grant.kind === "short") {
+    const error = new ApiError("credits_held", { retryAfterMs: 2000 });
+    return { kind: "short", error, freeMicro: grant.freeMicro };
   }
   if (grant.reduced && request.mayRefine === true)
     return { kind: "reduced", freeMicro: grant.freeMicro };

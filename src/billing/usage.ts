@@ -22,6 +22,7 @@ import {
 import { type Forecast, ForecastSchema } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
+import { readBudget, toBudget } from "../base/budgets.ts";
 import { invalidField } from "../base/errors.ts";
 import { familyOf } from "../base/families.ts";
 import {
@@ -497,5 +498,6 @@ function toForecast({ family, free, held, amount, ...row }: sql.ReadSpendingRow)
     ...(row.filledTo !== null && { filledToMicrocredits: row.filledTo }),
     ...(isKnown && { dailyMicrocredits: amount / BigInt(days) }),
     ...(isKnown && amount > 0n && { daysLeft: (Number(credits) * days) / Number(amount) }),
+    budget: toBudget({ case: "pool", value: true }, family, readBudget(row.budget, row.at)),
   });
 }

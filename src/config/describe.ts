@@ -13,6 +13,7 @@ import type {
   SimulatedSettings,
 } from "./catalog.ts";
 import { btc } from "./coins.ts";
+import type { Cost } from "./models.ts";
 import { assetsOf } from "./onchain.ts";
 
 /** Describes a configuration file to an operator. The last line has no line feed. */
@@ -92,15 +93,25 @@ function describePrices(
   return rows.map((row) => `  ${row.map(align).join("  ")}`);
 }
 
-function describeRoutes({ id, routes }: ModelEntry): string[] {
-  return routes.map((group, index) => {
+function describeRoutes({ id, routes, cost: usual }: ModelEntry): string[] {
+  const lines = routes.map((group, index) => {
     const routesOfGroup = group.map(({ provider, model, weight, systemEntries, cost }) => {
       const folded = systemEntries === "fold" ? ", system entries folded" : "";
-      const paid = cost === undefined ? "" : `, cost ${cost}`;
+      const paid = cost === undefined ? "" : `, cost ${describeCost(cost)}`;
       return `${provider} as ${model} (weight ${weight}${folded}${paid})`;
     });
     return `  ${id} ${index + 1}. ${routesOfGroup.join(" | ")}`;
   });
+  return usual === undefined ? lines : [`  ${id}: cost ${describeCost(usual)}`, ...lines];
+}
+
+function describeCost(cost: string | Cost): string {
+  if (typeof cost === "string") return cost;
+  const prices = [
+    ...tokenCategories.map((category) => [categoryColumns[category], cost[category]]),
+    ["web_search", cost.per.webSearch],
+  ];
+  return prices.flatMap(([name, usd]) => (usd === undefined ? [] : `${name} ${usd}`)).join(" ");
 }
 
 function describeProvider(settings: ProviderSettings): string {

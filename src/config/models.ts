@@ -15,6 +15,7 @@ import {
   distinct,
   formed,
   integer,
+  isMapping,
   list,
   type Settings,
   section,
@@ -101,6 +102,18 @@ function priceBy(factors: Multipliers | undefined) {
   );
 }
 
+const factor = formed(/^\d{1,4}(\.\d{1,6})?$/, "a factor such as 1.1, or prices");
+const paid = formed(/^\d{1,9}(\.\d{1,6})?$/, "a number of US dollars with at most 6 decimals");
+
+/** Prices that the operator pays, in US dollars, by the names of those that clients pay. */
+const cost = section({
+  ...{ input: paid, output: paid, thinking: v.exactOptional(paid) },
+  ...{ cache_write_5m: v.exactOptional(paid), cache_write_1h: v.exactOptional(paid) },
+  cache_read: v.exactOptional(paid),
+  per: v.optional(section({ web_search: v.exactOptional(paid) }), {}),
+});
+export type Cost = v.InferOutput<typeof cost>;
+
 /** One route to a model. */
 const route = section({
   /** Name in `providers`. */
@@ -114,8 +127,10 @@ const route = section({
    * message before them.
    */
   system_entries: v.optional(choice(["forward", "fold"]), "forward"),
-  /** What the operator pays here, as a factor of his usual cost. Clients pay the same anyhow. */
-  cost: v.exactOptional(formed(/^\d{1,4}(\.\d{1,6})?$/, "a factor such as 1.1")),
+  /** What the operator pays here: prices, or a factor of the model's `cost`. Clients pay alike. */
+  cost: v.exactOptional(
+    v.lazy((input): v.GenericSchema<unknown, string | Cost> => (isMapping(input) ? cost : factor)),
+  ),
 });
 
 export const modelIdForm = /^[A-Za-z0-9][A-Za-z0-9._\-/:]{0,127}$/;
@@ -144,6 +159,7 @@ const model = {
   thinking: choice(["adaptive", "budget", "none"]),
   /** Whether a provider that reports 0 input tokens for an answer means it, or did not count. */
   zero_usage: v.optional(choice(["reported", "missing"]), "reported"),
+  cost: v.exactOptional(cost),
   /** Groups in the order in which they are tried. */
   routes: list(list(route)),
 };

@@ -194,8 +194,8 @@ function followRights(
       onCallerChange((change) => {
         if (change.subjectId === subjectId) onDoubt(true);
       });
-  // An answer to a key ends by itself, and inference ends it when the key is revoked. What a program
-  // watches with a management key may take days.
+  // An answer to a key ends by itself, and inference ends it when the key is revoked. A program may
+  // watch with its management key for days.
   if (caller.kind === "internal") return undefined;
   if (!isEndless && caller.kind !== "management") return undefined;
   return (onDoubt) => every(clock, recheckMs, () => onDoubt(false));

@@ -321,7 +321,7 @@ async function findChangeable(
   return key;
 }
 
-/** The same where the caller gets or widens the use of the key: none of a program's may read all. */
+/** The same where the caller gets or widens the use of the key: none of a program reads all. */
 async function findUsable(parts: Parts, keyId: string, call: AuthenticatedCall): Promise<Key> {
   const key = await findChangeable(parts, keyId, call);
   if (call.caller.kind === "management" && key.accountReader)

@@ -73,6 +73,7 @@ function describe(settings: ProviderSettings) {
   return {
     ...common,
     baseUrl,
+    region: regionOf(settings),
     credentialEnv,
     credentialHeader: hasKey ? credentialHeader : "",
     headerNames: Object.keys(headers),
@@ -80,6 +81,11 @@ function describe(settings: ProviderSettings) {
     firstByteTimeout: durationFromMs(settings.firstByteMs),
     idleTimeout: durationFromMs(settings.idleMs),
   };
+}
+
+function regionOf(settings: ProviderSettings): string {
+  if (settings.kind === "vertex") return settings.location;
+  return ("region" in settings && settings.region) || "";
 }
 
 export async function listCatalog(parts: ConfiguredParts): Promise<ListCatalogResponse> {

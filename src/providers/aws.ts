@@ -53,8 +53,7 @@ export function awsAuthenticator(
     const own = [secretAccessKey, ...(sessionToken === undefined ? [] : [sessionToken])];
     // Requests with those of before may still be answered.
     secrets = [...own, ...secrets].slice(0, keptSecrets);
-    const sha256 = NodeSha256;
-    const signer = new SignatureV4({ credentials, region, service, sha256, uriEscapePath: true });
+    const signer = new SignatureV4({ credentials, region, service, ...signing });
     return { value: signer, lifeMs: expiration && expiration.getTime() - Date.now() };
   });
 
@@ -104,6 +103,29 @@ const refusals: ReadonlySet<string> = new Set([
   ...["invalidclienttokenid", "requestexpired", "missingauthenticationtoken"],
 ]);
 
+/**
+ * Signs for another the request by which AWS says whose credentials those of this machine are.
+ * Returns all of its headers. `headers`: further ones to sign.
+ */
+export async function signIdentity(
+  url: URL,
+  region: string,
+  headers: Readonly<Record<string, string>>,
+  call: TokenCall,
+): Promise<Readonly<Record<string, string>>> {
+  const [{ SignatureV4 }, find] = await Promise.all([
+    import("@smithy/signature-v4"),
+    findCredentials({ region }, call),
+  ]);
+  const signer = new SignatureV4({ credentials: await find(), region, service: "sts", ...signing });
+  const { protocol, hostname, pathname: path, host, searchParams } = url;
+  const signed = await signer.sign({
+    ...{ method: "POST", protocol, hostname, path, headers: { host, ...headers } },
+    query: Object.fromEntries(searchParams),
+  });
+  return signed.headers;
+}
+
 type Find = () => Promise<{
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
@@ -112,7 +134,7 @@ type Find = () => Promise<{
 }>;
 
 async function findCredentials(
-  { region, assumeRole, externalId }: AwsSettings,
+  { region, assumeRole, externalId }: Pick<AwsSettings, "region" | "assumeRole" | "externalId">,
   call: TokenCall,
 ): Promise<Find> {
   const { fromNodeProviderChain, fromTemporaryCredentials } = await import(
@@ -196,6 +218,8 @@ class NodeSha256 {
     return secret === undefined ? createHash("sha256") : createHmac("sha256", secret);
   }
 }
+
+const signing = { sha256: NodeSha256, uriEscapePath: true };
 
 function viewOf(data: ArrayBuffer | ArrayBufferView): Uint8Array {
   return ArrayBuffer.isView(data)

@@ -8,6 +8,7 @@ import { readFile } from "node:fs/promises";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Clock } from "../base/clock.ts";
 import { isObject, parseJsonText } from "../formats/json.ts";
+import { signIdentity } from "./aws.ts";
 import { bearerAuthenticator, type Fetched } from "./renewal.ts";
 import type { Authenticator } from "./surface.ts";
 import { accessTokenOf, postForm, readToken, type TokenCall } from "./token-call.ts";
@@ -75,14 +76,18 @@ async function fromKey(file: JsonObject, { call }: Parts): Promise<Fetched<strin
 
 async function fromFederation(file: JsonObject, parts: Parts): Promise<Fetched<string>> {
   const { call } = parts;
-  const { credential_source: source, service_account_impersonation_url: account } = file;
+  const { service_account_impersonation_url: account } = file;
+  const source = isObject(file.credential_source) ? file.credential_source : {};
   const federated = accessTokenOf(
     await postForm(call, textOf(file, "token_url"), {
       grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
       requested_token_type: "urn:ietf:params:oauth:token-type:access_token",
       audience: textOf(file, "audience"),
       subject_token_type: textOf(file, "subject_token_type"),
-      subject_token: await subjectToken(isObject(source) ? source : {}, call),
+      subject_token:
+        source.environment_id === "aws1"
+          ? await awsIdentity(source, textOf(file, "audience"), parts)
+          : await subjectToken(source, call),
       scope,
     }),
   );
@@ -105,6 +110,38 @@ async function subjectToken(source: JsonObject, call: TokenCall): Promise<string
   const token = isObject(read) ? read[member] : undefined;
   if (typeof token !== "string") throw new Error(`credential_source has no ${member}`);
   return token;
+}
+
+/** AWS's proof of who this machine is: the request for it, signed, which Google sends. */
+async function awsIdentity(
+  source: JsonObject,
+  audience: string,
+  { call, env }: Parts,
+): Promise<string> {
+  const region = env.AWS_REGION || env.AWS_DEFAULT_REGION || (await regionOfMachine(source, call));
+  const url = new URL(
+    textOf(source, "regional_cred_verification_url").replaceAll("{region}", region),
+  );
+  const named = { "x-goog-cloud-target-resource": audience };
+  const signed = await signIdentity(url, region, named, call);
+  const headers = Object.entries(signed).map(([key, value]) => ({ key, value }));
+  return encodeURIComponent(JSON.stringify({ url: url.href, method: "POST", headers }));
+}
+
+/** The region of a machine at AWS, by its metadata server. */
+async function regionOfMachine(source: JsonObject, call: TokenCall): Promise<string> {
+  const { imdsv2_session_token_url: session } = source;
+  const headers: Record<string, string> = {};
+  if (typeof session === "string") {
+    const lifetime = { "x-aws-ec2-metadata-token-ttl-seconds": "300" };
+    const answer = await call({ method: "PUT", url: session, headers: lifetime });
+    headers["x-aws-ec2-metadata-token"] = answer.body;
+  }
+  const answer = await call({ method: "GET", url: textOf(source, "region_url"), headers });
+  // A zone is its region and a letter.
+  const [region] = /^[a-z]{2,}(?:-[a-z0-9]+)*-\d+/.exec(answer.body) ?? [];
+  if (region === undefined) throw new Error("region_url answers without a zone");
+  return region;
 }
 
 async function fromMachine({ call, env }: Parts): Promise<Fetched<string>> {

@@ -29,6 +29,7 @@ import { processes } from "./suites/processes.ts";
 import { profile } from "./suites/profile.ts";
 import { reports } from "./suites/reports.ts";
 import { road } from "./suites/road.ts";
+import { signing } from "./suites/signing.ts";
 import { split } from "./suites/split.ts";
 import { start } from "./suites/start.ts";
 import { stream } from "./suites/stream.ts";
@@ -67,6 +68,7 @@ const suites: Record<string, () => Promise<Result>> = {
   days,
   verification,
   desk,
+  signing,
   "payments-rules": paymentsRules,
   chains,
   console: consolePages,

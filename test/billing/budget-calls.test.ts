@@ -4,6 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   BillingService,
+  GetForecastRequestSchema,
   GetPoolsRequestSchema,
   ListBudgetsRequestSchema,
   QueryUsageRequestSchema,
@@ -15,6 +16,7 @@ import {
 import {
   type Budget,
   type BudgetLimits,
+  BudgetLimitsSchema,
   BudgetWindow_Name,
 } from "../../gen/gateway/common/v1/budget_pb.ts";
 import {
@@ -93,6 +95,7 @@ function open(caller: Caller) {
         create(SetDefaultMemberLimitsRequestSchema, { ...(limits && { limits }) }),
         call,
       ),
+    forecast: () => intercepted.getForecast(create(GetForecastRequestSchema), call),
     pools: () => intercepted.getPools(create(GetPoolsRequestSchema, {}), call),
     byMember: async () =>
       (
@@ -174,6 +177,9 @@ test("a pool has limits of its own, and so have requests at once", async () => {
   });
   expect([budget?.payer?.payer.case, others]).toEqual(["pool", []]);
   expect(windowOf(budget, BudgetWindow_Name.TOTAL)).toMatchObject({ spentMicrocredits: 0n });
+  const { forecasts: [first, second] = [] } = await owner.forecast();
+  expect(first?.budget).toEqual(budget);
+  expect(second?.budget).toMatchObject({ family: 2, limits: create(BudgetLimitsSchema) });
   const hold = await ledger.holds.place(holdRequest(payer, 10), never);
   expect(await refusalOf(payer)).toMatchObject({
     reason: "too_many_running",
@@ -213,7 +219,11 @@ test("only owners set budgets, who confirm what raises or removes a limit; membe
     const { set, reset, setDefault, list } = open(caller);
     for (const work of [set(ofAna), reset(ofAna), setDefault()])
       expect(await errorOf(work)).toMatchObject({ reason: "not_permitted" });
-    expect((await list()).budgets).toHaveLength(2);
+    const { budgets } = await list();
+    // The pools, and what the key of a member without a limit was charged.
+    expect(budgets?.map(({ payer, limits }) => [payer?.payer.value, limits])).toEqual(
+      [true, true, "per_ana"].map((value) => [value, create(BudgetLimitsSchema)]),
+    );
   }
   await owner.set({ ...ofAna, limits: { weeklyMicrocredits: 5n } });
   const weak = open(person("per_owner", accountId, { strongUntil: undefined }));

@@ -128,10 +128,6 @@ class Model {
   /** Why a new request is not admitted. Undefined: it is. */
   refusal(key: Running["key"], needed: bigint): string | undefined {
     const counted = this.counting({ key, manager: this.managerOf(key) });
-    for (const name of counted) {
-      const { running } = this.of(name).limits;
-      if (running !== null && this.runningOf(name).length >= running) return "too_many_running";
-    }
     if (this.posted < needed) return "credits_exhausted";
     let isHeld = this.posted - this.heldBy("pool") < needed;
     let tightest: { left: bigint; reason: string } | undefined;
@@ -146,6 +142,10 @@ class Model {
         isHeld ||= left - this.heldBy(name) < needed;
       }
     if (tightest && tightest.left < needed) return tightest.reason;
+    for (const name of counted) {
+      const { running } = this.of(name).limits;
+      if (running !== null && this.runningOf(name).length >= running) return "too_many_running";
+    }
     return isHeld ? "credits_held" : undefined;
   }
 }

@@ -143,8 +143,9 @@ test("alerts, forecasts and operators read what the pools have, lack and spend",
           const own = pools.filter((pool) => pool.accountId === accountId);
           const forecasts = await reports.forecast(accountId);
           expect(
-            forecasts.map(({ $typeName, daysLeft, ...one }) => ({
+            forecasts.map(({ $typeName, daysLeft, budget, ...one }) => ({
               ...one,
+              heldOfBudget: budget?.heldMicrocredits,
               isLasting: daysLeft === undefined,
             })),
           ).toEqual(own.map(forecastOf));
@@ -217,6 +218,7 @@ function forecastOf(pool: Pool) {
     family: familyOf(pool.family),
     freeMicrocredits: BigInt(freeOf(pool)),
     heldMicrocredits: BigInt(pool.held),
+    heldOfBudget: BigInt(pool.held),
     filledToMicrocredits: filled < 0 ? undefined : BigInt(sum(pool.transfers.slice(0, filled + 1))),
     dailyMicrocredits:
       days < forecastDaysMin ? undefined : BigInt(Math.trunc(spentOf(pool) / days)),

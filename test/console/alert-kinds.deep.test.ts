@@ -52,9 +52,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     }
     expect([...kinds.keys()].toSorted()).toEqual(["", gateway.accountId]);
     expect([...kinds.values()].reduce((sum, one) => sum + one, 0)).toBe(rows);
-    // A payment that waits is both an account's and an operator's.
+    // A payment that waits and a leaked key are both an account's and an operator's.
     const all = Object.values(AlertKind).filter((kind) => typeof kind === "number" && kind > 0);
-    expect(rows).toBe(all.length + 1);
+    expect(rows).toBe(all.length + 2);
     expect(problems).toEqual([]);
     await browser.close();
   });

@@ -15,6 +15,7 @@ import {
   TransferKind,
   type UsageSumsSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { type KeySchema, KeyStatus, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
@@ -135,6 +136,14 @@ const key: MessageInitShape<typeof KeySchema> = {
   ...{ keyId: "key_0", accountId, family: Family.V1, name: "ci", status: KeyStatus.ACTIVE },
   ...{ monthSpentMicrocredits: 611_000_000n, monthHeldMicrocredits: 17_000_000n },
   ...{ monthlyCapMicrocredits: 907_000_000n, requestsPerMinute: 1_429 },
+  budget: {
+    windows: [
+      {
+        window: BudgetWindow_Name.MONTH,
+        ...{ spentMicrocredits: 611_000_000n, limitMicrocredits: 907_000_000n },
+      },
+    ],
+  },
   ...{ allowedModels: ["model-0", "model-1", "model-2"], createdBy: "person:per_ana" },
   secrets: [
     {
@@ -272,7 +281,8 @@ const state = (health: ProviderHealth) => ({
 const providers = answer(OperationsService.method.listProviders, () => ({
   providers: [
     {
-      ...{ name: "primary", kind: "anthropic", baseUrl: "https://a.example", concurrency: 61 },
+      ...{ name: "primary", kind: "bedrock", region: "eu-north-3" },
+      ...{ baseUrl: "https://a.example", concurrency: 61 },
       ...{ queue: 127, queueTimeout: { seconds: 7n }, connectTimeout: { seconds: 5n } },
       ...{ firstByteTimeout: { seconds: 31n }, idleTimeout: { seconds: 67n } },
       ...{ totalTimeout: { seconds: 611n }, models: ["model-0"] },
@@ -385,6 +395,20 @@ const events = answer(PeopleService.method.listAuditEvents, () => ({
     {
       ...{ eventId: "evt_2", at: at("2026-11-21T12:13:14Z"), method: "ListPeople" },
       ...{ actor: "token:export", outcome: "not_permitted" },
+    },
+  ],
+}));
+const budgets = answer(BillingService.method.listBudgets, () => ({
+  budgets: [
+    {
+      payer: { payer: { case: "personId" as const, value: "per_3" } },
+      windows: [
+        {
+          window: BudgetWindow_Name.WEEK,
+          ...{ spentMicrocredits: 31_070_000n, limitMicrocredits: 47_000_000n },
+        },
+        { window: BudgetWindow_Name.MONTH, spentMicrocredits: 43_190_000n },
+      ],
     },
   ],
 }));
@@ -604,7 +628,10 @@ const cases: Readonly<Record<string, Case>> = {
       ],
       tables: {
         "Credits per day, by model": ofModels,
-        "Top keys this month": ["Key | This month", "ci sk-gw2-1aaaa…1111 Active | 611.00 of 907"],
+        "Top keys this month": [
+          "Key | This month",
+          "ci sk-gw2-1aaaa…1111 Active | 611.00 of 907 this month",
+        ],
         "Newest requests": [
           "Time | Key | Model | Status | Tokens | Credits",
           "1 hour ago | ci | model-0 | Completed | 3,036 | 3.1000",
@@ -719,7 +746,7 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "The keys of this account": [
           "Key | Models | Per minute | This month | Last used | Made | Actions",
-          "ci sk-gw2-1aaaa…1111 Active | 3 | 1,429 | 611.00 of 907 | 2 hours ago | 1 Oct 2026 | Pause",
+          "ci sk-gw2-1aaaa…1111 Active | 3 | 1,429 | 611.00 of 907 this month | 2 hours ago | 1 Oct 2026 | Pause",
         ],
       },
     },
@@ -787,6 +814,7 @@ const cases: Readonly<Record<string, Case>> = {
     answers: [operator, catalogue, providers],
     shown: {
       figures: [
+        "Region | eu-north-3",
         "At once | 61 calls; 127 more wait up to 7.00 s",
         "Waits | 5.00 s to connect, 31 s for the first byte, 67 s between bytes, 10 min in all",
       ],
@@ -931,14 +959,14 @@ const cases: Readonly<Record<string, Case>> = {
   },
   members: {
     path: "members",
-    answers: [owner, members],
+    answers: [owner, members, budgets],
     shown: {
       tables: {
         "The members of this account": [
-          "Person | Role | Last seen | Joined | Actions",
-          "Ana ana@acme.example | Viewer | 1 hour ago | 3 Feb 2026 | Remove",
-          "bob@acme.example you | Owner | never | 4 Mar 2026 | Leave",
-          "cy@acme.example | Member | 2 days ago | 5 Apr 2026 | Remove",
+          "Person | Role | Spent this month | Budget | Last seen | Joined | Actions",
+          "Ana ana@acme.example | Viewer | 0.00 | Limits | 1 hour ago | 3 Feb 2026 | Remove",
+          "bob@acme.example you | Owner | 0.00 | Limits | never | 4 Mar 2026 | Leave",
+          "cy@acme.example | Member | 43.19 | 31.07 of 47 this week Limits | 2 days ago | 5 Apr 2026 | Remove",
         ],
         "Invitations that nobody has used yet": [
           "Invited | Role | Link | Good until | By | Actions",

@@ -24,6 +24,7 @@ const byHand = {
   "npm ci && npm test": "runs this very suite",
   "npm run test:deep": "runs this very suite",
   "PROVIDER_KEY=… npm start": "needs a credential of a provider",
+  "HTTPS_PROXY=http://gateway": "test/base/outbound.test.ts goes through proxies",
   "ROLE=core PUBLIC_URL": "test/grpc/split.deep.test.ts starts both roles",
   "WORKERS=auto npm start": "test/server/workers.deep.test.ts starts workers",
   "npm run bench": "takes minutes",

@@ -32,6 +32,10 @@ function catalogWith(inputPrice: string): CatalogFile {
     credential_env: NOWHERE_KEY
     headers: { x-team: ${headerSecret} }
     concurrency: 7
+  claude-at-google:
+    kind: vertex
+    project: team-of-ours
+    location: europe-west1
 `,
     )
     .replace(
@@ -307,7 +311,12 @@ describe("the installation", () => {
       credentialEnv: "NOWHERE_KEY",
       headerNames: ["x-team"],
       concurrency: 7,
-      models: ["model-broken"],
+      ...{ models: ["model-broken"], region: "" },
+    });
+    const cloud = answer.providers.find(({ name }) => name === "claude-at-google");
+    expect(cloud).toMatchObject({
+      ...{ kind: "vertex", region: "europe-west1", credentialEnv: "" },
+      baseUrl: "https://europe-west1-aiplatform.googleapis.com",
     });
     expect(nowhere?.nodes[0]?.state).toMatchObject({ credentialSource: "variable NOWHERE_KEY" });
     const text = JSON.stringify(toJson(ListProvidersResponseSchema, answer));

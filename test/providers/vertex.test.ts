@@ -115,6 +115,31 @@ describe("a token", () => {
     expect(vertex.given).toEqual(given);
   });
 
+  test("of an identity at AWS, which its signature alone proves", async () => {
+    const accessKeyId = "AKIAMACHINE";
+    const [known, wrong] = [{ accessKeyId, secretAccessKey: "own" }, "another"];
+    vertex.awsCredentials = [known];
+    vi.stubEnv("AWS_ACCESS_KEY_ID", accessKeyId);
+    for (const secret of [wrong, known.secretAccessKey]) {
+      vi.stubEnv("AWS_SECRET_ACCESS_KEY", secret);
+      open(write(vertex.fromAws));
+      const { events, apiError } = await ask();
+      if (secret === wrong) expect(apiError?.reason).toBe("upstream_error");
+      else expect(textOf(events)).toBe("Hello");
+      if (secret === wrong) await providers.close();
+    }
+    vi.unstubAllEnvs();
+    expect(vertex.given).toEqual(["aws"]);
+  });
+
+  test("of AWS is not asked for without a zone", async () => {
+    const source = Object(vertex.fromAws.credential_source);
+    const zoneless = { ...source, region_url: `${vertex.provider.url}/subject` };
+    open(write({ ...vertex.fromAws, credential_source: zoneless }));
+    expect((await ask()).apiError?.reason).toBe("upstream_error");
+    expect(alarms()[0]).toContain("region_url answers without a zone");
+  });
+
   test("is fetched once for 1,000 requests at its end", async () => {
     open(write(vertex.account));
     await ask();

@@ -127,7 +127,7 @@ function innerOf({ input }: JsonObject): JsonObject {
 
 /** Why it does not know who sends a request. Undefined: it does. */
 export function refusalOf(
-  { credentials, keys, now }: Bedrock,
+  { credentials, keys, now }: Pick<Bedrock, "credentials" | "keys" | "now">,
   {
     method,
     path,

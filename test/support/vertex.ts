@@ -2,6 +2,7 @@
 // and tokens, paths, versions, betas and members, and refuses as Google does.
 
 import { exportPKCS8, generateKeyPair, jwtVerify } from "jose";
+import { type AwsCredentials, refusalOf } from "./bedrock.ts";
 import {
   type CloudRules,
   cloudBetas,
@@ -24,6 +25,10 @@ export type Vertex = CloudRules & {
   readonly account: Readonly<Record<string, string>>;
   /** The file of another identity, whose token is at this address. */
   readonly federated: Readonly<Record<string, unknown>>;
+  /** The file of an identity at AWS. The zone of its machine is at this address. */
+  readonly fromAws: Readonly<Record<string, unknown>>;
+  /** Whose identity at AWS it takes. */
+  awsCredentials: AwsCredentials[];
   /** Tokens that it gave and takes. */
   tokens: Set<string>;
   /** Requests for tokens so far, by their way. */
@@ -65,6 +70,17 @@ export async function startVertex(): Promise<Vertex> {
       },
       service_account_impersonation_url: `${provider.url}/speak/for:generateAccessToken`,
     },
+    fromAws: {
+      ...{ type: "external_account", audience: awsAudience, token_url: `${provider.url}/sts` },
+      subject_token_type: "urn:ietf:params:aws:token-type:aws4_request",
+      credential_source: {
+        environment_id: "aws1",
+        region_url: `${provider.url}/zone`,
+        imdsv2_session_token_url: `${provider.url}/session`,
+        regional_cred_verification_url: `https://sts.{region}.amazonaws.com${identityPath}`,
+      },
+    },
+    awsCredentials: [],
     tokens: new Set(),
     given: [],
     lifeSeconds: 3600,
@@ -93,6 +109,13 @@ export async function startVertex(): Promise<Vertex> {
       return form.get("grant_type") === `${grants}jwt-bearer` ? oauth("key") : refused;
     }
     if (path === "/subject") return jsonScript({ value: "subject-token" });
+    if (path === "/session") return { writes: ["imds-session"] };
+    if (path === "/zone")
+      return headers["x-aws-ec2-metadata-token"] === "imds-session"
+        ? { writes: ["eu-west-3b"] }
+        : refused;
+    if (path === "/sts" && form.get("subject_token_type")?.startsWith("urn:ietf:params:aws:"))
+      return isIdentity(vertex, form) ? oauth("aws") : refused;
     if (path === "/sts")
       return form.get("subject_token") === "subject-token" &&
         form.get("grant_type") === `${grants}token-exchange`
@@ -117,6 +140,37 @@ export async function startVertex(): Promise<Vertex> {
     },
   });
 }
+
+const awsAudience = "//iam.googleapis.com/projects/1/aws";
+const identityPath = "/?Action=GetCallerIdentity&Version=2011-06-15";
+
+/** True for a request that AWS would answer, signed for this audience in the machine's region. */
+function isIdentity({ awsCredentials: credentials }: Vertex, form: URLSearchParams): boolean {
+  const text = decodeURIComponent(form.get("subject_token") ?? "");
+  const { url, method, headers }: Identity = JSON.parse(text);
+  const named = Object.fromEntries(headers.map(({ key, value }) => [key.toLowerCase(), value]));
+  const refusal = refusalOf(
+    { credentials, keys: [], now: Date.now },
+    { method, path: identityPath, headers: named, bodyText: "" },
+  );
+  return (
+    refusal === undefined &&
+    url === `https://sts.eu-west-3.amazonaws.com${identityPath}` &&
+    named.host === "sts.eu-west-3.amazonaws.com" &&
+    / Credential=[^,]+\/eu-west-3\/sts\/.*x-goog-cloud-target-resource/.test(
+      named.authorization ?? "",
+    ) &&
+    [form.get("audience"), named["x-goog-cloud-target-resource"]].every(
+      (audience) => audience === awsAudience,
+    )
+  );
+}
+
+type Identity = {
+  readonly url: string;
+  readonly method: string;
+  readonly headers: readonly { readonly key: string; readonly value: string }[];
+};
 
 const refused = jsonScript({ error: "invalid_grant", error_description: "Not you." }, 400);
 

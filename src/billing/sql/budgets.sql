@@ -96,9 +96,9 @@ set total_base = spent
 where account_id = :account_id and "family" = :family;
 
 -- name: ReadBudgets :many
--- Reads budgets of an account that are not those of keys, with the time of this: of its pools,
--- which have an empty payer, and of persons and management keys with a limit, in the order of payer
--- and family.
+-- Reads budgets of an account that are not those of keys, with the time of this, in the order of
+-- payer and family: of its pools, which have an empty payer, of persons and management keys with a
+-- limit, and of others with keys what these were charged, by the hour of admission.
 -- :after_payer  of the last row of the page before; empty: from the first
 -- :after_family  of the same row
 -- =family pools.family
@@ -116,6 +116,29 @@ from (
     day_limit, week_limit, month_limit, total_limit, running_limit
   from budgets
   where account_id = :account_id and strpos(payer, ':') > 0 and is_limited
+  union all
+  select payer, "family", (now() at time zone 'utc')::date, of_month, 0, 0, of_month - of_day,
+    of_month - of_week, 0, of_month, null, null, null, null, null
+  from (
+    select k.managed_by as payer, k."family",
+      coalesce(sum(u.amount) filter (where u.hour >= w.day), 0)::bigint as of_day,
+      coalesce(sum(u.amount) filter (where u.hour >= w.week), 0)::bigint as of_week,
+      coalesce(sum(u.amount) filter (where u.hour >= w.month), 0)::bigint as of_month
+    from (
+      select date_trunc('day', now(), 'UTC') as day, date_trunc('week', now(), 'UTC') as week,
+        date_trunc('month', now(), 'UTC') as month
+    ) w
+    cross join keys k
+    left join usage_hourly u
+      on u.account_id = k.account_id and u.key_id = k.key_id and u.hour >= least(w.week, w.month)
+    where k.account_id = :account_id and k.managed_by <> '' and not exists (
+      select 1
+      from budgets b
+      where b.account_id = k.account_id and b."family" = k."family" and b.payer = k.managed_by
+        and b.is_limited
+    )
+    group by k.managed_by, k."family"
+  ) unlimited
 ) b
 where (payer, "family") > (:after_payer, :after_family)
 order by payer, "family"

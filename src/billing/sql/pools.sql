@@ -35,13 +35,17 @@ order by account_id, "family";
 
 -- name: ReadSpending :many
 -- Reads what each pool of an account has free and held, what was charged to it on the last full UTC
--- days, since when it is used: the first of these days or today, or `used_before`; and what it had
--- after it was last filled.
+-- days, since when it is used: the first of these days or today, or `used_before`; what it had
+-- after it was last filled; and its budget.
 -- :days  how many full days
 select p."family" as "family!", p.posted - p.held as "free!", p.held as "held!",
   coalesce(s.amount, 0)::bigint as "amount!", s.first_day as "first_day?",
   b.used_before as "used_before!", f.filled_to as "filled_to?",
-  (now() at time zone 'utc')::date as "today!"
+  (now() at time zone 'utc')::date as "today!", now() as "at!",
+  array[p.day - date '1970-01-01', p.spent, p.held, p.running, p.day_base, p.week_base,
+    p.month_base, p.total_base, coalesce(p.day_limit, -1), coalesce(p.week_limit, -1),
+    coalesce(p.month_limit, -1), coalesce(p.total_limit, -1),
+    coalesce(p.running_limit, -1)] as "budget!"
 from pools p
 left join (
   select k."family", (min(u.hour) at time zone 'utc')::date as first_day,

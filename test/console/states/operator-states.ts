@@ -438,7 +438,8 @@ const stateOf = (provider: string, health: ProviderHealth, waitingModels: string
 const providers = answer(operations.listProviders, () => ({
   providers: [
     {
-      ...{ name: "primary", kind: "anthropic", baseUrl: "https://api.vendor.example" },
+      ...{ name: "primary", kind: "bedrock", region: "us-east-1" },
+      baseUrl: "https://bedrock-runtime.us-east-1.amazonaws.com",
       ...{ credentialEnv: "VENDOR_API_KEY", credentialHeader: "x-api-key" },
       ...{ headerNames: ["x-team", "x-region"], concurrency: 10_000, queue: 1_000 },
       ...{ queueTimeout: durationFromMs(5_000), connectTimeout: durationFromMs(5_000) },

@@ -2597,7 +2597,8 @@ export const ListBudgetsRequestSchema: GenMessage<ListBudgetsRequest> = /*@__PUR
  */
 export type ListBudgetsResponse = Message<"gateway.billing.v1.ListBudgetsResponse"> & {
   /**
-   * The pools first.
+   * The pools first, then persons and management keys with a limit or with keys. Those without a
+   * limit have what their keys were charged, by the hour of admission, and nothing of what runs.
    *
    * @generated from field: repeated gateway.common.v1.Budget budgets = 1;
    */

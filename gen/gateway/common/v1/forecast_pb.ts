@@ -4,6 +4,8 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Budget } from "./budget_pb.ts";
+import { file_gateway_common_v1_budget } from "./budget_pb.ts";
 import type { Family } from "./family_pb.ts";
 import { file_gateway_common_v1_family } from "./family_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
@@ -12,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/forecast.proto.
  */
 export const file_gateway_common_v1_forecast: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2NvbW1vbi92MS9mb3JlY2FzdC5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEiiQIKCEZvcmVjYXN0EikKBmZhbWlseRgBIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseRIZChFmcmVlX21pY3JvY3JlZGl0cxgCIAEoAxIfChJkYWlseV9taWNyb2NyZWRpdHMYAyABKANIAIgBARIWCglkYXlzX2xlZnQYBCABKAFIAYgBARIjChZmaWxsZWRfdG9fbWljcm9jcmVkaXRzGAUgASgDSAKIAQESGQoRaGVsZF9taWNyb2NyZWRpdHMYBiABKANCFQoTX2RhaWx5X21pY3JvY3JlZGl0c0IMCgpfZGF5c19sZWZ0QhkKF19maWxsZWRfdG9fbWljcm9jcmVkaXRzQj8KEWdhdGV3YXkuY29tbW9uLnYxUAFaKG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9jb21tb24vdjE7Y29tbW9udjFiBnByb3RvMw", [file_gateway_common_v1_family]);
+  fileDesc("CiBnYXRld2F5L2NvbW1vbi92MS9mb3JlY2FzdC5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEitAIKCEZvcmVjYXN0EikKBmZhbWlseRgBIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseRIZChFmcmVlX21pY3JvY3JlZGl0cxgCIAEoAxIfChJkYWlseV9taWNyb2NyZWRpdHMYAyABKANIAIgBARIWCglkYXlzX2xlZnQYBCABKAFIAYgBARIjChZmaWxsZWRfdG9fbWljcm9jcmVkaXRzGAUgASgDSAKIAQESGQoRaGVsZF9taWNyb2NyZWRpdHMYBiABKAMSKQoGYnVkZ2V0GAcgASgLMhkuZ2F0ZXdheS5jb21tb24udjEuQnVkZ2V0QhUKE19kYWlseV9taWNyb2NyZWRpdHNCDAoKX2RheXNfbGVmdEIZChdfZmlsbGVkX3RvX21pY3JvY3JlZGl0c0I/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM", [file_gateway_common_v1_budget, file_gateway_common_v1_family]);
 
 /**
  * How long the credits of one pool will last.
@@ -59,6 +61,13 @@ export type Forecast = Message<"gateway.common.v1.Forecast"> & {
    * @generated from field: int64 held_microcredits = 6;
    */
   heldMicrocredits: bigint;
+
+  /**
+   * The limits of the whole pool, and what was charged to it in their windows.
+   *
+   * @generated from field: gateway.common.v1.Budget budget = 7;
+   */
+  budget?: Budget | undefined;
 };
 
 /**

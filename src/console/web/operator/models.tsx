@@ -195,7 +195,7 @@ function Providers(): JSX.Element {
 
 function ProviderCard({ provider }: { readonly provider: Provider }): JSX.Element {
   const { providerFacts: facts } = words.models;
-  const { name, kind, baseUrl, headerNames } = provider;
+  const { name, kind, region, baseUrl, headerNames } = provider;
   const { concurrency, queue, models, nodes } = provider;
   const queueText = words.models.concurrency(
     count(concurrency),
@@ -207,6 +207,7 @@ function ProviderCard({ provider }: { readonly provider: Provider }): JSX.Elemen
       <Facts>
         {[
           [facts.kind, kind],
+          region === "" ? undefined : [facts.region, region],
           baseUrl === "" ? undefined : [facts.address, <bdi key="url">{baseUrl}</bdi>],
           [facts.credential, <CredentialOf key="credential" provider={provider} />],
           headerNames.length === 0 ? undefined : [facts.headers, headerNames.join(", ")],

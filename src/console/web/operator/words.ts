@@ -458,6 +458,7 @@ export const words = {
     providersNone: "The configuration file names no provider.",
     providerFacts: {
       kind: "Kind",
+      region: "Region",
       address: "Address",
       credential: "Credential",
       headers: "Further headers",

@@ -8,7 +8,6 @@ import {
   TransferKind,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { BudgetLimits } from "../../../../gen/gateway/common/v1/budget_pb.ts";
-import type { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
 import type { Forecast } from "../../../../gen/gateway/common/v1/forecast_pb.ts";
 import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
@@ -171,7 +170,7 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
           {free > 0n && <li>{leftText(forecast)}</li>}
           {filled !== undefined && <li>{words.credits.filledTo(credits(filled))}</li>}
         </ul>
-        <PoolBudget family={family} name={name} />
+        <PoolBudget forecast={forecast} />
         {isOpen && <RunningRequests family={family} onClose={() => setOpen(false)} />}
         {isDebt && <p class="problem">{words.credits.debt}</p>}
         {canBuy() && (
@@ -185,25 +184,22 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
 }
 
 /** What may be spent of a pool, and for owners the way to its limits. */
-function PoolBudget(props: { readonly family: Family; readonly name: string }): JSX.Element {
-  const { family, name } = props;
+function PoolBudget({ forecast }: { readonly forecast: Forecast }): JSX.Element {
+  const { family, budget } = forecast;
+  const { name } = poolOf(family);
   const { accountId } = account.value;
   const [isEditing, setEditing] = useState(false);
-  const { data } = useCall(BillingService.method.listBudgets, { accountId });
-  const budget = data?.budgets.find(
-    (one) => one.payer?.payer.case === "pool" && one.family === family,
-  );
   const save = async (limits: Partial<BudgetLimits>) => {
     const payer = { payer: { case: "pool" as const, value: true } };
     const request = { accountId, payer, families: [family], limits };
     await call(BillingService.method.setBudget, request);
-    invalidate(BillingService.method.listBudgets);
+    invalidate(BillingService.method.getForecast);
     notify(words.budget.saved);
   };
   return (
     <>
       <BudgetBar budget={budget} />
-      {can("owner") && budget && (
+      {can("owner") && (
         <p>
           <button type="button" class="link" onClick={() => setEditing(true)}>
             {words.budget.edit}

@@ -1,7 +1,11 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { BillingService, UsageGroup } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Budget, BudgetLimits } from "../../../../gen/gateway/common/v1/budget_pb.ts";
+import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  type Budget,
+  type BudgetLimits,
+  BudgetWindow_Name,
+} from "../../../../gen/gateway/common/v1/budget_pb.ts";
 import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type Invitation,
@@ -157,25 +161,24 @@ function MemberBudgetDialog(props: {
   );
 }
 
-/** What a member spent this month, by the usage, and the budgets, one for each pool. */
+/** What a member spent this month, and the budgets, one for each pool. */
 function useSpending(): {
   spentBy: (member: Member) => bigint;
   budgetsOf: (member: Member) => readonly Budget[];
 } {
   const { accountId } = account.value;
-  const budgets = useCall(BillingService.method.listBudgets, { accountId, pageSize: 1000 });
-  const usage = useCall(BillingService.method.queryUsage, {
-    accountId,
-    groupBy: [UsageGroup.MEMBER],
-  });
+  const { data } = useCall(BillingService.method.listBudgets, { accountId, pageSize: 1000 });
+  const budgetsOf = ({ personId }: Member) =>
+    (data?.budgets ?? []).filter(
+      ({ payer }) => payer?.payer.case === "personId" && payer.payer.value === personId,
+    );
   return {
-    spentBy: ({ personId }) =>
-      usage.data?.rows.find(({ member }) => member === `person:${personId}`)?.sums
-        ?.amountMicrocredits ?? 0n,
-    budgetsOf: ({ personId }) =>
-      (budgets.data?.budgets ?? []).filter(
-        ({ payer }) => payer?.payer.case === "personId" && payer.payer.value === personId,
-      ),
+    spentBy: (member) =>
+      budgetsOf(member)
+        .flatMap(({ windows }) => windows)
+        .filter(({ window }) => window === BudgetWindow_Name.MONTH)
+        .reduce((sum, { spentMicrocredits }) => sum + (spentMicrocredits ?? 0n), 0n),
+    budgetsOf,
   };
 }
 

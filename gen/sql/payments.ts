@@ -862,6 +862,26 @@ delete from chain_blocks where processor = $1 and chain = $2 and height > $3`,
   5000,
 );
 
+export type ListOfTransactionRow = { externalId: string; address: string; asset: string; state: "seen" | "settled" | "lost"; orderId: string | null };
+/**
+ * Lists the payments that a transaction is a part of.
+ * `hashes`: its hash, in the forms in which chains write it
+ */
+export const listOfTransaction: Many<{ hashes: readonly string[]; processor: string }, ListOfTransactionRow> = many(
+  "payments/list-of-transaction",
+  `-- payments/list-of-transaction
+select c.external_id, c.address, c.asset, c.state, c.order_id
+from payment_transactions t
+join chain_payments c on c.processor = t.processor and c.external_id = t.external_id
+where t.tx = any($1::text[]) and t.processor = $2
+order by c.external_id
+limit 100`,
+  (p) => [p.hashes, p.processor],
+  (v) => ({ externalId: v[0], address: v[1], asset: v[2], state: v[3], orderId: v[4] }) as never,
+  "orderId",
+  5000,
+);
+
 // decisions.sql
 
 /**

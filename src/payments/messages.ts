@@ -59,6 +59,11 @@ const depositStates = {
   lost: DepositState.LOST,
 } as const;
 
+/** A stored state of a deposit. */
+export function depositStateOf(state: StoredDeposit["state"]): DepositState {
+  return depositStates[state];
+}
+
 const refundStates = {
   asked: RefundState.ASKED,
   refused: RefundState.REFUSED,

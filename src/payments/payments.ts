@@ -26,6 +26,7 @@ import { postGrants } from "./crediting.ts";
 import { getReceiptDocument } from "./documents.ts";
 import { exportDocuments, exportMatching } from "./export-orders.ts";
 import { createCleaning, receiveHook } from "./hooks.ts";
+import { lookUpPayment } from "./look-up.ts";
 import { createNowpayments } from "./nowpayments.ts";
 import { createOnchain } from "./onchain.ts";
 import {
@@ -185,6 +186,7 @@ export function createPayments(parts: {
       endSweep: (request) => endSweep(all, request),
       listSweeps: (request) => listSweeps(all, request),
       grantSweepPayment: (request, call) => grantSweepPayment(all, request, call),
+      lookUpPayment: (request, call) => lookUpPayment(all, request, call),
       listAttention: (request) => listAttention(all, request),
       decideOrder: (request, call) => decideOrder(all, request, call),
       beginRefund: (request, call) => beginRefund(all, request, call),

@@ -342,6 +342,7 @@ const unconfirmed: Readonly<Record<string, string>> = {
   SetDefaultMemberLimits: "they bound members who had no limit, and can be set back",
   ResumeKey: "PauseKey takes it back",
   Reject: "nothing is done, and it can be requested again",
+  LookUpPayment: "it asks a node, and changes nothing",
   AddNote: "it says something to other operators, and nothing else changes",
   PlaceHold: "no person may call it",
   CheckpointHold: "no person may call it",

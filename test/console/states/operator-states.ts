@@ -616,6 +616,11 @@ export const operatorStates: readonly PageStates[] = [
     },
   },
   {
+    name: "operator-search-of-a-hash",
+    path: at(`/search?q=${"5e".repeat(32)}`),
+    states: { empty: [admin, noHits, addresses], support: [support, noHits] },
+  },
+  {
     name: "operator-orders",
     path: at("/orders"),
     states: {

@@ -7,15 +7,21 @@ import {
   type SearchHit,
   SearchHitKind,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
-import { useCall } from "../api.ts";
-import { LinkButton } from "../parts/button.tsx";
+import {
+  DepositState,
+  type LookUpPaymentResponse,
+  PaymentsService,
+} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { call, useCall } from "../api.ts";
+import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { Icon } from "../parts/icon.tsx";
+import { networkName } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { Time } from "../parts/small.tsx";
+import { Notice, Time } from "../parts/small.tsx";
 import { Empty } from "../parts/view.tsx";
 import { go, hrefOf, useQuery } from "../router.ts";
-import { operatorPart } from "../session.ts";
+import { isOperatorAdmin, operatorPart } from "../session.ts";
 import { AccountLink, accountHref, ListTable, orderHref } from "./common.tsx";
 import { words } from "./words.ts";
 
@@ -106,6 +112,64 @@ export function SearchPage(): JSX.Element {
           }
         />
       </Card>
+      {found.data && hits.length === 0 && <LookOnChain tx={query} />}
+    </>
+  );
+}
+
+const hashForm = /^(0x)?[0-9a-f]{64}$/i;
+
+/** For a buyer whose hash is nowhere: what the node of a chain says of it. */
+function LookOnChain({ tx }: { readonly tx: string }): JSX.Element | null {
+  const isAsked = isOperatorAdmin() && hashForm.test(tx);
+  const { data } = useCall(
+    PaymentsService.method.listDepositAddresses,
+    isAsked ? { pageSize: 1 } : undefined,
+  );
+  const [found, setFound] = useState<LookUpPaymentResponse>();
+  const networks = data?.networks ?? [];
+  if (!isAsked || networks.length === 0) return null;
+  const look = (network: string) => async () =>
+    setFound(await call(PaymentsService.method.lookUpPayment, { network, tx }));
+  return (
+    <Card title={words.chain.title} about={words.chain.about}>
+      <div class="stack">
+        <div class="row">
+          {networks.map((network) => (
+            <Button key={network} onClick={look(network)}>
+              {words.chain.look(networkName(network))}
+            </Button>
+          ))}
+        </div>
+        <div role="status">{found && <FoundOnChain found={found} />}</div>
+      </div>
+    </Card>
+  );
+}
+
+function FoundOnChain({ found }: { readonly found: LookUpPaymentResponse }): JSX.Element {
+  const { isKnown, isFailed, confirmations, outputs } = found;
+  if (!isKnown) return <Notice tone="warn">{words.chain.unknown}</Notice>;
+  const depth = words.chain.depth(confirmations);
+  if (isFailed) return <Notice tone="bad">{words.chain.failed}</Notice>;
+  if (outputs.length === 0) return <Notice tone="warn">{words.chain.foreign(depth)}</Notice>;
+  return (
+    <>
+      {outputs.map(({ address, accountId, asset, amount, orderId, state }) => (
+        <Notice
+          key={`${address} ${asset}`}
+          tone="good"
+          action={
+            <LinkButton href={orderId === "" ? accountHref(accountId) : orderHref(orderId)}>
+              {words.attention.look}
+            </LinkButton>
+          }
+        >
+          {words.chain.ours(`${amount} ${asset}`, depth)}{" "}
+          {textOf(DepositState, words.chain.states, state)}{" "}
+          <code class="note-text">{address}</code>
+        </Notice>
+      ))}
     </>
   );
 }

@@ -101,6 +101,26 @@ export const words = {
     more: "There are more. Type more of it.",
   },
 
+  chain: {
+    title: "Look on the chain",
+    about: "Asks the node of a network for this transaction. Nothing changes.",
+    look: (network: string) => `Look on ${network}`,
+    unknown: "The node has no such transaction.",
+    failed: "It was included in a block, and failed: it moved nothing.",
+    depth: (blocks: number | undefined) =>
+      blocks === undefined
+        ? "It waits for a block."
+        : `It is ${plural(blocks, "block", "blocks")} deep.`,
+    foreign: (depth: string) => `It pays no address of this installation. ${depth}`,
+    ours: (amount: string, depth: string) => `It pays ${amount} to an address of ours. ${depth}`,
+    states: {
+      UNSPECIFIED: "It was not read yet, or is less than is credited.",
+      SEEN: "It was seen, and has not settled.",
+      SETTLED: "It has settled.",
+      LOST: "It was lost: the chain left its block.",
+    },
+  },
+
   refusal: {
     title: "A refused request",
     gone: "No such request was refused in the last seven days.",

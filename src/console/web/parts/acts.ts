@@ -27,6 +27,7 @@ const verbs: Readonly<Record<string, string>> = {
   Grant: "granted",
   Invite: "invited",
   List: "looked at the list of",
+  Look: "looked",
   Make: "made",
   Move: "moved",
   Pause: "paused",

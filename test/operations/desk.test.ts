@@ -1,14 +1,19 @@
 // What an operator does at the desk, over a whole gateway: notes, credits that move between pools,
 // and all orders, whose page, files and documents have the same sums.
 
+import { getOption } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { parseCredits } from "../../src/base/money.ts";
+import { isAdmitted } from "../../src/contract/callers.ts";
+import { type Caller, serviceTypes } from "../../src/contract/contract.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
@@ -307,5 +312,82 @@ describe("all orders", () => {
     });
     const refunded = rows.find(({ order_id }) => order_id === payers[0]);
     expect(refunded?.receipt_number).toMatch(/^R\d{4}-\d{6}$/);
+  });
+});
+
+test("files of many orders, documents and transfers come page by page, each line once", async () => {
+  const accountId = await makeAccount("many");
+  await client.query("begin");
+  await client.query(
+    `insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro,
+       processor, method, asset, network, decimals, external_id, quoted_atoms, rate, state,
+       created_by, buyer_name, quoted_until, watched_until)
+     select 'ord_' || lpad(to_hex((extract(epoch from now()) * 1000)::bigint), 12, '0') || '70008'
+         || lpad(n::text, 15, '0'), $1, 'v1', 'many-' || n, 5000000, 'many', 'many:btc', 'BTC',
+       'bitcoin', 8, 'many-' || n, 5000, 100000000000, 'open', 'token:many', '=1+1,"x"',
+       now(), now()
+     from generate_series(1, 1250) n`,
+    [accountId],
+  );
+  await client.query(
+    `insert into payment_documents (seller, kind, year, n, number, order_id)
+     select 'many', 'receipt', 2026, row_number() over (order by order_id),
+       'M2026-' || row_number() over (order by order_id), order_id
+     from payment_orders where account_id = $1`,
+    [accountId],
+  );
+  const { payments, billing } = core();
+  const before = await csvOf(billing.exportTransfers({ allAccounts: true }, call()));
+  let pages = 0;
+  const ids = new Set<string>();
+  await client.query("commit");
+  for await (const { csv } of payments.exportOrders({ accountId }, call())) {
+    pages++;
+    // No page is larger than the rows of one statement.
+    const lines = csv.split("\r\n").slice(0, -1);
+    expect(lines.length).toBeLessThanOrEqual(500);
+    for (const line of lines) ids.add(line.split(",")[0] ?? "");
+    // A text that a spreadsheet would run is none in the file.
+    if (pages === 2) expect(csv).toContain(`"'=1+1,""x"""`);
+  }
+  expect(pages).toBe(4);
+  expect(ids.size).toBe(1 + 1_250);
+  const documents = await csvOf(payments.exportDocuments({ accountId }, call()));
+  expect(new Set(documents.map(({ number }) => number)).size).toBe(1_250);
+  expect(before.length).toBeGreaterThan(0);
+  await client.query("delete from payment_documents where seller = 'many'");
+  await client.query("delete from payment_orders where processor = 'many'");
+});
+
+describe("a person of support", () => {
+  const support: Caller = {
+    ...{ kind: "person", personId: "per_sue", sessionId: "ses_sue", memberships: [] },
+    ...{ operator: OperatorRole.SUPPORT, strongUntil: new Date(Date.now() + 3_600_000) },
+  };
+  const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
+  const mayCall = (name: string) => {
+    const found = methods.find((desc) => desc.name === name);
+    return found !== undefined && isAdmitted(getOption(found, callers), support);
+  };
+
+  test("may search, look, note and download", () => {
+    const all = ["Search", "FindAccounts", "FindRequest", "ListNotes", "AddNote", "ListOrders"];
+    const files = ["ExportOrders", "ExportDocuments", "ExportTransfers", "ExportCharges"];
+    for (const name of [...all, ...files]) expect([name, mayCall(name)]).toEqual([name, true]);
+  });
+
+  test("changes nothing but notes", () => {
+    const acts = ["MoveCredits", "CreateTransfer", "DecideOrder", "BeginRefund", "CancelOrder"];
+    const others = ["SuspendAccount", "LookUpPayment", "MakeSignInLink", "Approve"];
+    for (const name of [...acts, ...others]) {
+      const found = methods.find((desc) => desc.name === name);
+      const allowed = found && getOption(found, callers);
+      expect([name, allowed?.operator]).toEqual([name, OperatorRole.ADMIN]);
+    }
+    const written = methods.filter(
+      (desc) =>
+        getOption(desc, audited) && getOption(desc, callers).operator === OperatorRole.SUPPORT,
+    );
+    expect(written.map(({ name }) => name)).toEqual(["AddNote"]);
   });
 });

@@ -166,8 +166,7 @@ function FoundOnChain({ found }: { readonly found: LookUpPaymentResponse }): JSX
           }
         >
           {words.chain.ours(`${amount} ${asset}`, depth)}{" "}
-          {textOf(DepositState, words.chain.states, state)}{" "}
-          <code class="note-text">{address}</code>
+          {textOf(DepositState, words.chain.states, state)} <code class="note-text">{address}</code>
         </Notice>
       ))}
     </>

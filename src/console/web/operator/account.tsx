@@ -44,7 +44,7 @@ import {
   Quoted,
   usePeopleNames,
 } from "./common.tsx";
-import { NotesCard, RefusalsCard } from "./notes.tsx";
+import { NotesCard, RefusalsCard, RunningCard } from "./notes.tsx";
 import { MoveDialog, TransferDialog } from "./transfer.tsx";
 import { words } from "./words.ts";
 
@@ -92,9 +92,10 @@ export function AccountPage({ params }: PageProps): JSX.Element {
         <MembersCard accountId={accountId} />
       </div>
       <div class="side-by-side">
-        <NotesCard accountId={accountId} />
+        <RunningCard accountId={accountId} />
         <RefusalsCard accountId={accountId} />
       </div>
+      <NotesCard accountId={accountId} />
       <OrdersCard accountId={accountId} />
       <TransfersCard accountId={accountId} />
       <EventsCard accountId={accountId} />

@@ -1,4 +1,4 @@
-// What operators note about an account, and why its requests were refused.
+// What operators note about an account, what runs in it, and why its requests were refused.
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
@@ -10,11 +10,12 @@ import {
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { call, invalidate, useCall, usePages } from "../api.ts";
-import { count } from "../format.ts";
+import { count, credits } from "../format.ts";
 import { Form, fieldError, TextField } from "../parts/form.tsx";
 import { Card } from "../parts/page.tsx";
 import { refusalOf } from "../parts/refusals.ts";
 import { Time } from "../parts/small.tsx";
+import { hrefOf } from "../router.ts";
 import { ListTable, PagedTable, usePeopleNames } from "./common.tsx";
 import { words } from "./words.ts";
 
@@ -112,6 +113,51 @@ export function RefusalsCard({ accountId }: OfAccount): JSX.Element {
           },
         ]}
         keyOf={({ reason }) => reason}
+      />
+    </Card>
+  );
+}
+
+/** The requests that hold credits now. */
+export function RunningCard({ accountId }: OfAccount): JSX.Element {
+  const found = useCall(BillingService.method.listRunningRequests, { accountId }, { isLive: true });
+  const { head } = words.running;
+  return (
+    <Card title={words.running.title} flush>
+      <ListTable
+        call={found}
+        rowsOf={({ requests }) => requests}
+        isPart={({ isIncomplete }) => isIncomplete}
+        greyRows={2}
+        empty={words.running.none}
+        caption={words.running.title}
+        columns={[
+          {
+            name: "at",
+            head: head.at,
+            cell: ({ admittedAt, requestId }) => (
+              <a class="row-link" href={hrefOf(accountId, `requests/${requestId}`)}>
+                <Time at={admittedAt} as="moment" />
+              </a>
+            ),
+          },
+          {
+            name: "model",
+            head: head.model,
+            cell: ({ model }) => (
+              <bdi class="clipped" title={model}>
+                {model}
+              </bdi>
+            ),
+          },
+          {
+            name: "held",
+            head: head.held,
+            end: true,
+            cell: ({ holdMicrocredits }) => credits(holdMicrocredits),
+          },
+        ]}
+        keyOf={({ requestId }) => requestId}
       />
     </Card>
   );

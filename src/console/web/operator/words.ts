@@ -134,6 +134,12 @@ export const words = {
     head: { reason: "Why", count: "Requests" },
   },
 
+  running: {
+    title: "Running requests",
+    none: "None holds credits now.",
+    head: { at: "Since", model: "Model", held: "Credits held" },
+  },
+
   notes: {
     title: "Notes",
     about: "Operators read them, customers do not.",

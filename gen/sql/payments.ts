@@ -1044,6 +1044,19 @@ where processor = $3 and external_id = $4 and valued_by is null`,
   5000,
 );
 
+/**
+ * Keeps the hash of the transaction of a payment. Changes no row: it is kept.
+ */
+export const noteTransaction: Run<{ processor: string; chain: string; tx: string; externalId: string }> = run(
+  "payments/note-transaction",
+  `-- payments/note-transaction
+insert into payment_transactions (processor, chain, tx, external_id)
+values ($1, $2, $3, $4)
+on conflict do nothing`,
+  (p) => [p.processor, p.chain, p.tx, p.externalId],
+  5000,
+);
+
 // documents.sql
 
 export type TakeNumberRow = { seller: string; year: number; n: number };

@@ -85,9 +85,9 @@ export class Rejections {
     if (!request?.requestId || kept >= keptPerHour || this.#refusals.length >= keysMax) return;
     this.#kept.set(`${keyId} ${hour}`, kept + 1);
     const { requestId, model = "" } = request;
-    const named = plainText(model, modelLengthMax);
+    const asked = plainText(model, modelLengthMax);
     const facts = JSON.stringify(factsOf(error));
-    this.#refusals.push({ accountId, keyId, requestId, at, reason, model: named, facts });
+    this.#refusals.push({ accountId, keyId, requestId, at, reason, model: asked, facts });
   }
 
   /** Throws when it cannot: what is left is written the next time. */
@@ -161,13 +161,17 @@ export function toRefused({ facts, at, ...row }: sql.FindRefusalsRow) {
 /** What an error says besides its reason, without words of the request. */
 function factsOf({ facts: { field, limit, retryAfterMs } }: ApiError): Record<string, string> {
   return {
-    // Names of fields, without the names that a client gave to members.
-    ...(field !== undefined && { field: plainText(field, fieldLengthMax) }),
+    ...(field !== undefined && { field: plainText(named(field), fieldLengthMax) }),
     ...(limit && { limit_name: limit.name, limit: String(limit.limit) }),
     ...(limit?.used !== undefined && { used: String(limit.used) }),
     ...(limit?.remaining !== undefined && { remaining: String(limit.remaining) }),
     ...(retryAfterMs !== undefined && { retry_after_ms: String(Math.ceil(retryAfterMs)) }),
   };
+}
+
+/** The path of a field, up to the first map whose names the client chooses. */
+function named(field: string): string {
+  return field.replace(/\b(metadata|tags|properties|input_schema|parameters)\b.*$/s, "$1");
 }
 
 /** A text that the database can store. */

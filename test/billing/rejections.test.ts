@@ -8,6 +8,7 @@ import {
   ErrorGroup,
   QueryErrorsRequestSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { findRefusals } from "../../gen/sql/billing.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { Rejections } from "../../src/billing/rejections.ts";
@@ -112,4 +113,24 @@ test("memory is bounded: more keys than it holds are left out, and the ones in i
   );
   expect(rows).toHaveLength(10);
   expect(rows.find(({ key_id }) => key_id === "key_0")?.requests).toBe(51n);
+});
+
+test("refused requests are kept by their ids, 100 of a key and hour, without words of them", async () => {
+  const payer = await world.payer(0n);
+  const rejections = new Rejections({ db: world.postgres, log });
+  const wrong = new ApiError("invalid_request", { field: "metadata.tag.a secret of theirs" });
+  for (let n = 0; n < 150; n++)
+    rejections.count(payer, wrong, { requestId: `req_refused_${n}`, model: "a\nmodel" });
+  // The same once more, and one of another process.
+  rejections.count(payer, new ApiError("rate_limited"), { requestId: "req_refused_0" });
+  await rejections.write();
+  const other = new Rejections({ db: world.postgres, log });
+  other.count(payer, wrong, { requestId: "req_refused_elsewhere" });
+  await other.write();
+  const found = async (requestId: string) => world.postgres.run(findRefusals, { requestId });
+  expect(await found("req_refused_99")).toMatchObject([
+    { reason: "invalid_request", model: "a model", facts: { field: "metadata" } },
+  ]);
+  for (const requestId of ["req_refused_100", "req_refused_elsewhere", "req_refused_none"])
+    expect(await found(requestId)).toEqual([]);
 });

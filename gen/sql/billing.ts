@@ -1873,6 +1873,65 @@ set requests = errors_hourly.requests + excluded.requests`,
   (p) => [p.accountIds, p.hours, p.keyIds, p.reasons, p.counts],
 );
 
+/**
+ * Stores refused requests: at most 100 of a key in an hour, as far as processes see each other's.
+ * One that was refused before is replaced.
+ * `ats`: the last time of each
+ * `facts`: JSON
+ */
+export const addRefusals: Run<{ requestIds: readonly string[]; accountIds: readonly string[]; keyIds: readonly string[]; ats: readonly (Date | string)[]; reasons: readonly string[]; models: readonly string[]; facts: readonly string[] }> = run(
+  "billing/add-refusals",
+  `-- billing/add-refusals
+insert into refusals as r (request_id, account_id, key_id, at, reason, model, facts)
+select n.request_id, n.account_id, n.key_id, n.at, n.reason, n.model, n.facts::jsonb
+from (
+  select u.*, row_number() over (
+      partition by u.key_id, date_trunc('hour', u.at, 'UTC') order by u.at) as place
+  from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[],
+      $5::text[], $6::text[], $7::text[])
+    as u (request_id, account_id, key_id, at, reason, model, facts)
+) n
+where n.place + (
+    select count(*)
+    from refusals k
+    where k.key_id = n.key_id and k.at >= date_trunc('hour', n.at, 'UTC')
+      and k.at < date_trunc('hour', n.at, 'UTC') + interval '1 hour'
+  ) <= 100
+order by n.request_id, n.account_id
+on conflict (request_id, account_id) do update
+set key_id = excluded.key_id, at = excluded.at, reason = excluded.reason, model = excluded.model,
+  facts = excluded.facts
+where r.at < excluded.at`,
+  (p) => [p.requestIds, p.accountIds, p.keyIds, p.ats, p.reasons, p.models, p.facts],
+);
+
+export type FindRefusalsRow = { requestId: string; accountId: string; keyId: string; at: Date; reason: string; model: string; facts: Json };
+/**
+ * Finds the refused requests with an id in all accounts, newest first.
+ */
+export const findRefusals: Many<{ requestId: string }, FindRefusalsRow> = many(
+  "billing/find-refusals",
+  `-- billing/find-refusals
+select request_id, account_id, key_id, at, reason, model, facts
+from refusals
+where request_id = $1 and at > now() - interval '7 days'
+order by at desc
+limit 100`,
+  (p) => [p.requestId],
+  (v) => ({ requestId: v[0], accountId: v[1], keyId: v[2], at: v[3], reason: v[4], model: v[5], facts: v[6] }) as never,
+  "",
+);
+
+/**
+ * Removes refused requests that are too old to be found.
+ */
+export const removeRefusals: Run<undefined> = run(
+  "billing/remove-refusals",
+  `-- billing/remove-refusals
+delete from refusals where at <= now() - interval '7 days'`,
+  () => [],
+);
+
 export type QueryErrorsRow = { isTotal: boolean; period: Date | null; keyId: string; reason: string; requests: bigint };
 /**
  * Counts rejected requests by time, key and reason. Returns the sum of all rows first, marked
@@ -1986,6 +2045,32 @@ where account_id = $1 and ($2::text is null or transfer_id < $2)
 order by transfer_id desc
 limit $3`,
   (p) => [p.accountId, p.before, p.rows],
+  (v) => ({ transferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], postedAfter: v[5], idempotencyKey: v[6], reason: v[7], actor: v[8], createdAt: v[9] }) as never,
+  "",
+);
+
+export type FindTransfersRow = { transferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; postedAfter: bigint; idempotencyKey: string; reason: string; actor: string; createdAt: Date };
+/**
+ * Finds the transfers of a range, newest first.
+ * `accountId`: null: of all accounts
+ * `to`: exclusive; null: up to now
+ * `after`: the last one of the page before
+ * `first`: an id below those of the range
+ * `last`: an id above those of the range
+ */
+export const findTransfers: Many<{ accountId: string | null; from: Date | string; to: Date | string | null; first: string; last: string; after: string | null; rows: bigint | number }, FindTransfersRow> = many(
+  "billing/find-transfers",
+  `-- billing/find-transfers
+select transfer_id, account_id, "family", kind, amount, posted_after, idempotency_key, reason,
+  actor, created_at
+from transfers
+where ($1::text is null or account_id = $1)
+  and created_at >= $2 and ($3::timestamptz is null or created_at < $3)
+  and transfer_id > $4 and transfer_id < $5
+  and ($6::text is null or transfer_id < $6)
+order by transfer_id desc
+limit $7`,
+  (p) => [p.accountId, p.from, p.to, p.first, p.last, p.after, p.rows],
   (v) => ({ transferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], postedAfter: v[5], idempotencyKey: v[6], reason: v[7], actor: v[8], createdAt: v[9] }) as never,
   "",
 );
@@ -3497,6 +3582,15 @@ with open_from as (
     or count(*) filter (where is_made) = 0 and max(transfer_id) is not null
     or min("family") <> max("family") or min(kind) <> max(kind) or min(amount) <> max(amount)
     or min(transfer_id) <> max(transfer_id)
+  union all
+  select 'moved credits = out of one pool and into the other',
+    account_id || '/' || substr(idempotency_key, strpos(substr(idempotency_key, 6), ':') + 6),
+    format('transfers %s, pools %s, sum %s', count(*), count(distinct "family"), sum(amount))
+  from transfers
+  where account_id > $1 and account_id <= $2 and kind = 'adjustment'
+    and (idempotency_key like 'move:out:%' or idempotency_key like 'move:in:%')
+  group by account_id, substr(idempotency_key, strpos(substr(idempotency_key, 6), ':') + 6)
+  having count(*) <> 2 or count(distinct "family") <> 2 or sum(amount) <> 0
   union all
   select 'a credited order has a receipt', o.order_id, ''
   from payment_orders o

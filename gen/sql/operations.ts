@@ -1,6 +1,6 @@
 // Made of src/operations/sql by `npm run generate`. Do not edit.
 
-import { type Many, many, one } from "../../src/postgres/statement.ts";
+import { type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
 
 // accounts.sql
 
@@ -33,4 +33,349 @@ limit $6`,
   (p) => [p.before, p.status, p.among, p.text, p.matching, p.rows],
   (v) => ({ accountId: v[0] }) as never,
   "",
+);
+
+// notes.sql
+
+/**
+ * Adds a note. Changes no row: the account does not exist.
+ */
+export const insertNote: Run<{ noteId: string; by: string; text: string; accountId: string }> = run(
+  "operations/insert-note",
+  `-- operations/insert-note
+insert into account_notes (account_id, note_id, by, text)
+select account_id, $1, $2, $3
+from accounts
+where account_id = $4`,
+  (p) => [p.noteId, p.by, p.text, p.accountId],
+  5000,
+);
+
+export type FindNoteRow = { noteId: string; accountId: string; at: Date; by: string; text: string };
+/**
+ * Finds a note.
+ */
+export const findNote: Optional<{ accountId: string; noteId: string }, FindNoteRow> = optional(
+  "operations/find-note",
+  `-- operations/find-note
+select note_id, account_id, at, by, text
+from account_notes
+where account_id = $1 and note_id = $2`,
+  (p) => [p.accountId, p.noteId],
+  (v) => ({ noteId: v[0], accountId: v[1], at: v[2], by: v[3], text: v[4] }) as never,
+  "",
+  5000,
+);
+
+export type ListNotesRow = { noteId: string; accountId: string; at: Date; by: string; text: string };
+/**
+ * Lists the notes about an account, newest first.
+ * `before`: the last one of the page before
+ */
+export const listNotes: Many<{ accountId: string; before: string | null; rows: bigint | number }, ListNotesRow> = many(
+  "operations/list-notes",
+  `-- operations/list-notes
+select note_id, account_id, at, by, text
+from account_notes
+where account_id = $1 and ($2::text is null or note_id < $2)
+order by note_id desc
+limit $3`,
+  (p) => [p.accountId, p.before, p.rows],
+  (v) => ({ noteId: v[0], accountId: v[1], at: v[2], by: v[3], text: v[4] }) as never,
+  "",
+  5000,
+);
+
+export type HasAccountRow = { hasAccount: boolean };
+/**
+ * True if there is such an account.
+ */
+export const hasAccount: One<{ accountId: string }, HasAccountRow> = one(
+  "operations/has-account",
+  `-- operations/has-account
+select exists (select from accounts where account_id = $1) as has_account`,
+  (p) => [p.accountId],
+  (v) => ({ hasAccount: v[0] }) as never,
+  "",
+  5000,
+);
+
+// search.sql
+
+export type FollowIndexesRow = { enableSeqscan: string };
+/**
+ * Makes the statements of a transaction follow indexes.
+ */
+export const followIndexes: One<undefined, FollowIndexesRow> = one(
+  "operations/follow-indexes",
+  `-- operations/follow-indexes
+select set_config('enable_seqscan', 'off', true) as enable_seqscan`,
+  () => [],
+  (v) => ({ enableSeqscan: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type SearchIdsRow = { kind: string; id: string; accountId: string; accountName: string; title: string; at: Date };
+/**
+ * Finds what has a text as its id, number, hash or address. A thing can be found in several ways,
+ * and then has several rows.
+ * `small`: the text in small letters
+ * `hash`: the text in small letters, without `0x`
+ * `digest`: SHA-256 of the text
+ */
+export const searchIds: Many<{ text: string; digest: Buffer; hash: string; small: string }, SearchIdsRow> = many(
+  "operations/search-ids",
+  `-- operations/search-ids
+with hits as (
+  select 'account' as kind, a.account_id as id, a.account_id, a.name as title, a.created_at as at
+  from accounts a
+  where a.account_id = $1
+  union all
+  select 'key', k.key_id, k.account_id, k.name, k.created_at
+  from keys k
+  where k.key_id = $1
+  union all
+  select 'key', k.key_id, k.account_id, k.name, k.created_at
+  from key_secrets s
+  join keys k on k.key_id = s.key_id
+  where s.secret_id = $1
+  union all
+  select 'key', k.key_id, k.account_id, k.name, k.created_at
+  from key_secrets s
+  join keys k on k.key_id = s.key_id
+  where s.digest = $2
+  union all
+  select 'management_key', m.management_key_id, m.account_id, m.name, m.created_at
+  from management_keys m
+  where m.management_key_id = $1
+  union all
+  select 'management_key', m.management_key_id, m.account_id, m.name, m.created_at
+  from management_secrets s
+  join management_keys m on m.management_key_id = s.management_key_id
+  where s.digest = $2
+  union all
+  select 'person', p.person_id, '', coalesce(p.login, ''), p.created_at
+  from people p
+  where p.person_id = $1
+  union all
+  select 'order', o.order_id, o.account_id, '', o.created_at
+  from payment_orders o
+  where o.order_id = $1
+  union all
+  select 'order', o.order_id, o.account_id, '', o.created_at
+  from payment_orders o
+  where o.external_id = $1
+  union all
+  select 'document', d.order_id, o.account_id, d.number, d.issued_at
+  from payment_documents d
+  join payment_orders o on o.order_id = d.order_id
+  where d.number = upper($1)
+  union all
+  select 'transfer', t.transfer_id, t.account_id, t.reason, t.created_at
+  from transfers t
+  where t.transfer_id = $1
+  union all
+  (
+    select 'promotion', u.code_id, u.account_id, p.name, u.used_at
+    from promotion_uses u
+    join promotions p on p.code_id = u.code_id
+    where u.code_id = $1
+    order by u.account_id
+    limit 20
+  )
+  union all
+  select case when d.order_id is null then 'payment' else 'order' end,
+    coalesce(d.order_id, d.external_id), d.account_id, '', d.first_seen_at
+  from payment_deposits d
+  where d.external_id = $1
+  union all
+  select case when d.order_id is null then 'payment' else 'order' end,
+    coalesce(d.order_id, d.external_id), d.account_id, '', d.first_seen_at
+  from payment_transactions t
+  join payment_deposits d on d.processor = t.processor and d.external_id = t.external_id
+  where t.tx = any(array[$3, '0x' || $3])
+  union all
+  select case when c.order_id is null then 'payment' else 'order' end,
+    coalesce(c.order_id, c.external_id), a.account_id, '', c.first_seen_at
+  from chain_payments c
+  join deposit_addresses a on a.address = c.address
+  where c.external_id = $1
+  union all
+  select case when c.order_id is null then 'payment' else 'order' end,
+    coalesce(c.order_id, c.external_id), a.account_id, '', c.first_seen_at
+  from payment_transactions t
+  join chain_payments c on c.processor = t.processor and c.external_id = t.external_id
+  join deposit_addresses a on a.address = c.address
+  where t.tx = any(array[$3, '0x' || $3])
+  union all
+  select 'address', a.address, a.account_id, '', a.created_at
+  from deposit_addresses a
+  where a.address = any(array[$1, $4])
+  union all
+  (
+    select 'order', o.order_id, o.account_id, '', o.created_at
+    from payment_orders o
+    where lower(o.pay_to) = $4 and o.pay_to <> '' and not exists (
+      select from deposit_addresses a where a.address = any(array[$1, $4])
+    )
+    order by o.created_at desc
+    limit 20
+  )
+)
+select h.kind as kind, h.id as id, h.account_id as account_id,
+  coalesce(a.name, '') as account_name, h.title as title, h.at as at
+from hits h
+left join accounts a on a.account_id = h.account_id
+limit 100`,
+  (p) => [p.text, p.digest, p.hash, p.small],
+  (v) => ({ kind: v[0], id: v[1], accountId: v[2], accountName: v[3], title: v[4], at: v[5] }) as never,
+  "",
+  5000,
+);
+
+export type SearchPaymentsRow = { kind: string; id: string; accountId: string; accountName: string; title: string; at: Date };
+/**
+ * Finds what arrived of an asset in an amount on a UTC day, newest first.
+ * `coins`: whole coins
+ * `atoms`: the amount in atoms, for each number of decimals that a coin may have
+ * `day`: 2026-11-20
+ */
+export const searchPayments: Many<{ asset: string; atoms: readonly (string | bigint)[]; coins: string | bigint; day: string }, SearchPaymentsRow> = many(
+  "operations/search-payments",
+  `-- operations/search-payments
+select case when d.order_id is null then 'payment' else 'order' end as kind,
+  coalesce(d.order_id, d.external_id) as id, d.account_id as account_id,
+  coalesce(a.name, '') as account_name, '' as title, d.first_seen_at as at
+from payment_deposits d
+left join accounts a on a.account_id = d.account_id
+where d.asset = $1 and d.atoms = any($2::numeric[])
+  and d.atoms = $3::numeric * ('1e' || d.decimals)::numeric
+  and d.first_seen_at >= $4::date::timestamp at time zone 'utc'
+  and d.first_seen_at < ($4::date + 1)::timestamp at time zone 'utc'
+order by d.first_seen_at desc
+limit 21`,
+  (p) => [p.asset, p.atoms, p.coins, p.day],
+  (v) => ({ kind: v[0], id: v[1], accountId: v[2], accountName: v[3], title: v[4], at: v[5] }) as never,
+  "",
+  5000,
+);
+
+export type SearchHintsRow = { kind: string; id: string; accountId: string; accountName: string; title: string; at: Date };
+/**
+ * Finds keys by the first and the last characters of a secret.
+ * `first`: not empty
+ * `last`: empty unless all of the first ones are known
+ */
+export const searchHints: Many<{ first: string; last: string }, SearchHintsRow> = many(
+  "operations/search-hints",
+  `-- operations/search-hints
+select 'key' as kind, k.key_id as id, k.account_id as account_id,
+  a.name as account_name, k.name as title, k.created_at as at
+from (
+  select key_id
+  from key_secrets
+  where shown collate "C" >= $1 and shown collate "C" < $1 || chr(1114111)
+    and right(shown, length($2)) = $2
+  order by shown collate "C"
+  -- More than a few are of a beginning that is too short to choose from.
+  limit 10
+) s
+join keys k on k.key_id = s.key_id
+join accounts a on a.account_id = k.account_id`,
+  (p) => [p.first, p.last],
+  (v) => ({ kind: v[0], id: v[1], accountId: v[2], accountName: v[3], title: v[4], at: v[5] }) as never,
+  "",
+  5000,
+);
+
+export type SearchNamesRow = { kind: string; id: string; accountId: string; accountName: string; title: string; at: Date };
+/**
+ * Finds accounts and people: first those whose name, login or address begins with a text, then
+ * those with a name of which words do.
+ * `small`: the text in small letters
+ * `words`: a tsquery; null: too short to look for words
+ */
+export const searchNames: Many<{ text: string; small: string; words: string | null }, SearchNamesRow> = many(
+  "operations/search-names",
+  `-- operations/search-names
+with hits as (
+  (
+    select 1 as rank, 'account' as kind, a.account_id as id, a.name as title, a.created_at as at
+    from accounts a
+    where lower(a.name) collate "C" >= lower($1) collate "C"
+      and lower(a.name) collate "C" < (lower($1) || chr(1114111)) collate "C"
+    order by lower(a.name) collate "C"
+    limit 21
+  )
+  union all
+  (
+    select 1, 'person', p.person_id, coalesce(p.login, ''), p.created_at
+    from people p
+    where p.login >= $2 and p.login < $2 || chr(1114111)
+    order by p.login
+    limit 21
+  )
+  union all
+  (
+    select 1, 'person', p.person_id, coalesce(p.login, ''), p.created_at
+    from people p
+    where lower(p.email) collate "C" >= $2
+      and lower(p.email) collate "C" < $2 || chr(1114111)
+    order by lower(p.email) collate "C"
+    limit 21
+  )
+  union all
+  (
+    select 1, 'person', p.person_id, coalesce(p.login, ''), p.created_at
+    from people p
+    where lower(p.name) collate "C" >= lower($1) collate "C"
+      and lower(p.name) collate "C" < (lower($1) || chr(1114111)) collate "C"
+      and p.login is not null
+    order by lower(p.name) collate "C"
+    limit 21
+  )
+  union all
+  (
+    select 2, 'account', a.account_id, a.name, a.created_at
+    from accounts a
+    where $3::text is not null
+      and array_to_tsvector(array_remove(string_to_array(lower(a.name), ' '), ''))
+        @@ lower($3::text)::tsquery
+    limit 21
+  )
+  union all
+  (
+    select 2, 'person', p.person_id, coalesce(p.login, ''), p.created_at
+    from people p
+    where $3::text is not null
+      and array_to_tsvector(array_remove(string_to_array(lower(p.name), ' '), ''))
+        @@ lower($3::text)::tsquery
+    limit 21
+  )
+)
+select h.kind as kind, h.id as id, case h.kind when 'account' then h.id else '' end
+  as account_id, case h.kind when 'account' then h.title else '' end as account_name,
+  h.title as title, h.at as at
+from hits h
+order by h.rank, h.title
+limit 100`,
+  (p) => [p.text, p.small, p.words],
+  (v) => ({ kind: v[0], id: v[1], accountId: v[2], accountName: v[3], title: v[4], at: v[5] }) as never,
+  "",
+  5000,
+);
+
+export type ReadNamesRow = { accountId: string; name: string };
+/**
+ * Reads the names of accounts.
+ */
+export const readNames: Many<{ accountIds: readonly string[] }, ReadNamesRow> = many(
+  "operations/read-names",
+  `-- operations/read-names
+select account_id, name from accounts where account_id = any($1::text[])`,
+  (p) => [p.accountIds],
+  (v) => ({ accountId: v[0], name: v[1] }) as never,
+  "",
+  5000,
 );

@@ -862,6 +862,26 @@ delete from chain_blocks where processor = $1 and chain = $2 and height > $3`,
   5000,
 );
 
+export type ListOfTransactionRow = { externalId: string; address: string; asset: string; state: "seen" | "settled" | "lost"; orderId: string | null };
+/**
+ * Lists the payments that a transaction is a part of.
+ * `hashes`: its hash, in the forms in which chains write it
+ */
+export const listOfTransaction: Many<{ hashes: readonly string[]; processor: string }, ListOfTransactionRow> = many(
+  "payments/list-of-transaction",
+  `-- payments/list-of-transaction
+select c.external_id, c.address, c.asset, c.state, c.order_id
+from payment_transactions t
+join chain_payments c on c.processor = t.processor and c.external_id = t.external_id
+where t.tx = any($1::text[]) and t.processor = $2
+order by c.external_id
+limit 100`,
+  (p) => [p.hashes, p.processor],
+  (v) => ({ externalId: v[0], address: v[1], asset: v[2], state: v[3], orderId: v[4] }) as never,
+  "orderId",
+  5000,
+);
+
 // decisions.sql
 
 /**
@@ -1024,6 +1044,19 @@ where processor = $3 and external_id = $4 and valued_by is null`,
   5000,
 );
 
+/**
+ * Keeps the hash of the transaction of a payment. Changes no row: it is kept.
+ */
+export const noteTransaction: Run<{ processor: string; chain: string; tx: string; externalId: string }> = run(
+  "payments/note-transaction",
+  `-- payments/note-transaction
+insert into payment_transactions (processor, chain, tx, external_id)
+values ($1, $2, $3, $4)
+on conflict do nothing`,
+  (p) => [p.processor, p.chain, p.tx, p.externalId],
+  5000,
+);
+
 // documents.sql
 
 export type TakeNumberRow = { seller: string; year: number; n: number };
@@ -1082,6 +1115,51 @@ where d.order_id = $1
 order by d.kind desc, d.issued_at, d.number`,
   (p) => [p.orderId],
   (v) => ({ number: v[0], kind: v[1], issuedAt: v[2], sellerName: v[3], sellerAddress: v[4], sellerTaxId: v[5], buyerName: v[6], buyerAddress: v[7], buyerTaxId: v[8], micro: v[9], usdMicro: v[10] }) as never,
+  "",
+  5000,
+);
+
+export type FindDocumentsRow = { number: string; kind: "receipt" | "credit_note"; issuedAt: Date; position: string; orderId: string; accountId: string; family: "v1" | "v2"; processor: string; sellerName: string; sellerTaxId: string; buyerName: string; buyerTaxId: string; micro: bigint; usdMicro: bigint };
+/**
+ * Finds receipts and credit notes of a range, oldest first. A micro-dollar is 200 micro-credits.
+ * `accountId`: null: of all accounts
+ * `to`: exclusive; null: up to now
+ * `afterAt`: of the last one of the page before, or the start of the range
+ * `afterOrderId`: of the same one
+ * `afterNumber`: of the same one
+ */
+export const findDocuments: Many<{ accountId: string | null; afterAt: Date | string; afterOrderId: string; afterNumber: string; to: Date | string | null; rows: bigint | number }, FindDocumentsRow> = many(
+  "payments/find-documents",
+  `-- payments/find-documents
+select d.number as number, d.kind as kind, d.issued_at as issued_at,
+  d.issued_at::text as position, d.order_id as order_id, o.account_id as account_id,
+  o."family" as "family", o.processor as processor, o.seller_name as seller_name,
+  o.seller_tax_id as seller_tax_id, o.buyer_name as buyer_name,
+  o.buyer_tax_id as buyer_tax_id,
+  case d.kind
+    when 'receipt' then (
+      select coalesce(sum(g.micro), 0) from payment_grants g
+      where g.order_id = d.order_id and g.micro > 0)
+    else coalesce(g.micro, -r.micro, 0)
+  end::bigint as micro,
+  case d.kind
+    when 'receipt' then (
+      select coalesce(sum(g.micro / 200), 0) from payment_grants g
+      where g.order_id = d.order_id and g.micro > 0)
+    else coalesce(g.micro / 200, -nullif(r.usd_micro, 0), -r.micro / 200, 0)
+  end::bigint as usd_micro
+from payment_documents d
+join payment_orders o on o.order_id = d.order_id
+left join payment_grants g on g.order_id = d.order_id and g.n = d.grant_n
+left join payment_refunds r on r.order_id = d.order_id and r.n = d.refund_n
+where ($1::text is null or o.account_id = $1)
+  and (d.issued_at, d.order_id, d.number)
+    > ($2::timestamptz, $3::text, $4::text)
+  and ($5::timestamptz is null or d.issued_at < $5)
+order by d.issued_at, d.order_id, d.number
+limit $6`,
+  (p) => [p.accountId, p.afterAt, p.afterOrderId, p.afterNumber, p.to, p.rows],
+  (v) => ({ number: v[0], kind: v[1], issuedAt: v[2], position: v[3], orderId: v[4], accountId: v[5], family: v[6], processor: v[7], sellerName: v[8], sellerTaxId: v[9], buyerName: v[10], buyerTaxId: v[11], micro: v[12], usdMicro: v[13] }) as never,
   "",
   5000,
 );
@@ -1578,6 +1656,95 @@ limit $4`,
   (p) => [p.accountId, p.needsAttention, p.after, p.rows],
   (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37] }) as never,
   "externalId quotedAtoms rate cancelledAt attention receiptNumber nextLookAt lookedAt hookAt pageOpenUntil",
+  5000,
+);
+
+export type FindOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint; buyerName: string; buyerTaxId: string; transactions: string[] | null };
+/**
+ * Finds the orders that their processor has opened and that match a filter, newest first, with the
+ * transactions that paid them.
+ * `accountId`: null: of all accounts
+ * `states`: null: in any
+ * `processor`: null: of any
+ * `asset`: null: any
+ * `to`: exclusive; null: up to now
+ * `leastUsdMicro`: of the pack
+ * `after`: the last one of the page before
+ * `first`: an id below those of the range
+ * `last`: an id above those of the range
+ */
+export const findOrders: Many<{ accountId: string | null; states: readonly string[] | null; needsAttention: boolean; processor: string | null; asset: string | null; from: Date | string; to: Date | string | null; leastUsdMicro: bigint | number; first: string; last: string; after: string | null; rows: bigint | number }, FindOrdersRow> = many(
+  "payments/find-orders",
+  `-- payments/find-orders
+select
+  order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
+  network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
+  cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
+  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
+  hook_at, page_open_until, version, now() as read_at,
+  (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
+    as granted_micro,
+  (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
+   where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
+    as taken_back_micro,
+  buyer_name, buyer_tax_id,
+  (select array_agg(t.tx order by t.tx)
+   from payment_deposits d
+   join payment_transactions t on t.processor = d.processor and t.external_id = d.external_id
+   where d.order_id = o.order_id) as transactions
+from payment_orders o
+where ($1::text is null or account_id = $1)
+  and ($2::text[] is null or state = any($2::text[]))
+  and (not $3::boolean or attention is not null)
+  and ($4::text is null or processor = $4)
+  and ($5::text is null or asset = $5)
+  and created_at >= $6 and ($7::timestamptz is null or created_at < $7)
+  and usd_micro >= $8
+  and order_id > $9 and order_id < $10 and ($11::text is null or order_id < $11)
+  and external_id is not null
+order by order_id desc
+limit $12`,
+  (p) => [p.accountId, p.states, p.needsAttention, p.processor, p.asset, p.from, p.to, p.leastUsdMicro, p.first, p.last, p.after, p.rows],
+  (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37], buyerName: v[38], buyerTaxId: v[39], transactions: v[40] }) as never,
+  "externalId quotedAtoms rate cancelledAt attention receiptNumber nextLookAt lookedAt hookAt pageOpenUntil transactions",
+  5000,
+);
+
+export type SumOrdersRow = { orders: bigint; orderedUsdMicro: bigint; refundedUsdMicro: bigint; grantedMicro: bigint };
+/**
+ * Sums the orders that match a filter, as `FindOrders` finds them.
+ * `accountId`: null: of all accounts
+ * `states`: null: in any
+ * `processor`: null: of any
+ * `asset`: null: any
+ * `to`: exclusive; null: up to now
+ * `leastUsdMicro`: of the pack
+ * `first`: an id below those of the range
+ * `last`: an id above those of the range
+ */
+export const sumOrders: One<{ accountId: string | null; states: readonly string[] | null; needsAttention: boolean; processor: string | null; asset: string | null; from: Date | string; to: Date | string | null; leastUsdMicro: bigint | number; first: string; last: string }, SumOrdersRow> = one(
+  "payments/sum-orders",
+  `-- payments/sum-orders
+select count(*) as orders, coalesce(sum(usd_micro), 0)::bigint as ordered_usd_micro,
+  coalesce(sum(refunded_usd_micro), 0)::bigint as refunded_usd_micro,
+  coalesce(sum(
+    (select coalesce(sum(g.micro), 0) from payment_grants g where g.order_id = o.order_id)
+    - (select coalesce(sum(r.micro), 0) from payment_refunds r
+       where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
+  ), 0)::bigint as granted_micro
+from payment_orders o
+where ($1::text is null or account_id = $1)
+  and ($2::text[] is null or state = any($2::text[]))
+  and (not $3::boolean or attention is not null)
+  and ($4::text is null or processor = $4)
+  and ($5::text is null or asset = $5)
+  and created_at >= $6 and ($7::timestamptz is null or created_at < $7)
+  and usd_micro >= $8
+  and order_id > $9 and order_id < $10
+  and external_id is not null`,
+  (p) => [p.accountId, p.states, p.needsAttention, p.processor, p.asset, p.from, p.to, p.leastUsdMicro, p.first, p.last],
+  (v) => ({ orders: v[0], orderedUsdMicro: v[1], refundedUsdMicro: v[2], grantedMicro: v[3] }) as never,
+  "",
   5000,
 );
 

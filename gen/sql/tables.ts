@@ -2,6 +2,8 @@
 
 import type { Json } from "../../src/postgres/statement.ts";
 
+export type AccountNotesRow = { accountId: string; noteId: string; at: Date; by: string; text: string };
+
 export type AccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; defaultMemberLimits: Json | null };
 
 export type AddressBalancesRow = { processor: string; chain: string; address: string; atoms: string; nonce: bigint; height: bigint; blockAt: Date };
@@ -129,6 +131,8 @@ export type PromotionsRow = { codeId: string; codeSha256: Buffer; name: string; 
 export type ProviderOutagesRow = { provider: string; model: string; openedAt: Date; answeredAt: Date | null };
 
 export type RateSamplesRow = { asset: string; at: Date; rate: bigint };
+
+export type RefusalsRow = { requestId: string; accountId: string; keyId: string; at: Date; reason: string; model: string; facts: Json };
 
 export type ReplaysRow = { accountId: string; actor: string; keySha256: Buffer; method: string; requestSha256: Buffer; madeId: string; sealed: Buffer | null; endsAt: Date };
 

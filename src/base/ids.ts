@@ -117,6 +117,22 @@ export function monthsNear(requestId: string): string[] | undefined {
   return [...new Set(months)];
 }
 
+/**
+ * Between which ids those of a range of time are, both exclusive: clocks of processes and of the
+ * database differ.
+ */
+export function idsBetween(
+  prefix: string,
+  { from, to }: { readonly from: Date | undefined; readonly to: Date | undefined },
+): { readonly first: string; readonly last: string } {
+  const idAt = (ms: number) => prefix + Math.max(0, ms).toString(16).padStart(12, "0");
+  return {
+    first: from ? idAt(from.getTime() - skewMs) : prefix,
+    // Behind every hexadecimal digit.
+    last: to ? idAt(to.getTime() + skewMs) : `${prefix}g`,
+  };
+}
+
 export function newRequestId(): string {
   return timeOrderedId("req_");
 }

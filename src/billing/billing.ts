@@ -31,7 +31,7 @@ import {
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key, KeyLabel } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { insertAccount } from "../../gen/sql/billing.ts";
+import * as sql from "../../gen/sql/billing.ts";
 import { type Clock, withTimeout } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, requestIdRule, timeOrderedId } from "../base/ids.ts";
@@ -80,10 +80,17 @@ import { HoldKeeper, type Holds } from "./holds.ts";
 import { LedgerMetrics } from "./ledger-metrics.ts";
 import { createOverview, type LedgerOverview } from "./overview.ts";
 import { findArchived, type LoggedCharge } from "./reconcile.ts";
-import { Rejections } from "./rejections.ts";
+import { Rejections, toRefused } from "./rejections.ts";
 import { runningReceipt } from "./settlement.ts";
 import { createLedgerStore, type LedgerStore } from "./store.ts";
-import { carryOutTransfer, createTransfer, type TransferParts } from "./transfers.ts";
+import {
+  carryOutTransfer,
+  createTransfer,
+  exportTransfers,
+  type MoveParts,
+  moveCredits,
+  type TransferParts,
+} from "./transfers.ts";
 import { createReports, type Reports, type Scope } from "./usage.ts";
 import { UsageDays } from "./usage-days.ts";
 import { type VerificationParts, verifyLedger } from "./verification.ts";
@@ -120,8 +127,11 @@ export type Billing = {
   problem(): string | undefined;
   /** The amounts of the charges that these requests have. One without a charge is left out. */
   findAmounts: LedgerStore["findAmounts"];
-  /** Counts a request of a key that was rejected before its admission, for `QueryErrors`. */
-  countRejected(key: { readonly accountId: string; readonly keyId: string }, reason: string): void;
+  /**
+   * Counts a request of a key that was rejected before its admission, for `QueryErrors`, and keeps
+   * it for `FindRequest` if it has an id.
+   */
+  countRejected: Rejections["count"];
   /**
    * Asks the process that runs a request to end it. Undefined: no such request runs. False: an
    * internal service holds it, which settles it.
@@ -195,6 +205,8 @@ type Parts = {
   readonly hasManagementKey?: BudgetParts["hasManagementKey"];
   /** Default: nobody needs another person. */
   readonly approvalLimit?: ApprovalLimit | undefined;
+  /** True: owners move credits between pools. Default: they do not. */
+  readonly ownersMove?: (() => boolean) | undefined;
   /** How long an admission waits for the database. */
   readonly maxWaitMs?: number;
   /** Default: the clock of this machine. */
@@ -280,7 +292,9 @@ export function createBilling(parts: Parts): Billing {
       },
       transfers: {
         store,
+        transaction: store.transaction,
         approvalLimit: parts.approvalLimit ?? (() => undefined),
+        ownersMove: parts.ownersMove ?? (() => false),
         log: parts.log,
         onTransfer: funds.publishTransfer,
       },
@@ -302,7 +316,7 @@ export function createBilling(parts: Parts): Billing {
     problem: () => problemOf(holds, node),
     figures: createAlertFigures(reports),
     findAmounts: (requests) => reports.findAmounts(requests),
-    countRejected: (key, reason) => rejections.count(key, reason),
+    countRejected: (key, error, request) => rejections.count(key, error, request),
     askToEnd: (request) => store.askToEnd(request),
     countRunning: async (requests) => (await reports.findHolds(requests)).length,
     findArchived: (logged) => findArchived(reports, logged),
@@ -403,7 +417,7 @@ function createService({
   readonly labelsOf: (accountId: string, keyIds: readonly string[]) => Promise<KeyLabel[]>;
   readonly watch: ChargeWatch;
   readonly accounts: AccountParts;
-  readonly transfers: TransferParts;
+  readonly transfers: TransferParts & MoveParts;
   readonly log: VerificationParts["log"];
 }): Implementation<typeof BillingService, AuthenticatedCall> {
   return {
@@ -412,7 +426,7 @@ function createService({
       const once = onceFor(BillingService.method.createAccount, request, call);
       const made = { id: timeOrderedId("acc_"), secret: "" };
       const { id } = await store.transaction((tx) =>
-        once(tx, made, () => tx.run(insertAccount, { accountId: made.id, name })),
+        once(tx, made, () => tx.run(sql.insertAccount, { accountId: made.id, name })),
       );
       return create(CreateAccountResponseSchema, { account: await store.findAccount(id) });
     },
@@ -449,6 +463,11 @@ function createService({
     },
 
     createTransfer: (request, call) => createTransfer(transfers, request, call),
+    moveCredits: (request, call) => moveCredits(transfers, request, call),
+    async *exportTransfers(request, call) {
+      if (!request.allAccounts) await knownAccount(reports, call);
+      yield* exportTransfers(reports, request, call);
+    },
     async listTransfers(request, call) {
       const accountId = await knownAccount(reports, call);
       const { entries: transfers, nextPageToken } = await readPage(request, {
@@ -505,12 +524,14 @@ function createService({
       // In this order a request that is settled between the two reads is found.
       const running = await reports.findRunning(requestId);
       const charged = await reports.findCharges(requestId);
+      const refused = await reports.run(sql.findRefusals, { requestId });
       const settled = new Set(charged.map(({ accountId }) => accountId));
       const left = running.filter(({ hold }) => !settled.has(hold.payer.accountId));
-      if (left.length + charged.length === 0)
+      if (left.length + charged.length + refused.length === 0)
         await refuseArchived(reports, { accountId: undefined, keyId: undefined }, requestId);
       return create(FindRequestResponseSchema, {
         receipts: [...left.map(runningReceipt), ...charged],
+        refusals: refused.map(toRefused),
       });
     },
     async listCharges(request, call) {

@@ -12,7 +12,7 @@ import {
 import type { ExportChargesRow } from "../../gen/sql/billing.ts";
 import { csvLine, textCell } from "../base/csv.ts";
 import { ApiError } from "../base/errors.ts";
-import { credits } from "../base/money.ts";
+import { credits, usd } from "../base/money.ts";
 import { readTimeRange } from "../base/paging.ts";
 import { noTags, tagsText } from "../base/tags.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
@@ -44,6 +44,7 @@ const columns = [
   "price_version",
   "made_by",
   "tags",
+  "charge_usd",
 ];
 
 function lineOf(row: ExportChargesRow): string {
@@ -66,6 +67,7 @@ function lineOf(row: ExportChargesRow): string {
     row.priceVersion,
     textCell(row.madeBy ?? ""),
     textCell(tagsText(readTags(row.tags) ?? noTags)),
+    usd(row.amount),
   ]);
 }
 

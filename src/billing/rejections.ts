@@ -1,8 +1,12 @@
-// Counts of rejected requests, by account, UTC hour, key and reason. They are figures, not money: a
-// crash loses those of the last seconds.
+// Requests that were rejected before their admission: their counts by account, UTC hour, key and
+// reason, and some of them one by one, by the id that the client was shown. They are figures, not
+// money: a crash loses those of the last seconds.
 
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import * as sql from "../../gen/sql/billing.ts";
+import { BoundedMap } from "../base/bounded-map.ts";
 import type { Clock } from "../base/clock.ts";
+import type { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { type Report, Task, warnOnce } from "../base/task.ts";
 import type { Runner } from "../postgres/statement.ts";
@@ -11,6 +15,19 @@ import { hourMs } from "./usage-days.ts";
 /** A person who tries a new key sees within seconds why its request was refused. */
 const everyMs = 1_000;
 const batchMax = 1_000;
+/** Refused requests of a key that are kept for each hour. */
+const keptPerHour = 100;
+const keysMax = 20_000;
+const modelLengthMax = 200;
+const fieldLengthMax = 100;
+
+type Payer = { readonly accountId: string; readonly keyId: string };
+
+/** A refused request, as its client knows it. */
+type RefusedRequest = { readonly requestId: string; readonly model?: string };
+
+type Refusal = Payer &
+  Required<RefusedRequest> & { readonly at: Date; readonly reason: string; readonly facts: string };
 
 type Rejected = { accountId: string; hourMs: number; keyId: string; reason: string; count: bigint };
 
@@ -28,6 +45,10 @@ export class Rejections {
   readonly #writing: Task;
   #counts = new Map<string, Rejected>();
   #uncounted = 0;
+  #refusals: Refusal[] = [];
+  /** How many of the hour are kept, by key and hour. */
+  readonly #kept = new BoundedMap<string, number>(keysMax);
+  #cleanedHour = 0;
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -54,8 +75,19 @@ export class Rejections {
     await this.write().catch((error: unknown) => this.#report.failed(error, true));
   }
 
-  count(key: { readonly accountId: string; readonly keyId: string }, reason: string): void {
-    this.#add({ ...key, reason, hourMs: Math.floor(Date.now() / hourMs) * hourMs, count: 1n });
+  /** `request`: absent for one without an id. */
+  count({ accountId, keyId }: Payer, error: ApiError, request?: RefusedRequest): void {
+    const at = new Date();
+    const { reason } = error;
+    const hour = Math.floor(at.getTime() / hourMs);
+    this.#add({ accountId, keyId, reason, hourMs: hour * hourMs, count: 1n });
+    const kept = this.#kept.get(`${keyId} ${hour}`) ?? 0;
+    if (!request?.requestId || kept >= keptPerHour || this.#refusals.length >= keysMax) return;
+    this.#kept.set(`${keyId} ${hour}`, kept + 1);
+    const { requestId, model = "" } = request;
+    const asked = plainText(model, modelLengthMax);
+    const facts = JSON.stringify(factsOf(error));
+    this.#refusals.push({ accountId, keyId, requestId, at, reason, model: asked, facts });
   }
 
   /** Throws when it cannot: what is left is written the next time. */
@@ -84,6 +116,30 @@ export class Rejections {
     } finally {
       for (const one of left) this.#add(one);
     }
+    await this.#writeRefusals();
+  }
+
+  async #writeRefusals(): Promise<void> {
+    const { db } = this.#parts;
+    const hour = Math.floor(Date.now() / hourMs);
+    if (this.#cleanedHour !== hour) await db.run(sql.removeRefusals);
+    this.#cleanedHour = hour;
+    while (this.#refusals.length > 0) {
+      const batch = this.#refusals.slice(0, batchMax);
+      // A request that was refused again has the same id: its last refusal stays.
+      const byId = new Map(batch.map((one) => [`${one.accountId} ${one.requestId}`, one]));
+      const last = [...byId.values()];
+      await db.run(sql.addRefusals, {
+        requestIds: last.map(({ requestId }) => requestId),
+        accountIds: last.map(({ accountId }) => accountId),
+        keyIds: last.map(({ keyId }) => keyId),
+        ats: last.map(({ at }) => at),
+        reasons: last.map(({ reason }) => reason),
+        models: last.map(({ model }) => model),
+        facts: last.map(({ facts }) => facts),
+      });
+      this.#refusals.splice(0, batch.length);
+    }
   }
 
   #add({ count, ...of }: Rejected): void {
@@ -94,6 +150,36 @@ export class Rejections {
     else if (this.#counts.size < countsMax) this.#counts.set(name, { ...of, count });
     else this.#uncounted += Number(count);
   }
+}
+
+/** A refused request, as `FindRequest` answers it. */
+export function toRefused({ facts, at, ...row }: sql.FindRefusalsRow) {
+  const texts = Object.entries(Object(facts)).map(([name, value]) => [name, String(value)]);
+  return { ...row, at: timestampFromDate(at), facts: Object.fromEntries(texts) };
+}
+
+/** What an error says besides its reason, without words of the request. */
+function factsOf({ facts: { field, limit, retryAfterMs } }: ApiError): Record<string, string> {
+  return {
+    ...(field !== undefined && { field: plainText(named(field), fieldLengthMax) }),
+    ...(limit && { limit_name: limit.name, limit: String(limit.limit) }),
+    ...(limit?.used !== undefined && { used: String(limit.used) }),
+    ...(limit?.remaining !== undefined && { remaining: String(limit.remaining) }),
+    ...(retryAfterMs !== undefined && { retry_after_ms: String(Math.ceil(retryAfterMs)) }),
+  };
+}
+
+/** The path of a field, up to the first map whose names the client chooses. */
+function named(field: string): string {
+  return field.replace(/\b(metadata|tags|properties|input_schema|parameters)\b.*$/s, "$1");
+}
+
+/** A text that the database can store. */
+function plainText(text: string, lengthMax: number): string {
+  return text
+    .replaceAll(/\p{Cc}/gu, " ")
+    .slice(0, lengthMax)
+    .toWellFormed();
 }
 
 declare module "../base/log.ts" {

@@ -5,12 +5,22 @@ import {
   type CreateTransferRequest,
   CreateTransferRequestSchema,
   CreateTransferResponseSchema,
+  type ExportTransfersRequest,
+  type ExportTransfersResponse,
+  ExportTransfersResponseSchema,
+  type MoveCreditsRequest,
+  MoveCreditsResponseSchema,
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { type FindTransfersRow, findTransfers, lockAccountPools } from "../../gen/sql/billing.ts";
+import { csvLine, textCell } from "../base/csv.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
+import { idsBetween } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import { credits, microCreditsPerMicroDollar } from "../base/money.ts";
+import { credits, microCreditsPerMicroDollar, usd } from "../base/money.ts";
+import { readTimeRange } from "../base/paging.ts";
 import { microcreditsPerUsdCent, packStepUsdCents } from "../base/shown-figures.ts";
 import {
   type Act,
@@ -55,6 +65,7 @@ const reservedKeys: readonly { readonly prefix: string; readonly service: string
   { prefix: "pay:", service: "payments" },
   { prefix: "refund:", service: "payments" },
   { prefix: "promo:", service: "payments" },
+  { prefix: "move:", service: "billing" },
   { prefix: "first-start", service: "bootstrap" },
 ];
 
@@ -185,6 +196,91 @@ function repeatedOnce<T>(work: () => Promise<T>): Promise<T> {
     if (isUniqueViolation(error)) return work();
     throw error;
   });
+}
+
+export type MoveParts = {
+  readonly transaction: LedgerStore["transaction"];
+  /** True: owners may move credits by themselves. */
+  readonly ownersMove: () => boolean;
+  readonly onTransfer: TransferParts["onTransfer"];
+};
+
+const moveReasonMin = 5;
+
+export async function moveCredits(
+  { transaction, ownersMove, onTransfer }: MoveParts,
+  request: MoveCreditsRequest,
+  { caller, accountId }: AuthenticatedCall,
+) {
+  const isOwner = caller.kind === "person" && caller.operator < OperatorRole.ADMIN;
+  if (isOwner && !ownersMove())
+    throw new ApiError("not_permitted", { message: "Only operators move credits here." });
+  const { amountMicrocredits: amount, idempotencyKey } = request;
+  const [from, to] = [familyName(request.from), familyName(request.to)];
+  if (!from) throw invalidField("from", "is not a family");
+  if (!to || to === from) throw invalidField("to", "has to be the other family");
+  if (amount <= 0n || amount > amountMax)
+    throw invalidField("amount_microcredits", "must be above 0 and at most 2^53");
+  checkText("idempotency_key", idempotencyKey, 200);
+  const reason = checkText("reason", request.reason, 1000).trim();
+  if ([...reason].length < moveReasonMin)
+    throw invalidField("reason", `has at least ${moveReasonMin} characters`);
+  const both = { accountId, kind: TransferKind.ADJUSTMENT, reason, actor: actorOf(caller) };
+  const out = { family: from, amountMicro: -amount, idempotencyKey: `move:out:${idempotencyKey}` };
+  const into = { family: to, amountMicro: amount, idempotencyKey: `move:in:${idempotencyKey}` };
+  const transfers = await transaction(async (tx) => {
+    // Both, in the order in which everybody locks them.
+    await tx.run(lockAccountPools, { accountId });
+    const { accountStatus } = await lockPool(tx, { accountId, family: from });
+    if (accountStatus === "closed") throw new ApiError("account_closed");
+    if (accountStatus === "suspended" && isOwner) throw new ApiError("account_suspended");
+    return [
+      await bookTransfer(tx, { ...both, ...out }),
+      await bookTransfer(tx, { ...both, ...into }),
+    ];
+  });
+  onTransfer(accountId);
+  return create(MoveCreditsResponseSchema, { transfers });
+}
+
+const exportColumns = [
+  ...["transfer_id", "created_at", "account_id", "family", "kind"],
+  ...["credits", "usd", "credits_after", "actor", "reason"],
+];
+const exportedRows = 1_000;
+
+/** The transfers of a range as CSV, newest first. Throws `invalid_request`. */
+export async function* exportTransfers(
+  reports: Pick<LedgerStore, "run">,
+  { allAccounts, ...request }: ExportTransfersRequest,
+  { accountId, signal }: AuthenticatedCall,
+): AsyncGenerator<ExportTransfersResponse, void> {
+  const range = readTimeRange(request, new Date());
+  const query = {
+    accountId: allAccounts ? null : accountId,
+    from: range.from ?? new Date(0),
+    to: range.to ?? null,
+    ...idsBetween("tra_", range),
+  };
+  yield create(ExportTransfersResponseSchema, { csv: csvLine(exportColumns) });
+  for (let after: string | null = null; ; ) {
+    const rows: FindTransfersRow[] = await reports.run(findTransfers, {
+      ...{ ...query, after, rows: exportedRows },
+    });
+    signal.throwIfAborted();
+    if (rows.length > 0)
+      yield create(ExportTransfersResponseSchema, { csv: rows.map(exportLine).join("") });
+    if (rows.length < exportedRows) return;
+    after = rows.at(-1)?.transferId ?? null;
+  }
+}
+
+function exportLine(row: FindTransfersRow): string {
+  return csvLine([
+    ...[row.transferId, row.createdAt.toISOString(), row.accountId, row.family, row.kind],
+    ...[credits(row.amount), usd(row.amount), credits(row.postedAfter)],
+    ...[textCell(row.actor), textCell(row.reason)],
+  ]);
 }
 
 declare module "../base/log.ts" {

@@ -7,7 +7,7 @@ import { packStepUsdCents } from "../base/shown-figures.ts";
 import { btc, coins } from "./coins.ts";
 import { assetOf, assetsOf } from "./onchain.ts";
 import { missingSecretsOf, type ProcessorSettings, processor } from "./processors.ts";
-import { checked, distinct, formed, integer, list, named, section, text } from "./schema.ts";
+import { checked, distinct, flag, formed, integer, list, named, section, text } from "./schema.ts";
 
 /** 1,000 credits: the smallest pack, and the step of all others. */
 const stepUsd = packStepUsdCents / 100;
@@ -101,6 +101,8 @@ export const payments = v.pipe(
       seller: v.exactOptional(seller),
       /** Credits granted by persons beyond this need a second person. Absent: they never do. */
       second_approval_above_usd: v.exactOptional(dollars),
+      /** True: owners of an account may move credits between its pools. */
+      owners_move: v.optional(flag, "false"),
       /** At least one, each with its own name. */
       processors: v.pipe(list(processor), distinct("name", "processors")),
       /** Absent: no coin has a rate but the ones that processors quote. */

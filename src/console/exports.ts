@@ -1,5 +1,5 @@
-// Files that people download: `GET /console/export/charges.csv?account=…&from=…&to=…&key=…`, and
-// `usage.csv`, which also takes `model`, `bucket`, `tag` and `group_by_tag`. The browser sends the
+// Files that people download: `GET /console/export/charges.csv?account=…&from=…&to=…&key=…`,
+// `usage.csv`, `orders.csv`, `documents.csv` and `transfers.csv`. The browser sends the
 // session as a cookie, since a link has no headers. Both call the services, so a facade serves the
 // same files.
 
@@ -9,11 +9,12 @@ import type { CallOptions } from "@connectrpc/connect";
 import { codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Bucket, UsageGroup, type UsageRow } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { csvLine, textCell } from "../base/csv.ts";
-import { ApiError, errorCatalog, shuttingDown, toApiError } from "../base/errors.ts";
+import { ApiError, errorCatalog, invalidField, shuttingDown, toApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { closed, described, oneOf, type Schema, text } from "../base/json-schema.ts";
-import { credits } from "../base/money.ts";
+import { credits, parseCredits, usd } from "../base/money.ts";
 import {
   choiceOf,
   listParam,
@@ -58,6 +59,13 @@ const ofBoth = {
   key: described("Only these keys, separated by commas.", text),
 };
 
+const ofMoney = {
+  account: ofBoth.account,
+  all: described("`true`: of all accounts. Operators only.", text),
+  from: described("A day, or a time with its offset: the first time.", text),
+  to: ofBoth.to,
+};
+
 const files: Readonly<Record<string, ExportFile>> = {
   "charges.csv": {
     id: "downloadCharges",
@@ -79,7 +87,83 @@ const files: Readonly<Record<string, ExportFile>> = {
     },
     lines: usageLines,
   },
+  "orders.csv": {
+    id: "downloadOrders",
+    summary: "Downloads orders of credits, newest first, a line for each",
+    parameters: {
+      ...ofMoney,
+      state: described("Only orders in these states, separated by commas.", text),
+      attention: described("`true`: only orders that wait for a person.", text),
+      processor: described("Only orders of this processor.", text),
+      asset: described("Only orders of this coin, such as `BTC`.", text),
+      least_usd: described("Only orders of this many dollars or more.", text),
+    },
+    lines: orderLines,
+  },
+  "documents.csv": {
+    id: "downloadDocuments",
+    summary: "Downloads receipts and credit notes, oldest first, a line for each",
+    parameters: ofMoney,
+    lines: documentLines,
+  },
+  "transfers.csv": {
+    id: "downloadTransfers",
+    summary: "Downloads transfers of credits, newest first, a line for each",
+    parameters: ofMoney,
+    lines: transferLines,
+  },
 };
+
+const orderStates = {
+  open: OrderState.OPEN,
+  seen: OrderState.SEEN,
+  partly_paid: OrderState.PARTLY_PAID,
+  paid: OrderState.PAID,
+  expired: OrderState.EXPIRED,
+  cancelled: OrderState.CANCELLED,
+  closed: OrderState.CLOSED,
+};
+
+/** Of which account, and when. */
+function ownedParams(query: Query) {
+  const allAccounts = textParam(query, "all") === "true";
+  return { accountId: textParam(query, "account"), allAccounts };
+}
+
+async function* orderLines(core: Core, query: Query, options: CallOptions): AsyncGenerator<string> {
+  const least = textParam(query, "least_usd");
+  // Dollars have six places, as credits have.
+  const dollars = least === "" ? 0n : parseCredits(least);
+  if (dollars === undefined) throw invalidField("least_usd", "is an amount of dollars");
+  const filter = {
+    ...rangeParams(query),
+    states: listParam(query, "state").map((name) => choiceOf(orderStates, "state", name)),
+    needsAttention: textParam(query, "attention") === "true",
+    processor: textParam(query, "processor"),
+    asset: textParam(query, "asset"),
+    leastMicrodollars: dollars,
+  };
+  const request = { ...ownedParams(query), filter };
+  for await (const { csv } of core.payments.exportOrders(request, options)) yield csv;
+}
+
+async function* documentLines(
+  core: Core,
+  query: Query,
+  options: CallOptions,
+): AsyncGenerator<string> {
+  const request = { ...rangeParams(query), ...ownedParams(query) };
+  for await (const { csv } of core.payments.exportDocuments(request, options)) yield csv;
+}
+
+async function* transferLines(
+  core: Core,
+  query: Query,
+  options: CallOptions,
+): AsyncGenerator<string> {
+  const request = { ...rangeParams(query), ...ownedParams(query) };
+  for await (const { csv } of core.billing.exportTransfers(request, options)) yield csv;
+}
 
 /** Of every answer of the console that is an error. */
 const errorSchema = closed({ error: closed({ reason: text, message: text }, { field: text }) });
@@ -118,10 +202,12 @@ async function* usageLines(core: Core, query: Query, options: CallOptions): Asyn
   };
   const byTag = request.groupByTag !== "";
   let pageToken = "";
-  let head = csvLine([...usageColumns, ...(byTag ? ["tag_value"] : [])]);
+  const added = ["key_name", "charge_usd"];
+  let head = csvLine([...usageColumns, ...(byTag ? ["tag_value"] : []), ...added]);
   do {
     const page = await core.billing.queryUsage({ ...request, pageToken }, options);
-    yield head + page.rows.map((row) => usageLine(row, byTag)).join("");
+    const names = new Map(page.keys.map(({ keyId, name }) => [keyId, name]));
+    yield head + page.rows.map((row) => usageLine(row, byTag, names)).join("");
     head = "";
     pageToken = page.nextPageToken;
   } while (pageToken !== "");
@@ -130,6 +216,7 @@ async function* usageLines(core: Core, query: Query, options: CallOptions): Asyn
 function usageLine(
   { from, keyId, model, family, sums, tagValue }: UsageRow,
   byTag: boolean,
+  names: ReadonlyMap<string, string>,
 ): string {
   const { usage } = sums ?? {};
   return csvLine([
@@ -142,6 +229,8 @@ function usageLine(
     usage?.webSearches ?? 0n,
     credits(sums?.amountMicrocredits ?? 0n),
     ...(byTag ? [textCell(tagValue)] : []),
+    textCell(names.get(keyId) ?? ""),
+    usd(sums?.amountMicrocredits ?? 0n),
   ]);
 }
 

@@ -365,7 +365,7 @@ function addRoutes(
         if (route.earlyCheck && caller.management) throw new ApiError("management_key_here");
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)
-          context.turn = keyLoad.check(context.identity.caller.key, request.ip);
+          context.turn = keyLoad.check(context.identity.caller.key, request.ip, context.requestId);
       },
       handler: run,
     });

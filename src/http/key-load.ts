@@ -34,7 +34,9 @@ export type KeyLoadParts = {
   readonly rateLimits: Pick<RateLimits, "check" | "tooManyFailed" | "recordFailed">;
   readonly onPayerChange: OnPayerChange;
   /** Called with each error of `check`. */
-  readonly onRejected?: ((key: Key, reason: ErrorReason) => void) | undefined;
+  readonly onRejected?:
+    | ((key: Key, error: ApiError, request: { readonly requestId: string }) => void)
+    | undefined;
   readonly clock?: Clock;
 };
 
@@ -121,14 +123,14 @@ export class KeyLoad {
    * Begins a request of a key that would generate, if it would not meet an error that is known.
    * Throws `requests_not_allowed`, `rate_limited`, `too_many_failed`, or a 402.
    */
-  check(key: Key, address: string): Turn {
+  check(key: Key, address: string, requestId = ""): Turn {
     const { keyId, requestsPerMinute } = key;
     const { rateLimits, onRejected } = this.#parts;
     try {
       rateLimits.check(keyId, requestsPerMinute);
       this.#checkErrors(key);
     } catch (error) {
-      onRejected?.(key, toApiError(error).reason);
+      onRejected?.(key, toApiError(error), { requestId });
       throw error;
     }
     const startedAt = this.#lastChange;

@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, type ErrorReason, toApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import {
+  type Billing,
   type ExpectedHold,
   type Hold,
   minHoldMicro,
@@ -36,7 +36,7 @@ export type GenerateParts = BillParts &
     readonly providers: Providers;
     readonly activeRequests: ActiveRequests;
     /** As `Billing.countRejected`. */
-    readonly countRejected: (key: Key, reason: ErrorReason) => void;
+    readonly countRejected: Billing["countRejected"];
     /** Whether a provider may be called while the hold is being placed. */
     readonly overlap: boolean;
     /** Absent: nothing is counted by the names of OpenTelemetry. */
@@ -136,9 +136,11 @@ export async function generate(parts: GenerateParts, generation: Generation): Pr
     if (bill && answer) throw answer.fail(error);
     // Only admitted requests count towards the limit of the key.
     place?.cancel();
-    refusal = toApiError(error).reason;
+    const refused = toApiError(error);
+    refusal = refused.reason;
     holding?.end({}, refusal);
-    if (refusal !== "cancelled") parts.countRejected(key, refusal);
+    if (refusal !== "cancelled")
+      parts.countRejected(key, refused, { requestId, model: generation.request.model });
     throw error;
   } finally {
     // Charges the usage so far of an answer that failed, or whose reader left.

@@ -7,9 +7,8 @@ import {
   type GenerateRequest,
   type InferenceService,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
-import { ApiError, type ErrorReason, invalidField } from "../base/errors.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, newRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import type { Billing, Holds } from "../billing/billing.ts";
@@ -68,7 +67,7 @@ export function createInference(parts: {
   providers: Providers;
   log: Log;
   /** As `Billing.countRejected`. */
-  countRejected?: (key: Key, reason: ErrorReason) => void;
+  countRejected?: Billing["countRejected"];
   /** As `Billing.confirmAlive`. */
   confirmAlive: () => Promise<void> | undefined;
   /** Whether a provider may be called while the hold is being placed. Default: true. */

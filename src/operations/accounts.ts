@@ -11,6 +11,7 @@ import {
   FindAccountsResponseSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { readPage } from "../base/paging.ts";
+import { accountsOfExact, type SearchParts } from "./search.ts";
 import type { AccountSearch, OperationsStore } from "./store.ts";
 
 const pageSizes = { sizeDefault: 50, sizeMax: 200 };
@@ -20,13 +21,9 @@ const waitingMax = 10_000;
 const spentDays = 30;
 
 /** What the other services know of accounts. */
-export type AccountsParts = {
+export type AccountsParts = SearchParts & {
   readonly store: OperationsStore;
   readonly ledger: {
-    /** What the text of a search may mean. Throws `invalid_request`. */
-    matchAccounts(
-      text: string,
-    ): Promise<{ readonly name: string; readonly accountIds: readonly string[] }>;
     /** These accounts, in any order. `since`: a UTC day, `2026-11-22`. */
     readAccounts(
       accountIds: readonly string[],
@@ -69,11 +66,16 @@ export async function findAccounts(
   parts: AccountsParts,
   request: FindAccountsRequest,
 ): Promise<FindAccountsResponse> {
-  const { store, ledger } = parts;
-  const { name, accountIds } = await ledger.matchAccounts(request.query);
+  const { store } = parts;
+  const matching = await accountsOfExact(parts, request.query);
   const waiting = await readWaiting(parts);
   const { status, among } = chosenBy(request.filter, waiting);
-  const search: AccountSearch = { text: name, matching: accountIds, status, among };
+  const search: AccountSearch = {
+    text: request.query.trim().toLowerCase(),
+    matching,
+    status,
+    among,
+  };
   const { entries, nextPageToken } = await readPage(request, {
     ...pageSizes,
     question: [request.query, request.filter],

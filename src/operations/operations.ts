@@ -1,11 +1,13 @@
-// What operators see of the whole installation: the implementation of OperationsService. It owns no
-// table: what it shows comes from the parts of the gateway that know it.
+// What operators see of the whole installation: the implementation of OperationsService. What it
+// shows comes from the parts of the gateway that know it.
 
 import type { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import { type AccountsParts, findAccounts } from "./accounts.ts";
 import { type ApprovalsParts, approve, listApprovals, reject } from "./approvals.ts";
 import { type ConfiguredParts, listCatalog, listProviders } from "./configured.ts";
+import { addNote, listNotes, type NotesParts } from "./notes.ts";
+import { type SearchParts, search } from "./search.ts";
 import { describeNode, getStatus, type StatusParts, UnnamedProxies } from "./status.ts";
 import { createOperationsStore } from "./store.ts";
 import { getVerification, type VerificationParts } from "./verification.ts";
@@ -23,7 +25,9 @@ type Parts = StatusParts &
   ConfiguredParts &
   VerificationParts &
   ApprovalsParts &
-  Omit<AccountsParts, "store"> & {
+  NotesParts &
+  Omit<AccountsParts, "store" | "search"> &
+  Omit<SearchParts, "postgres"> & {
     readonly postgres: Parameters<typeof createOperationsStore>[0];
   };
 
@@ -33,6 +37,9 @@ export function createOperations(parts: Parts): Operations {
   return {
     service: {
       findAccounts: (request) => findAccounts(all, request),
+      search: (request) => search(all, request),
+      addNote: (request, call) => addNote(all, request, call),
+      listNotes: (request) => listNotes(all, request),
       listApprovals: (request) => listApprovals(all, request),
       approve: (request, call) => approve(all, request, call),
       reject: (request, call) => reject(all, request, call),

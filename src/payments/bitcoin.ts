@@ -246,6 +246,25 @@ export function createBitcoin(
       if (isWhole) await readWaiting(reading);
       return { tip, isWhole };
     },
+    async lookUp(hash, signal) {
+      const txid = hash.replace(/^0x/, "");
+      const found = await rpc.call("getrawtransaction", [txid, 1], signal);
+      if (found.isAbsent) return undefined;
+      const confirmations = Number(found.at("confirmations").textOrEmpty());
+      const outputs = found
+        .at("vout")
+        .list()
+        .flatMap((output) => {
+          const address = addressOf(output);
+          const atoms = atomsOf(output.at("value").text(), decimals);
+          return address === "" || atoms === undefined ? [] : [{ address, asset, decimals, atoms }];
+        });
+      return {
+        confirmations: confirmations > 0 ? confirmations : undefined,
+        isFailed: false,
+        outputs,
+      };
+    },
     blocksNeeded,
   };
 }

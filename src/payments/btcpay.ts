@@ -198,9 +198,15 @@ function depositsOf(shown: Answer, { methods, confirmations }: BtcpaySettings): 
         atoms,
         state,
         externalId: payment.at("id").text(),
+        hash: hashOf(payment.at("id").text()),
         firstSeenAt: payment.at("receivedDate").time(),
         confirmations: state === "settled" ? confirmations : 0,
         confirmationsNeeded: confirmations,
       };
     });
+}
+
+/** The id of a payment on a chain is its transaction and output. That of another is no hash. */
+function hashOf(id: string): string | undefined {
+  return /^(0x)?[0-9a-f]{64}(?=-|$)/i.exec(id)?.[0];
 }

@@ -36,6 +36,21 @@ export type Reading = {
 /** The newest block, and whether all blocks up to it were read. */
 export type ReadChain = { readonly tip: number; readonly isWhole: boolean };
 
+/** A transaction, as a node knows it. */
+export type FoundTransaction = {
+  /** Undefined: it waits for a block. */
+  readonly confirmations: number | undefined;
+  /** True: it was included, and did nothing. */
+  readonly isFailed: boolean;
+  /** What it pays, as far as it is read: of listed assets, with single addresses. */
+  readonly outputs: readonly {
+    readonly address: string;
+    readonly asset: string;
+    readonly decimals: number;
+    readonly atoms: bigint;
+  }[];
+};
+
 export type Chain = {
   /** As people know the network. */
   readonly name: string;
@@ -43,6 +58,8 @@ export type Chain = {
   readonly hasBalances: boolean;
   /** Throws if the node does not answer as it should: what was read before stays. */
   read(reading: Reading): Promise<ReadChain>;
+  /** Throws `RpcError` for a transaction that the node does not have. */
+  lookUp(hash: string, signal: AbortSignal): Promise<FoundTransaction | undefined>;
   /**
    * Blocks that payments need by what their account was paid within a day, in micro-dollars,
    * undefined: partly unknown. Absent: as many as was stored with each.

@@ -35,7 +35,7 @@ export async function applyLook(
     const { processor, accountId, family } = order;
     // In one order for all, so that two looks never wait for each other.
     for (const one of deposits) {
-      const { usdMicro: processorUsdMicro = null, mayReturn = false, ...deposit } = one;
+      const { usdMicro: processorUsdMicro = null, mayReturn = false, hash, ...deposit } = one;
       const of = { processor, orderId, accountId, family };
       const seen = { ...deposit, ...of, processorUsdMicro, mayReturn };
       if ((await tables.run(sql.upsertDeposit, seen)) === 0)
@@ -48,11 +48,25 @@ export async function applyLook(
           },
           "a processor reports the deposit of another order",
         );
+      else if (hash !== undefined) await noteHash(tables, { ...seen, hash });
     }
     await redecide(tables, order, answer);
   });
   parts.changed(orderId);
   await postGrants(parts, orderId);
+}
+
+const hashForm = /^(0x)?[0-9a-f]{16,128}$/i;
+
+/** Keeps the hash that a processor gives of a payment, unless it is none. */
+async function noteHash(
+  tables: PaymentsTables,
+  of: Pick<SeenDeposit, "network" | "externalId"> & { processor: string; hash: string },
+): Promise<void> {
+  const { processor, network, externalId, hash } = of;
+  if (!hashForm.test(hash)) return;
+  const tx = hash.toLowerCase();
+  await tables.run(sql.noteTransaction, { processor, chain: network, tx, externalId });
 }
 
 /** Records that a look got no answer. Time has passed all the same, so the order is decided. */

@@ -416,7 +416,45 @@ export function createEvm(
       if (takesEther && cursor.height === final.height) await readEther(reading, final);
       return { tip: tip.height, isWhole: at >= tip.height };
     },
+    async lookUp(hash, signal) {
+      await checkChain(signal);
+      const id = `0x${hash.replace(/^0x/, "")}`;
+      const [sent, receipt, tip] = await rpc.batch(
+        [
+          { method: "eth_getTransactionByHash", params: [id] },
+          { method: "eth_getTransactionReceipt", params: [id] },
+          { method: "eth_blockNumber", params: [] },
+        ],
+        signal,
+      );
+      if (!sent || !receipt || !tip || sent.isAbsent) return undefined;
+      const isIncluded = !receipt.isAbsent;
+      const outputs = receipt.at("logs").optionalList().flatMap(outputOfLog);
+      const value = atomsOf(sent.at("value"));
+      const address = sent.optional("to").toLowerCase();
+      if (takesEther && value > 0n && address !== "")
+        outputs.push({ address, asset: native, decimals: nativeDecimals, atoms: value });
+      return {
+        confirmations: isIncluded
+          ? Math.max(1, numberOf(tip) - numberOf(receipt.at("blockNumber")) + 1)
+          : undefined,
+        isFailed: isIncluded && receipt.optional("status") === "0x0",
+        outputs,
+      };
+    },
   };
+
+  /** What a log says of a listed token. */
+  function outputOfLog(log: Answer) {
+    const token = tokenAt.get(log.optional("address").toLowerCase());
+    const [topic, , receiver] = log.at("topics").optionalList();
+    const data = log.at("data").textOrEmpty();
+    const isTransfer = topic?.textOrEmpty() === transferTopic && /^0x[0-9a-fA-F]{64}$/.test(data);
+    if (!token || !receiver || !isTransfer) return [];
+    const { asset, decimals } = token;
+    const address = `0x${receiver.textOrEmpty().toLowerCase().slice(-40)}`;
+    return [{ address, asset, decimals, atoms: BigInt(data) }];
+  }
 
   async function begin({ id, transaction }: Reading, final: Block): Promise<BlockId> {
     const first = blockId(final);

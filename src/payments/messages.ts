@@ -34,6 +34,11 @@ const states = {
   closed: OrderState.CLOSED,
 } as const;
 
+/** The stored names of states. */
+export const stateNames: ReadonlyMap<OrderState, string> = new Map(
+  Object.entries(states).map(([name, state]) => [state, name]),
+);
+
 const attentions = {
   overpaid: Attention.OVERPAID,
   late: Attention.LATE,
@@ -53,6 +58,11 @@ const depositStates = {
   settled: DepositState.SETTLED,
   lost: DepositState.LOST,
 } as const;
+
+/** A stored state of a deposit. */
+export function depositStateOf(state: StoredDeposit["state"]): DepositState {
+  return depositStates[state];
+}
 
 const refundStates = {
   asked: RefundState.ASKED,

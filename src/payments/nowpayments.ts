@@ -294,6 +294,7 @@ function depositsOf(payment: Answer): SeenDeposit[] {
       ...(isFurther && usdMicro === 0n && { network: "unknown" }),
       ...(usdMicro > 0n && { usdMicro }),
       externalId: idOf(payment, "payment_id"),
+      hash: payment.optional("payin_hash") || undefined,
       firstSeenAt: payment.at("updated_at").time(),
       confirmations: state === "settled" ? 1 : 0,
       confirmationsNeeded: 1,

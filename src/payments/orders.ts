@@ -1,6 +1,6 @@
 // Ordering credits, and reading orders.
 
-import { create } from "@bufbuild/protobuf";
+import { create, toBinary } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Account } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
@@ -19,6 +19,7 @@ import {
   ListOrdersResponseSchema,
   ListPaymentMethodsResponseSchema,
   type Order,
+  OrderFilterSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
@@ -32,6 +33,7 @@ import type { Runner } from "../postgres/statement.ts";
 import { redecide } from "./crediting.ts";
 import { isSameAsset } from "./decide.ts";
 import { readDocuments } from "./documents.ts";
+import { matchingPages, sumOrders, toQuery } from "./export-orders.ts";
 import { toOrder } from "./messages.ts";
 import {
   checkText,
@@ -307,12 +309,17 @@ export async function listOrders(
   request: ListOrdersRequest,
   { accountId }: AuthenticatedCall,
 ) {
-  const { entries, nextPageToken } = await readPage(
-    request,
-    pagesOf(parts, { accountId: request.allAccounts ? null : accountId, needsAttention: false }),
-  );
+  const { filter, allAccounts } = request;
+  const query = toQuery(allAccounts ? null : accountId, filter);
+  const { entries, nextPageToken } = await readPage(request, {
+    ...(filter && { question: [toBinary(OrderFilterSchema, filter).join()] }),
+    ...matchingPages(parts, query),
+  });
   const orders = await describeAll(parts, entries);
-  return create(ListOrdersResponseSchema, { orders, nextPageToken });
+  return create(ListOrdersResponseSchema, {
+    ...{ orders, nextPageToken },
+    ...(request.withSums && { sums: await sumOrders(parts, query) }),
+  });
 }
 
 /** Orders page by page, newest first; those that need attention, oldest first. */

@@ -58,6 +58,8 @@ export type DepositAddresses = {
 
 export type Parts = {
   readonly store: PaymentsStore;
+  /** Reads on connections that orders do not wait for. */
+  readonly reports: Runner;
   /** The billing service of this process. Calls carry `asService("payments")`. */
   readonly billing: Client<typeof BillingService>;
   /** By name. Empty: nothing can be bought here. */

@@ -24,7 +24,9 @@ import { createBtcpay } from "./btcpay.ts";
 import type { Chain } from "./chain.ts";
 import { postGrants } from "./crediting.ts";
 import { getReceiptDocument } from "./documents.ts";
+import { exportDocuments, exportMatching } from "./export-orders.ts";
 import { createCleaning, receiveHook } from "./hooks.ts";
+import { lookUpPayment } from "./look-up.ts";
 import { createNowpayments } from "./nowpayments.ts";
 import { createOnchain } from "./onchain.ts";
 import {
@@ -138,6 +140,7 @@ export function createPayments(parts: {
   let current = offered(parts.settings);
   const all: Parts = {
     store,
+    reports: parts.postgres.reports,
     billing,
     watchers,
     guesses,
@@ -173,6 +176,8 @@ export function createPayments(parts: {
       createOrder: (request, call) => createOrder(all, request, call),
       getOrder: (request, call) => getOrder(all, request, call),
       listOrders: (request, call) => listOrders(all, request, call),
+      exportOrders: (request, call) => exportMatching(all, request, call),
+      exportDocuments: (request, call) => exportDocuments(all, request, call),
       watchOrder: (request, call) => watchOrder(all, request, call),
       getDepositAddress: (request, call) => getDepositAddress(all, request, call),
       cancelOrder: (request, call) => cancelOrder(all, request, call),
@@ -181,6 +186,7 @@ export function createPayments(parts: {
       endSweep: (request) => endSweep(all, request),
       listSweeps: (request) => listSweeps(all, request),
       grantSweepPayment: (request, call) => grantSweepPayment(all, request, call),
+      lookUpPayment: (request, call) => lookUpPayment(all, request, call),
       listAttention: (request) => listAttention(all, request),
       decideOrder: (request, call) => decideOrder(all, request, call),
       beginRefund: (request, call) => beginRefund(all, request, call),

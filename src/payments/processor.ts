@@ -33,6 +33,8 @@ export type SeenDeposit = Asset & {
   readonly externalId: string;
   readonly atoms: bigint;
   readonly state: DepositState;
+  /** Of its transaction, by which people look for it. Absent: the processor does not say. */
+  readonly hash?: string | undefined;
   /** The processor's time, or the block's: never that of our look, which may come late. */
   readonly firstSeenAt: Date;
   /** Micro-dollars, where the processor's own valuation counts. */

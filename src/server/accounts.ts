@@ -2,6 +2,7 @@
 // ledger and people use of later services they get when they start.
 
 import { MisplacedUses } from "../base/client-address.ts";
+import { ApiError } from "../base/errors.ts";
 import { budgetsOfKeys, budgetsOfMembers, createBilling } from "../billing/billing.ts";
 import type { Authenticate } from "../contract/contract.ts";
 import { createKeys } from "../keys/keys.ts";
@@ -41,7 +42,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     keysMax: () => settings.file.people.limits.keys,
     onMisplaced(use) {
       misplaced.note(use);
-      billing.countRejected({ ...use, keyId: use.id }, "address_not_allowed");
+      billing.countRejected({ ...use, keyId: use.id }, new ApiError("address_not_allowed"));
     },
     onAdminUse: noteAdminUse(parts, data, settings),
     log,
@@ -59,6 +60,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     members: membersOfAccount,
     hasManagementKey: keys.ofAccount.hasManagementKey,
     approvalLimit,
+    ownersMove: () => settings.file.payments?.ownersMove ?? false,
     maxWaitMs: config.ledgerMaxWaitMs,
     parent: parts.shared?.nodes,
     clock,

@@ -63,6 +63,7 @@ export function createMoney(
   const operations = createOperations({
     postgres,
     ledger: billing.overview,
+    findRequests: billing.overview.findRequests,
     ownersOf: people.ownersOf,
     waitingOrders: payments.waitingOrders,
     ...people.forApprovals,

@@ -4,12 +4,12 @@
 
 import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { type Key, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { withTimeout } from "../base/clock.ts";
-import type { ErrorReason } from "../base/errors.ts";
+import type { Billing } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Authenticate, Services } from "../contract/contract.ts";
 import { type Generate, guard } from "../contract/generation.ts";
@@ -48,7 +48,7 @@ export type StartedServices = {
   readonly limits: RateLimits;
   readonly onPayerChange: OnPayerChange;
   /** As `Billing.countRejected`. */
-  countRejected(key: Key, reason: ErrorReason): void;
+  readonly countRejected: Billing["countRejected"];
   readiness(): Promise<Readiness>;
   /** Takes models, prices, routes and providers from another file. */
   reload(file: CatalogFile): void;

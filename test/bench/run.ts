@@ -11,6 +11,7 @@ import { closing } from "./suites/closing.ts";
 import { codec } from "./suites/codec.ts";
 import { consolePages } from "./suites/console.ts";
 import { days } from "./suites/days.ts";
+import { desk } from "./suites/desk.ts";
 import { failover } from "./suites/failover.ts";
 import { flood } from "./suites/flood.ts";
 import { history } from "./suites/history.ts";
@@ -66,6 +67,7 @@ const suites: Record<string, () => Promise<Result>> = {
   closing,
   days,
   verification,
+  desk,
   signing,
   "payments-rules": paymentsRules,
   chains,
@@ -73,7 +75,7 @@ const suites: Record<string, () => Promise<Result>> = {
   road,
   profile,
 };
-const onlyWhenNamed = ["reports", "closing", "days", "verification", "console", "profile"];
+const onlyWhenNamed = ["reports", "closing", "days", "verification", "desk", "console", "profile"];
 
 const names = process.argv.slice(2);
 const unknown = names.filter((name) => !Object.hasOwn(suites, name));

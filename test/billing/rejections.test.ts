@@ -8,6 +8,8 @@ import {
   ErrorGroup,
   QueryErrorsRequestSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { findRefusals } from "../../gen/sql/billing.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { Rejections } from "../../src/billing/rejections.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
@@ -33,12 +35,12 @@ test("rejections of several processes are added up, by key and reason", async ()
   const other = await world.payer(0n, { accountId: payer.accountId });
   const processes = [world, world].map(({ postgres }) => new Rejections({ db: postgres, log }));
   for (const one of processes) {
-    for (let times = 0; times < 3; times++) one.count(payer, "rate_limited");
-    one.count(payer, "credits_exhausted");
-    one.count(other, "rate_limited");
+    for (let times = 0; times < 3; times++) one.count(payer, new ApiError("rate_limited"));
+    one.count(payer, new ApiError("credits_exhausted"));
+    one.count(other, new ApiError("rate_limited"));
   }
   await Promise.all(processes.map((one) => one.write()));
-  processes[0]?.count(payer, "rate_limited");
+  processes[0]?.count(payer, new ApiError("rate_limited"));
   await Promise.all(processes.map((one) => one.stop()));
   const groupBy = [ErrorGroup.KEY, ErrorGroup.REASON];
   const { rows, total } = await query(payer, { groupBy });
@@ -85,9 +87,9 @@ test("counts that cannot be written now are written later", async () => {
   const run: Runner["run"] = (statement, ...parameters) =>
     isAway ? Promise.reject(new Error("away")) : world.postgres.run(statement, ...parameters);
   const rejections = new Rejections({ db: { run }, log });
-  rejections.count(payer, "rate_limited");
+  rejections.count(payer, new ApiError("rate_limited"));
   await expect(rejections.write()).rejects.toThrow("away");
-  rejections.count(payer, "rate_limited");
+  rejections.count(payer, new ApiError("rate_limited"));
   isAway = false;
   await rejections.stop();
   const [row] = await world.run<{ requests: bigint }>(
@@ -101,8 +103,8 @@ test("memory is bounded: more keys than it holds are left out, and the ones in i
   const payer = await world.payer(0n);
   const rejections = new Rejections({ db: world.postgres, log, countsMax: 10 });
   for (let key = 0; key < 50; key++) {
-    rejections.count({ ...payer, keyId: `key_${key}` }, "rate_limited");
-    rejections.count({ ...payer, keyId: "key_0" }, "rate_limited");
+    rejections.count({ ...payer, keyId: `key_${key}` }, new ApiError("rate_limited"));
+    rejections.count({ ...payer, keyId: "key_0" }, new ApiError("rate_limited"));
   }
   await rejections.stop();
   const rows = await world.run<{ key_id: string; requests: bigint }>(
@@ -111,4 +113,24 @@ test("memory is bounded: more keys than it holds are left out, and the ones in i
   );
   expect(rows).toHaveLength(10);
   expect(rows.find(({ key_id }) => key_id === "key_0")?.requests).toBe(51n);
+});
+
+test("refused requests are kept by their ids, 100 of a key and hour, without words of them", async () => {
+  const payer = await world.payer(0n);
+  const rejections = new Rejections({ db: world.postgres, log });
+  const wrong = new ApiError("invalid_request", { field: "metadata.tag.a secret of theirs" });
+  for (let n = 0; n < 150; n++)
+    rejections.count(payer, wrong, { requestId: `req_refused_${n}`, model: "a\nmodel" });
+  // The same once more, and one of another process.
+  rejections.count(payer, new ApiError("rate_limited"), { requestId: "req_refused_0" });
+  await rejections.write();
+  const other = new Rejections({ db: world.postgres, log });
+  other.count(payer, wrong, { requestId: "req_refused_elsewhere" });
+  await other.write();
+  const found = async (requestId: string) => world.postgres.run(findRefusals, { requestId });
+  expect(await found("req_refused_99")).toMatchObject([
+    { reason: "invalid_request", model: "a model", facts: { field: "metadata" } },
+  ]);
+  for (const requestId of ["req_refused_100", "req_refused_elsewhere", "req_refused_none"])
+    expect(await found(requestId)).toEqual([]);
 });

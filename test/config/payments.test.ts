@@ -47,6 +47,7 @@ test("the example in the built-in file is a valid section, and shows every defau
   expect(payments).toEqual({
     packsUsd: [5, 20, 50, 200],
     mostUsd: 2_000,
+    ownersMove: false,
     secondApprovalAboveUsd: 500,
     seller: {
       id: "main",
@@ -64,6 +65,7 @@ test("only a processor is required", () => {
   expect(read(`{ processors: [${processor}] }`).payments).toEqual({
     packsUsd: [5, 20, 50, 200],
     mostUsd: 2_000,
+    ownersMove: false,
     seller: { id: "main", name: "", address: "", taxId: "" },
     processors: [{ name: "simulated", type: "simulated" }],
   });

@@ -108,6 +108,16 @@ for (const split of [false, true]) {
       expect([sumOf(rows), sumOf(usage), listed, totals?.amountMicrocredits]).toEqual(
         Array(4).fill(expected),
       );
+      // A credit is half a cent, so that dollars have nine places.
+      const usdOf = (some: readonly Record<string, string>[]) =>
+        some.reduce((sum, { charge_usd = "" }) => {
+          const [whole = "", fraction = ""] = charge_usd.split(".");
+          return sum + BigInt(whole + fraction.padEnd(9, "0"));
+        }, 0n);
+      expect([usdOf(rows), usdOf(usage)]).toEqual([expected * 5n, expected * 5n]);
+      const names = (some: readonly Record<string, string>[]) =>
+        [...new Set(some.map(({ key_id, key_name }) => `${key_id} ${key_name}`))].sort();
+      expect(names(usage)).toEqual(names(rows));
       // Each key has its own file, and each model its own sums.
       const [{ key_id: keyId = "", model = "" } = {}] = rows;
       const ofKey = rows.filter((row) => row.key_id === keyId);

@@ -36,6 +36,9 @@ const unsorted: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     [
       "Orders that wait for a person, oldest first",
+      "Orders of all accounts, newest first",
+      "What was found, what is so called exactly first",
+      "Notes, newest first",
       "What waits for an approval, newest first",
       "Accounts in debt",
       "Sweeps, newest first",
@@ -44,9 +47,10 @@ const unsorted: Readonly<Record<string, string>> = {
     ].map((caption) => [caption, "work in the order in which it is done, a page at a time"]),
   ),
   ...Object.fromEntries(
-    ["Admin tokens, oldest first", "Keys of the account", "Members of the account"].map(
-      (caption) => [caption, "few, or the first ones: their own page has the rest"],
-    ),
+    [
+      ...["Admin tokens, oldest first", "Keys of the account", "Members of the account"],
+      ...["Refused requests", "Running requests"],
+    ].map((caption) => [caption, "few, or the first ones: their own page has the rest"]),
   ),
   "Top keys this month": "five, by what they spent",
   "Newest requests": "ten, by their time",

@@ -342,6 +342,8 @@ const unconfirmed: Readonly<Record<string, string>> = {
   SetDefaultMemberLimits: "they bound members who had no limit, and can be set back",
   ResumeKey: "PauseKey takes it back",
   Reject: "nothing is done, and it can be requested again",
+  LookUpPayment: "it asks a node, and changes nothing",
+  AddNote: "it says something to other operators, and nothing else changes",
   PlaceHold: "no person may call it",
   CheckpointHold: "no person may call it",
   SettleHold: "no person may call it",
@@ -370,7 +372,7 @@ const unconfirmed: Readonly<Record<string, string>> = {
 
 test("every writing method of persons asks for a confirmation, or has a reason not to", () => {
   const isRead = ({ name }: DescMethod) =>
-    /^(Watch|Export|Get|List|Find|Query|Count|Authenticate|Verify)/.test(name);
+    /^(Watch|Export|Get|List|Find|Search|Query|Count|Authenticate|Verify)/.test(name);
   const open = methods.filter((desc) => !isRead(desc) && !getOption(desc, strong));
   expect(open.map(({ name }) => name).sort()).toEqual(Object.keys(unconfirmed).sort());
   for (const desc of open.filter(({ name }) => unconfirmed[name] === "no person may call it")) {

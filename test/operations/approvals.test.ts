@@ -52,6 +52,7 @@ const run = <Row>(name: string, text: string, values: readonly unknown[] = []) =
 function withLimit(secondApprovalAboveUsd: number): CatalogFile {
   const payments = {
     ...{ packsUsd: [5], mostUsd: 1_000, seller: { id: "main", name: "", address: "", taxId: "" } },
+    ownersMove: false,
     processors: [{ type: "simulated", name: "simulated" }] as const,
   };
   return { ...fastCatalog(), payments: { ...payments, secondApprovalAboveUsd } };

@@ -160,6 +160,17 @@ describe("crediting", () => {
     await world.until(async () => expect(await world.posted(accountId)).toEqual([pack, 0n]));
   });
 
+  test("the id of a payment on the chain tells its transaction, by which it is found", async () => {
+    const { orderId, quotedAmount } = await orderPack();
+    const tx = "5e".repeat(32);
+    btcpay.pay(orderId, quotedAmount, { id: `${tx.toUpperCase()}-1` });
+    await knock(orderId);
+    await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    expect(await world.run("select chain, tx, external_id from payment_transactions")).toEqual([
+      { chain: "bitcoin", tx, external_id: `${tx.toUpperCase()}-1` },
+    ]);
+  });
+
   test("Lightning pays at once", async () => {
     const { orderId, quotedAmount } = await orderPack({ method: "btcpay:btc-lightning" });
     btcpay.pay(orderId, quotedAmount, { method: "BTC-LN", id: "payment-hash-of-1" });

@@ -130,6 +130,21 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     await balance(accountId).toEqual([pack, 0n]);
     await reads(2);
     expect(await world.transfers(accountId)).toHaveLength(1);
+    // The node itself tells the same of its transaction.
+    const [sent] = await world.run<{ tx: string }>(
+      `select t.tx from payment_transactions t
+       join chain_payments c on c.external_id = t.external_id where c.order_id = $1`,
+      [orderId],
+    );
+    const asked = { network: "one", tx: sent?.tx ?? "" };
+    const found = await world.as(admin).lookUpPayment(asked);
+    expect(found).toMatchObject({ isKnown: true, isFailed: false, foreignOutputs: 0 });
+    expect(found.confirmations).toBeGreaterThanOrEqual(3);
+    expect(found.outputs).toMatchObject([
+      { accountId, asset: "USDC", amount: "5", orderId, state: DepositState.SETTLED },
+    ]);
+    const none = await world.as(admin).lookUpPayment({ ...asked, tx: "ab".repeat(32) });
+    expect(none.isKnown).toBe(false);
   });
 
   test("Ether, by its balance, at the rate of the order", async () => {

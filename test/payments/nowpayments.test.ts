@@ -185,6 +185,20 @@ describe("crediting", () => {
     expect(await world.transfers(accountId)).toHaveLength(1);
   });
 
+  test("the hash of what came in is kept, and what is none is not", async () => {
+    const { orderId } = await orderPack();
+    const paid = { actually_paid: now.paymentOf(orderId).pay_amount, payment_status: "finished" };
+    const tx = "6f".repeat(32);
+    await become(orderId, { ...paid, payin_hash: `0x${tx.toUpperCase()}` });
+    await orderThat(orderId, isPaid);
+    await become(orderId, { ...paid, payin_hash: "<b>none</b>" });
+    const other = await orderPack();
+    const { pay_amount } = now.paymentOf(other.orderId);
+    await become(other.orderId, { ...paid, actually_paid: pay_amount, payin_hash: "none" });
+    await orderThat(other.orderId, isPaid);
+    expect(await world.run("select tx from payment_transactions")).toEqual([{ tx: `0x${tx}` }]);
+  });
+
   test("less, with amounts as texts: what arrived, when the quote is over", async () => {
     const accountId = await world.newAccount();
     const { orderId } = await orderPack({ accountId, coin: "usdttrc20" });

@@ -168,6 +168,7 @@ export async function startTestPayments<T extends Time>(
   const simulated = createSimulated("simulated", store);
   const parts: Parts = {
     store,
+    reports: postgres.reports,
     billing: ledger,
     log,
     watchers: createWatchers({ store, clock: time.clock, log }),

@@ -31,8 +31,30 @@ export async function planOf(
   }
 }
 
+/**
+ * The pages that a statement reads where it has to follow indexes, and the tables that it reads
+ * from end to end all the same, because they have none for it.
+ */
+export async function costOf(client: Client, [{ text }, values]: Query) {
+  await client.query("set enable_seqscan = off; set plan_cache_mode = force_custom_plan");
+  await client.query(`prepare planned as ${text}`);
+  const { rows } = await client.query<{ "QUERY PLAN": unknown }>(
+    "explain (analyze, buffers, format json) " +
+      `execute planned ${values.length > 0 ? `(${values.map(literalOf).join(", ")})` : ""}`,
+  );
+  await client.query("deallocate planned");
+  const [{ Plan: plan }] = Object(rows[0]?.["QUERY PLAN"]);
+  const nodes: PlanNode[] = [];
+  collect(plan, nodes);
+  return {
+    pages: Number(plan["Shared Hit Blocks"]) + Number(plan["Shared Read Blocks"]),
+    scanned: nodes.flatMap(({ kind, table }) => (kind === "Seq Scan" && table ? [table] : [])),
+  };
+}
+
 function literalOf(value: unknown): string {
   if (value === null) return "null";
+  if (value instanceof Uint8Array) return `'\\x${Buffer.from(value).toString("hex")}'`;
   if (Array.isArray(value)) return escapeLiteral(`{${value.map((one) => `"${one}"`).join(",")}}`);
   return escapeLiteral(value instanceof Date ? value.toISOString() : String(value));
 }

@@ -10,6 +10,44 @@ order by account_id, hour, key_id, reason
 on conflict (account_id, hour, key_id, reason) do update
 set requests = errors_hourly.requests + excluded.requests;
 
+-- name: AddRefusals :run
+-- Stores refused requests: at most 100 of a key in an hour, as far as processes see each other's.
+-- One that was refused before is replaced.
+-- :ats  the last time of each
+-- :facts  JSON
+insert into refusals as r (request_id, account_id, key_id, at, reason, model, facts)
+select n.request_id, n.account_id, n.key_id, n.at, n.reason, n.model, n.facts::jsonb
+from (
+  select u.*, row_number() over (
+      partition by u.key_id, date_trunc('hour', u.at, 'UTC') order by u.at) as place
+  from unnest(:request_ids::text[], :account_ids::text[], :key_ids::text[], :ats::timestamptz[],
+      :reasons::text[], :models::text[], :facts::text[])
+    as u (request_id, account_id, key_id, at, reason, model, facts)
+) n
+where n.place + (
+    select count(*)
+    from refusals k
+    where k.key_id = n.key_id and k.at >= date_trunc('hour', n.at, 'UTC')
+      and k.at < date_trunc('hour', n.at, 'UTC') + interval '1 hour'
+  ) <= 100
+order by n.request_id, n.account_id
+on conflict (request_id, account_id) do update
+set key_id = excluded.key_id, at = excluded.at, reason = excluded.reason, model = excluded.model,
+  facts = excluded.facts
+where r.at < excluded.at;
+
+-- name: FindRefusals :many
+-- Finds the refused requests with an id in all accounts, newest first.
+select request_id, account_id, key_id, at, reason, model, facts
+from refusals
+where request_id = :request_id and at > now() - interval '7 days'
+order by at desc
+limit 100;
+
+-- name: RemoveRefusals :run
+-- Removes refused requests that are too old to be found.
+delete from refusals where at <= now() - interval '7 days';
+
 -- name: QueryErrors :many
 -- Counts rejected requests by time, key and reason. Returns the sum of all rows first, marked
 -- `is_total`, then one page of rows.

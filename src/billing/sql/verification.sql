@@ -385,6 +385,15 @@ with open_from as (
     or min("family") <> max("family") or min(kind) <> max(kind) or min(amount) <> max(amount)
     or min(transfer_id) <> max(transfer_id)
   union all
+  select 'moved credits = out of one pool and into the other',
+    account_id || '/' || substr(idempotency_key, strpos(substr(idempotency_key, 6), ':') + 6),
+    format('transfers %s, pools %s, sum %s', count(*), count(distinct "family"), sum(amount))
+  from transfers
+  where account_id > :after and account_id <= :upto and kind = 'adjustment'
+    and (idempotency_key like 'move:out:%' or idempotency_key like 'move:in:%')
+  group by account_id, substr(idempotency_key, strpos(substr(idempotency_key, 6), ':') + 6)
+  having count(*) <> 2 or count(distinct "family") <> 2 or sum(amount) <> 0
+  union all
   select 'a credited order has a receipt', o.order_id, ''
   from payment_orders o
   where o.account_id > :after and o.account_id <= :upto

@@ -471,3 +471,13 @@ where processor = :processor and chain = :chain and address = any(:addresses::te
 -- name: DropBlocks :run
 -- Forgets the blocks above a height: the chain left them.
 delete from chain_blocks where processor = :processor and chain = :chain and height > :above;
+
+-- name: ListOfTransaction :many
+-- Lists the payments that a transaction is a part of.
+-- :hashes  its hash, in the forms in which chains write it
+select c.external_id, c.address, c.asset, c.state, c.order_id
+from payment_transactions t
+join chain_payments c on c.processor = t.processor and c.external_id = t.external_id
+where t.tx = any(:hashes::text[]) and t.processor = :processor
+order by c.external_id
+limit 100;

@@ -57,3 +57,9 @@ order by first_seen_at, external_id;
 update payment_deposits
 set usd_micro = :usd_micro, valued_by = :valued_by
 where processor = :processor and external_id = :external_id and valued_by is null;
+
+-- name: NoteTransaction :run
+-- Keeps the hash of the transaction of a payment. Changes no row: it is kept.
+insert into payment_transactions (processor, chain, tx, external_id)
+values (:processor, :chain, :tx, :external_id)
+on conflict do nothing;

@@ -33,3 +33,38 @@ left join payment_grants g on g.order_id = d.order_id and g.n = d.grant_n
 left join payment_refunds r on r.order_id = d.order_id and r.n = d.refund_n
 where d.order_id = :order_id
 order by d.kind desc, d.issued_at, d.number;
+
+-- name: FindDocuments :many
+-- Finds receipts and credit notes of a range, oldest first. A micro-dollar is 200 micro-credits.
+-- :account_id?  null: of all accounts
+-- :to?  exclusive; null: up to now
+-- :after_at  of the last one of the page before, or the start of the range
+-- :after_order_id  of the same one
+-- :after_number  of the same one
+select d.number as "number!", d.kind as "kind!", d.issued_at as "issued_at!",
+  d.issued_at::text as "position!", d.order_id as "order_id!", o.account_id as "account_id!",
+  o."family" as "family!", o.processor as "processor!", o.seller_name as "seller_name!",
+  o.seller_tax_id as "seller_tax_id!", o.buyer_name as "buyer_name!",
+  o.buyer_tax_id as "buyer_tax_id!",
+  case d.kind
+    when 'receipt' then (
+      select coalesce(sum(g.micro), 0) from payment_grants g
+      where g.order_id = d.order_id and g.micro > 0)
+    else coalesce(g.micro, -r.micro, 0)
+  end::bigint as "micro!",
+  case d.kind
+    when 'receipt' then (
+      select coalesce(sum(g.micro / 200), 0) from payment_grants g
+      where g.order_id = d.order_id and g.micro > 0)
+    else coalesce(g.micro / 200, -nullif(r.usd_micro, 0), -r.micro / 200, 0)
+  end::bigint as "usd_micro!"
+from payment_documents d
+join payment_orders o on o.order_id = d.order_id
+left join payment_grants g on g.order_id = d.order_id and g.n = d.grant_n
+left join payment_refunds r on r.order_id = d.order_id and r.n = d.refund_n
+where (:account_id::text is null or o.account_id = :account_id)
+  and (d.issued_at, d.order_id, d.number)
+    > (:after_at::timestamptz, :after_order_id::text, :after_number::text)
+  and (:to::timestamptz is null or d.issued_at < :to)
+order by d.issued_at, d.order_id, d.number
+limit :rows;

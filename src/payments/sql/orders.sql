@@ -152,6 +152,75 @@ where (:account_id::text is null or account_id = :account_id)
 order by case when :needs_attention then order_id end, order_id desc
 limit :rows;
 
+-- name: FindOrders :many
+-- Finds the orders that their processor has opened and that match a filter, newest first, with the
+-- transactions that paid them.
+-- :account_id?  null: of all accounts
+-- :states?  null: in any
+-- :processor?  null: of any
+-- :asset?  null: any
+-- :to?  exclusive; null: up to now
+-- :least_usd_micro  of the pack
+-- :after?  the last one of the page before
+-- :first  an id below those of the range
+-- :last  an id above those of the range
+select
+  order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
+  network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
+  cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
+  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
+  hook_at, page_open_until, version, now() as "read_at!",
+  (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
+    as "granted_micro!",
+  (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
+   where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
+    as "taken_back_micro!",
+  buyer_name, buyer_tax_id,
+  (select array_agg(t.tx order by t.tx)
+   from payment_deposits d
+   join payment_transactions t on t.processor = d.processor and t.external_id = d.external_id
+   where d.order_id = o.order_id) as "transactions?"
+from payment_orders o
+where (:account_id::text is null or account_id = :account_id)
+  and (:states::text[] is null or state = any(:states::text[]))
+  and (not :needs_attention::boolean or attention is not null)
+  and (:processor::text is null or processor = :processor)
+  and (:asset::text is null or asset = :asset)
+  and created_at >= :from and (:to::timestamptz is null or created_at < :to)
+  and usd_micro >= :least_usd_micro
+  and order_id > :first and order_id < :last and (:after::text is null or order_id < :after)
+  and external_id is not null
+order by order_id desc
+limit :rows;
+
+-- name: SumOrders :one
+-- Sums the orders that match a filter, as `FindOrders` finds them.
+-- :account_id?  null: of all accounts
+-- :states?  null: in any
+-- :processor?  null: of any
+-- :asset?  null: any
+-- :to?  exclusive; null: up to now
+-- :least_usd_micro  of the pack
+-- :first  an id below those of the range
+-- :last  an id above those of the range
+select count(*) as "orders!", coalesce(sum(usd_micro), 0)::bigint as "ordered_usd_micro!",
+  coalesce(sum(refunded_usd_micro), 0)::bigint as "refunded_usd_micro!",
+  coalesce(sum(
+    (select coalesce(sum(g.micro), 0) from payment_grants g where g.order_id = o.order_id)
+    - (select coalesce(sum(r.micro), 0) from payment_refunds r
+       where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
+  ), 0)::bigint as "granted_micro!"
+from payment_orders o
+where (:account_id::text is null or account_id = :account_id)
+  and (:states::text[] is null or state = any(:states::text[]))
+  and (not :needs_attention::boolean or attention is not null)
+  and (:processor::text is null or processor = :processor)
+  and (:asset::text is null or asset = :asset)
+  and created_at >= :from and (:to::timestamptz is null or created_at < :to)
+  and usd_micro >= :least_usd_micro
+  and order_id > :first and order_id < :last
+  and external_id is not null;
+
 -- name: ListOpenOthers :many
 -- Lists the open orders of an account and pool on some networks, but for one.
 select order_id from payment_orders

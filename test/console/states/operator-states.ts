@@ -19,6 +19,7 @@ import {
   LimitsStore,
   OperationsService,
   ProviderHealth,
+  SearchHitKind,
 } from "../../../gen/gateway/operations/v1/operations_pb.ts";
 import {
   Attention,
@@ -330,8 +331,58 @@ const transfers = answer(billing.listTransfers, () => ({
   ],
 }));
 const orders = answer(payments.listOrders, () => ({ orders: [waitingOrder, refundedOrder] }));
+const longText = "x".repeat(120);
+const ofAcme = { accountId: idOf(1), accountName: "ACME Robotics", at: ago(day) };
+const hits = answer(operations.search, () => ({
+  hits: [
+    {
+      ...{ kind: SearchHitKind.ACCOUNT, id: idOf(1), ...ofAcme },
+      title: "Norddeutsche Gesellschaft für Verkehrstechnik und Logistik",
+    },
+    { kind: SearchHitKind.ORDER, id: "ord_0199e1c0a1b27c3d8e4f", ...ofAcme },
+    {
+      ...{ kind: SearchHitKind.PERSON, id: "per_ana", at: ago(day) },
+      title: "ana.with.a.very.long.login@example.com",
+    },
+    {
+      ...{ kind: SearchHitKind.REFUSAL, id: "req_0199e1c0a1b27c3d8e4f", ...ofAcme },
+      title: longText,
+    },
+  ],
+  isIncomplete: true,
+}));
+const noHits = answer(operations.search, () => ({}));
+const notes = answer(operations.listNotes, () => ({
+  notes: ["Wrote that it paid.\n<b>It did.</b>", longText].map((text, index) => ({
+    ...{ noteId: `not_${index}`, accountId: idOf(1), at: ago(index * day), by: "person:per_ana" },
+    text,
+  })),
+}));
+const noNotes = answer(operations.listNotes, () => ({}));
+const refused = answer(billing.queryErrors, () => ({
+  rows: ["CREDITS_EXHAUSTED", "RATE_LIMITED"].map((reason) => ({ reason, requests: 12n })),
+  total: 24n,
+}));
+const noneRefused = answer(billing.queryErrors, () => ({}));
+const allOrders = answer(payments.listOrders, () => ({
+  orders: [waitingOrder, refundedOrder],
+  sums: {
+    ...{ orders: 1_000_000n, orderedMicrodollars: 123_456_789_000_000n },
+    ...{ grantedMicrocredits: 24_691_357_800_000_000n, refundedMicrodollars: 5_250_000n },
+  },
+}));
+const findRefused = answer(billing.findRequest, () => ({
+  refusals: [
+    {
+      ...{ requestId: "req_0199e1c0a1b27c3d8e4f", accountId: idOf(1), keyId: "key_0", at: ago(60) },
+      ...{ reason: "credits_exhausted", model: longText },
+      facts: { limit_name: "pool_microcredits", limit: "12", remaining: "0" },
+    },
+  ],
+}));
+
 const ofAccount: readonly Answer[] = [
-  ...[find, keys, members, transfers, orders, events, listPeople],
+  ...[find, keys, members, transfers, orders, events, listPeople, notes, refused],
 ];
 const emptyAccount: readonly Answer[] = [
   find,
@@ -341,6 +392,8 @@ const emptyAccount: readonly Answer[] = [
   answer(payments.listOrders, () => ({})),
   noEvents,
   listPeople,
+  noNotes,
+  noneRefused,
 ];
 
 const price = (version: string, input: bigint) => ({
@@ -530,13 +583,15 @@ export const operatorStates: readonly PageStates[] = [
     states: {
       // A browser opens six connections, and the next page needs one of them.
       loading: [
-        ...[admin, members, orders, listPeople, events],
+        ...[admin, members, orders, listPeople, events, notes, refused],
         ...[billing.getAccount, operations.findAccounts, billing.listTransfers].map(pending),
         pending(KeysService.method.listKeys),
       ],
       empty: [admin, account(AccountStatus.ACTIVE), ...emptyAccount],
       failed: [
         ...[admin, account(AccountStatus.ACTIVE), find, members, listPeople, orders],
+        failing(operations.listNotes, "internal"),
+        failing(billing.queryErrors, "internal"),
         failing(KeysService.method.listKeys, "internal"),
         failing(billing.listTransfers, "database_unavailable"),
         failing(people.listAuditEvents, "internal"),
@@ -548,6 +603,39 @@ export const operatorStates: readonly PageStates[] = [
       suspended: [admin, account(AccountStatus.SUSPENDED), ...ofAccount],
       closed: [admin, account(AccountStatus.CLOSED), ...emptyAccount],
       support: [support, account(AccountStatus.ACTIVE), ...ofAccount],
+    },
+  },
+  {
+    name: "operator-search",
+    path: at("/search?q=acme"),
+    states: {
+      loading: [admin, pending(operations.search)],
+      empty: [admin, noHits],
+      failed: [admin, failing(operations.search, "internal")],
+      full: [admin, hits],
+    },
+  },
+  {
+    name: "operator-search-of-a-hash",
+    path: at(`/search?q=${"5e".repeat(32)}`),
+    states: { empty: [admin, noHits, addresses], support: [support, noHits] },
+  },
+  {
+    name: "operator-orders",
+    path: at("/orders"),
+    states: {
+      loading: [admin, find, pending(payments.listOrders)],
+      empty: [admin, find, answer(payments.listOrders, () => ({ sums: {} }))],
+      failed: [admin, find, failing(payments.listOrders, "report_too_large")],
+      full: [admin, find, allOrders],
+    },
+  },
+  {
+    name: "operator-refusal",
+    path: at("/refusals/req_0199e1c0a1b27c3d8e4f"),
+    states: {
+      empty: [admin, answer(billing.findRequest, () => ({}))],
+      full: [admin, findRefused],
     },
   },
   {

@@ -19,15 +19,15 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/operations/v1/operations.proto.
  */
 export const file_gateway_operations_v1_operations: GenFile = /*@__PURE__*/
-  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ19hcHByb3ZhbHMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIj0KFExpc3RBcHByb3ZhbHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJImAKFUxpc3RBcHByb3ZhbHNSZXNwb25zZRIuCglhcHByb3ZhbHMYASADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5BcHByb3ZhbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKwoOQXBwcm92ZVJlcXVlc3QSGQoLYXBwcm92YWxfaWQYASABKAlCBPDHGAEiEQoPQXBwcm92ZVJlc3BvbnNlIioKDVJlamVjdFJlcXVlc3QSGQoLYXBwcm92YWxfaWQYASABKAlCBPDHGAEiEAoOUmVqZWN0UmVzcG9uc2UiEgoQR2V0U3RhdHVzUmVxdWVzdCKMAgoRR2V0U3RhdHVzUmVzcG9uc2USKgoFbm9kZXMYASADKAsyGy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTm9kZRIxCghkYXRhYmFzZRgCIAEoCzIfLmdhdGV3YXkub3BlcmF0aW9ucy52MS5EYXRhYmFzZRI3CgdydW5uaW5nGAMgASgLMiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJ1bm5pbmdSZXF1ZXN0cxImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoTYWRtaW5fdG9rZW5fdXNlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiqAEKBE5vZGUSDwoHbm9kZV9pZBgBIAEoCRIuCgpzdGFydGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5zaWxlbnRfc2Vjb25kcxgDIAEoDRIUCgxpc19hbnN3ZXJpbmcYBCABKAgSMQoGcmVwb3J0GAUgASgLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGVSZXBvcnQirwIKCk5vZGVSZXBvcnQSDAoEaG9zdBgBIAEoCRILCgNwaWQYAiABKA0SDgoGd29ya2VyGAMgASgNEg8KB3ZlcnNpb24YBCABKAkSFwoPcnVudGltZV92ZXJzaW9uGAUgASgJEhUKDWNvbmZpZ3VyYXRpb24YBiABKAkSMgoGbGltaXRzGAcgASgOMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpbWl0c1N0b3JlEjcKCXByb3ZpZGVycxgIIAMoCzIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlclN0YXRlEi8KC3JlcG9ydGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg91bm5hbWVkX3Byb3hpZXMYCiADKAki/QEKDVByb3ZpZGVyU3RhdGUSEAoIcHJvdmlkZXIYASABKAkSNQoGaGVhbHRoGAIgASgOMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVySGVhbHRoEhYKDndhaXRpbmdfbW9kZWxzGAMgAygJEjgKDGxhc3RfZmFpbHVyZRgEIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5DYWxsRmFpbHVyZRIZChFjcmVkZW50aWFsX3NvdXJjZRgFIAEoCRI2ChJjcmVkZW50aWFsX2VuZHNfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlUKC0NhbGxGYWlsdXJlEiYKAmF0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzdGF0dXMYAiABKA0SDgoGcmVhc29uGAMgASgJIp0BCghEYXRhYmFzZRIPCgd2ZXJzaW9uGAEgASgJEhMKC2lzX2VtYmVkZGVkGAIgASgIEhYKDmlzX3N5bmNocm9ub3VzGAMgASgIEg8KB3Byb2JsZW0YBCABKAkSGgoNc3luY19zdGFuZGJ5cxgFIAEoDUgAiAEBEhQKDG1vbnRoc19haGVhZBgGIAEoDUIQCg5fc3luY19zdGFuZGJ5cyKtAQoPUnVubmluZ1JlcXVlc3RzEhAKCHJlcXVlc3RzGAEgASgDEhkKEWhlbGRfbWljcm9jcmVkaXRzGAIgASgDEjYKEm9sZGVzdF9hZG1pdHRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNQoRZmlyc3RfZGVhZGxpbmVfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IksKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIyCglwcm92aWRlcnMYASADKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXIi+wMKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSDAoEa2luZBgCIAEoCRIQCghiYXNlX3VybBgDIAEoCRIWCg5jcmVkZW50aWFsX2VudhgEIAEoCRIZChFjcmVkZW50aWFsX2hlYWRlchgFIAEoCRIUCgxoZWFkZXJfbmFtZXMYBiADKAkSEwoLY29uY3VycmVuY3kYByABKA0SDQoFcXVldWUYCCABKA0SMAoNcXVldWVfdGltZW91dBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIyCg9jb25uZWN0X3RpbWVvdXQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNQoSZmlyc3RfYnl0ZV90aW1lb3V0GAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGlkbGVfdGltZW91dBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg10b3RhbF90aW1lb3V0GA0gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBm1vZGVscxgOIAMoCRI0CgVub2RlcxgPIAMoCzIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlck9uTm9kZRIOCgZyZWdpb24YECABKAkiVgoOUHJvdmlkZXJPbk5vZGUSDwoHbm9kZV9pZBgBIAEoCRIzCgVzdGF0ZRgCIAEoCzIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlclN0YXRlIhQKEkxpc3RDYXRhbG9nUmVxdWVzdCJhChNMaXN0Q2F0YWxvZ1Jlc3BvbnNlEjMKBm1vZGVscxgBIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5DYXRhbG9nTW9kZWwSFQoNY29uZmlndXJhdGlvbhgCIAEoCSKlAgoMQ2F0YWxvZ01vZGVsEgoKAmlkGAEgASgJEhQKDGRpc3BsYXlfbmFtZRgCIAEoCRIMCgR0aWVyGAMgASgJEg8KB2FsaWFzZXMYBCADKAkSFgoOY29udGV4dF90b2tlbnMYBSABKA0SGQoRbWF4X291dHB1dF90b2tlbnMYBiABKA0SJwoFcHJpY2UYByABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIxCgZyb3V0ZXMYCCADKAsyIS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTW9kZWxSb3V0ZRIRCglpc191c2FibGUYCSABKAgSMgoGcHJpY2VzGAogAygLMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByaWNlUGVyaW9kIkwKCk1vZGVsUm91dGUSEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDgoGd2VpZ2h0GAMgASgNEg0KBWdyb3VwGAQgASgNImkKC1ByaWNlUGVyaW9kEicKBXByaWNlGAEgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoNZmlyc3RfdXNlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiGAoWR2V0VmVyaWZpY2F0aW9uUmVxdWVzdCKDAQoXR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2USMwoGbGF0ZXN0GAEgASgLMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlZlcmlmaWNhdGlvbhIzCg9sYXRlc3RfY2xlYW5fYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIswBCgxWZXJpZmljYXRpb24SLgoKc3RhcnRlZF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnN0YXJ0ZWRfYnkYAyABKAkSFwoPdmlvbGF0aW9uX2NvdW50GAQgASgNEjEKCnZpb2xhdGlvbnMYBSADKAsyHS5nYXRld2F5LmJpbGxpbmcudjEuVmlvbGF0aW9uKqABCg1BY2NvdW50RmlsdGVyEh4KGkFDQ09VTlRfRklMVEVSX1VOU1BFQ0lGSUVEEAASGgoWQUNDT1VOVF9GSUxURVJfV0FJVElORxABEhoKFkFDQ09VTlRfRklMVEVSX0lOX0RFQlQQAhIcChhBQ0NPVU5UX0ZJTFRFUl9TVVNQRU5ERUQQAxIZChVBQ0NPVU5UX0ZJTFRFUl9DTE9TRUQQBCp3CgtMaW1pdHNTdG9yZRIcChhMSU1JVFNfU1RPUkVfVU5TUEVDSUZJRUQQABIXChNMSU1JVFNfU1RPUkVfTUVNT1JZEAESFgoSTElNSVRTX1NUT1JFX1JFRElTEAISGQoVTElNSVRTX1NUT1JFX0RFR1JBREVEEAMqhgEKDlByb3ZpZGVySGVhbHRoEh8KG1BST1ZJREVSX0hFQUxUSF9VTlNQRUNJRklFRBAAEhgKFFBST1ZJREVSX0hFQUxUSF9HT09EEAESHAoYUFJPVklERVJfSEVBTFRIX1VOVVNBQkxFEAISGwoXUFJPVklERVJfSEVBTFRIX1JFRFVDRUQQAzKVBwoRT3BlcmF0aW9uc1NlcnZpY2UScQoMRmluZEFjY291bnRzEiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkZpbmRBY2NvdW50c1JlcXVlc3QaKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRmluZEFjY291bnRzUmVzcG9uc2UiCOrHGAQQASABEmgKCUdldFN0YXR1cxInLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRTdGF0dXNSZXF1ZXN0GiguZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0UHJvdmlkZXJzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZSII6scYBBABIAESbgoLTGlzdENhdGFsb2cSKS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXF1ZXN0GiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RDYXRhbG9nUmVzcG9uc2UiCOrHGAQQASABEnQKDUxpc3RBcHByb3ZhbHMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1Jlc3BvbnNlIgjqxxgEEAEgARJoCgdBcHByb3ZlEiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXF1ZXN0GiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXNwb25zZSIO6scYAiAC+McYAYDIGAESYQoGUmVqZWN0EiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlamVjdFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVqZWN0UmVzcG9uc2UiCurHGAIgAvjHGAESegoPR2V0VmVyaWZpY2F0aW9uEi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFZlcmlmaWNhdGlvblJlcXVlc3QaLi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2UiCOrHGAQQASABQksKFWdhdGV3YXkub3BlcmF0aW9ucy52MVABWjBtb2RlbC1nYXRld2F5L2dhdGV3YXkvb3BlcmF0aW9ucy92MTtvcGVyYXRpb25zdjFiBnByb3RvMw", [file_gateway_billing_v1_billing, file_gateway_common_v1_approval, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ19hcHByb3ZhbHMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIiQKDVNlYXJjaFJlcXVlc3QSEwoFcXVlcnkYASABKAlCBPDHGAEiVwoOU2VhcmNoUmVzcG9uc2USLgoEaGl0cxgBIAMoCzIgLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hIaXQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKsAQoJU2VhcmNoSGl0EjIKBGtpbmQYASABKA4yJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoSGl0S2luZBIKCgJpZBgCIAEoCRISCgphY2NvdW50X2lkGAMgASgJEhQKDGFjY291bnRfbmFtZRgEIAEoCRINCgV0aXRsZRgFIAEoCRImCgJhdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXQoOQWRkTm90ZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARISCgR0ZXh0GAIgASgJQgTwxxgBEh0KD2lkZW1wb3RlbmN5X2tleRgDIAEoCUIE8McYASJDCg9BZGROb3RlUmVzcG9uc2USMAoEbm90ZRgBIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZSJTChBMaXN0Tm90ZXNSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAESEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiXwoRTGlzdE5vdGVzUmVzcG9uc2USMQoFbm90ZXMYASADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWNjb3VudE5vdGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInQKC0FjY291bnROb3RlEg8KB25vdGVfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCgoCYnkYBCABKAkSDAoEdGV4dBgFIAEoCSI9ChRMaXN0QXBwcm92YWxzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJgChVMaXN0QXBwcm92YWxzUmVzcG9uc2USLgoJYXBwcm92YWxzGAEgAygLMhsuZ2F0ZXdheS5jb21tb24udjEuQXBwcm92YWwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIisKDkFwcHJvdmVSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhEKD0FwcHJvdmVSZXNwb25zZSIqCg1SZWplY3RSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhAKDlJlamVjdFJlc3BvbnNlIhIKEEdldFN0YXR1c1JlcXVlc3QijAIKEUdldFN0YXR1c1Jlc3BvbnNlEioKBW5vZGVzGAEgAygLMhsuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGUSMQoIZGF0YWJhc2UYAiABKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRGF0YWJhc2USNwoHcnVubmluZxgDIAEoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SdW5uaW5nUmVxdWVzdHMSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKE2FkbWluX3Rva2VuX3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqgBCgROb2RlEg8KB25vZGVfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2lsZW50X3NlY29uZHMYAyABKA0SFAoMaXNfYW5zd2VyaW5nGAQgASgIEjEKBnJlcG9ydBgFIAEoCzIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Ob2RlUmVwb3J0Iq8CCgpOb2RlUmVwb3J0EgwKBGhvc3QYASABKAkSCwoDcGlkGAIgASgNEg4KBndvcmtlchgDIAEoDRIPCgd2ZXJzaW9uGAQgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgFIAEoCRIVCg1jb25maWd1cmF0aW9uGAYgASgJEjIKBmxpbWl0cxgHIAEoDjIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaW1pdHNTdG9yZRI3Cglwcm92aWRlcnMYCCADKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZRIvCgtyZXBvcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPdW5uYW1lZF9wcm94aWVzGAogAygJIv0BCg1Qcm92aWRlclN0YXRlEhAKCHByb3ZpZGVyGAEgASgJEjUKBmhlYWx0aBgCIAEoDjIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlckhlYWx0aBIWCg53YWl0aW5nX21vZGVscxgDIAMoCRI4CgxsYXN0X2ZhaWx1cmUYBCABKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2FsbEZhaWx1cmUSGQoRY3JlZGVudGlhbF9zb3VyY2UYBSABKAkSNgoSY3JlZGVudGlhbF9lbmRzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJVCgtDYWxsRmFpbHVyZRImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc3RhdHVzGAIgASgNEg4KBnJlYXNvbhgDIAEoCSKdAQoIRGF0YWJhc2USDwoHdmVyc2lvbhgBIAEoCRITCgtpc19lbWJlZGRlZBgCIAEoCBIWCg5pc19zeW5jaHJvbm91cxgDIAEoCBIPCgdwcm9ibGVtGAQgASgJEhoKDXN5bmNfc3RhbmRieXMYBSABKA1IAIgBARIUCgxtb250aHNfYWhlYWQYBiABKA1CEAoOX3N5bmNfc3RhbmRieXMirQEKD1J1bm5pbmdSZXF1ZXN0cxIQCghyZXF1ZXN0cxgBIAEoAxIZChFoZWxkX21pY3JvY3JlZGl0cxgCIAEoAxI2ChJvbGRlc3RfYWRtaXR0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEWZpcnN0X2RlYWRsaW5lX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIWChRMaXN0UHJvdmlkZXJzUmVxdWVzdCJLChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USMgoJcHJvdmlkZXJzGAEgAygLMh8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVyIvsDCghQcm92aWRlchIMCgRuYW1lGAEgASgJEgwKBGtpbmQYAiABKAkSEAoIYmFzZV91cmwYAyABKAkSFgoOY3JlZGVudGlhbF9lbnYYBCABKAkSGQoRY3JlZGVudGlhbF9oZWFkZXIYBSABKAkSFAoMaGVhZGVyX25hbWVzGAYgAygJEhMKC2NvbmN1cnJlbmN5GAcgASgNEg0KBXF1ZXVlGAggASgNEjAKDXF1ZXVlX3RpbWVvdXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPY29ubmVjdF90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEmZpcnN0X2J5dGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNdG90YWxfdGltZW91dBgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtb2RlbHMYDiADKAkSNAoFbm9kZXMYDyADKAsyJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJPbk5vZGUSDgoGcmVnaW9uGBAgASgJIlYKDlByb3ZpZGVyT25Ob2RlEg8KB25vZGVfaWQYASABKAkSMwoFc3RhdGUYAiABKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZSIUChJMaXN0Q2F0YWxvZ1JlcXVlc3QiYQoTTGlzdENhdGFsb2dSZXNwb25zZRIzCgZtb2RlbHMYASADKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2F0YWxvZ01vZGVsEhUKDWNvbmZpZ3VyYXRpb24YAiABKAkipQIKDENhdGFsb2dNb2RlbBIKCgJpZBgBIAEoCRIUCgxkaXNwbGF5X25hbWUYAiABKAkSDAoEdGllchgDIAEoCRIPCgdhbGlhc2VzGAQgAygJEhYKDmNvbnRleHRfdG9rZW5zGAUgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoGcm91dGVzGAggAygLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk1vZGVsUm91dGUSEQoJaXNfdXNhYmxlGAkgASgIEjIKBnByaWNlcxgKIAMoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5QcmljZVBlcmlvZCJMCgpNb2RlbFJvdXRlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg4KBndlaWdodBgDIAEoDRINCgVncm91cBgEIAEoDSJpCgtQcmljZVBlcmlvZBInCgVwcmljZRgBIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEjEKDWZpcnN0X3VzZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhgKFkdldFZlcmlmaWNhdGlvblJlcXVlc3QigwEKF0dldFZlcmlmaWNhdGlvblJlc3BvbnNlEjMKBmxhdGVzdBgBIAEoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5WZXJpZmljYXRpb24SMwoPbGF0ZXN0X2NsZWFuX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLMAQoMVmVyaWZpY2F0aW9uEi4KCnN0YXJ0ZWRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpzdGFydGVkX2J5GAMgASgJEhcKD3Zpb2xhdGlvbl9jb3VudBgEIAEoDRIxCgp2aW9sYXRpb25zGAUgAygLMh0uZ2F0ZXdheS5iaWxsaW5nLnYxLlZpb2xhdGlvbiqgAQoNQWNjb3VudEZpbHRlchIeChpBQ0NPVU5UX0ZJTFRFUl9VTlNQRUNJRklFRBAAEhoKFkFDQ09VTlRfRklMVEVSX1dBSVRJTkcQARIaChZBQ0NPVU5UX0ZJTFRFUl9JTl9ERUJUEAISHAoYQUNDT1VOVF9GSUxURVJfU1VTUEVOREVEEAMSGQoVQUNDT1VOVF9GSUxURVJfQ0xPU0VEEAQqkAMKDVNlYXJjaEhpdEtpbmQSHwobU0VBUkNIX0hJVF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXU0VBUkNIX0hJVF9LSU5EX0FDQ09VTlQQARIXChNTRUFSQ0hfSElUX0tJTkRfS0VZEAISIgoeU0VBUkNIX0hJVF9LSU5EX01BTkFHRU1FTlRfS0VZEAMSGgoWU0VBUkNIX0hJVF9LSU5EX1BFUlNPThAEEhkKFVNFQVJDSF9ISVRfS0lORF9PUkRFUhAFEhsKF1NFQVJDSF9ISVRfS0lORF9QQVlNRU5UEAYSHAoYU0VBUkNIX0hJVF9LSU5EX0RPQ1VNRU5UEAcSHAoYU0VBUkNIX0hJVF9LSU5EX1RSQU5TRkVSEAgSHQoZU0VBUkNIX0hJVF9LSU5EX1BST01PVElPThAJEhsKF1NFQVJDSF9ISVRfS0lORF9BRERSRVNTEAoSGwoXU0VBUkNIX0hJVF9LSU5EX1JFUVVFU1QQCxIbChdTRUFSQ0hfSElUX0tJTkRfUkVGVVNBTBAMKncKC0xpbWl0c1N0b3JlEhwKGExJTUlUU19TVE9SRV9VTlNQRUNJRklFRBAAEhcKE0xJTUlUU19TVE9SRV9NRU1PUlkQARIWChJMSU1JVFNfU1RPUkVfUkVESVMQAhIZChVMSU1JVFNfU1RPUkVfREVHUkFERUQQAyqGAQoOUHJvdmlkZXJIZWFsdGgSHwobUFJPVklERVJfSEVBTFRIX1VOU1BFQ0lGSUVEEAASGAoUUFJPVklERVJfSEVBTFRIX0dPT0QQARIcChhQUk9WSURFUl9IRUFMVEhfVU5VU0FCTEUQAhIbChdQUk9WSURFUl9IRUFMVEhfUkVEVUNFRBADMsgJChFPcGVyYXRpb25zU2VydmljZRJxCgxGaW5kQWNjb3VudHMSKi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRmluZEFjY291bnRzUmVxdWVzdBorLmdhdGV3YXkub3BlcmF0aW9ucy52MS5GaW5kQWNjb3VudHNSZXNwb25zZSII6scYBBABIAESXwoGU2VhcmNoEiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNlYXJjaFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoUmVzcG9uc2UiCOrHGAQQASABEmYKB0FkZE5vdGUSJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlcXVlc3QaJi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlc3BvbnNlIgzqxxgEEAQgAfjHGAESaAoJTGlzdE5vdGVzEicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3ROb3Rlc1JlcXVlc3QaKC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdE5vdGVzUmVzcG9uc2UiCOrHGAQQASABEmgKCUdldFN0YXR1cxInLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRTdGF0dXNSZXF1ZXN0GiguZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0UHJvdmlkZXJzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZSII6scYBBABIAESbgoLTGlzdENhdGFsb2cSKS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXF1ZXN0GiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RDYXRhbG9nUmVzcG9uc2UiCOrHGAQQASABEnQKDUxpc3RBcHByb3ZhbHMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1Jlc3BvbnNlIgjqxxgEEAEgARJoCgdBcHByb3ZlEiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXF1ZXN0GiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXNwb25zZSIO6scYAiAC+McYAYDIGAESYQoGUmVqZWN0EiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlamVjdFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVqZWN0UmVzcG9uc2UiCurHGAIgAvjHGAESegoPR2V0VmVyaWZpY2F0aW9uEi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFZlcmlmaWNhdGlvblJlcXVlc3QaLi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2UiCOrHGAQQASABQksKFWdhdGV3YXkub3BlcmF0aW9ucy52MVABWjBtb2RlbC1nYXRld2F5L2dhdGV3YXkvb3BlcmF0aW9ucy92MTtvcGVyYXRpb25zdjFiBnByb3RvMw", [file_gateway_billing_v1_billing, file_gateway_common_v1_approval, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.operations.v1.FindAccountsRequest
  */
 export type FindAccountsRequest = Message<"gateway.operations.v1.FindAccountsRequest"> & {
   /**
-   * As in ListAccounts: part of a name, in any case; the id of an account, a key or a request; the
-   * hint of a key. Or part of the login or the address of an owner. Empty: all accounts.
+   * Part of a name, in any case, or of the login or the address of an owner. Or whatever Search
+   * takes: the accounts of its hits are found. Empty: all accounts.
    *
    * @generated from field: string query = 1;
    */
@@ -178,6 +178,242 @@ export const AccountOwnerSchema: GenMessage<AccountOwner> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 3);
 
 /**
+ * @generated from message gateway.operations.v1.SearchRequest
+ */
+export type SearchRequest = Message<"gateway.operations.v1.SearchRequest"> & {
+  /**
+   * At most 200 characters: an id or the beginning of a name, as in SearchResponse. An amount that
+   * arrived is written with its coin and its UTC day: `0.0123 BTC 2026-11-20`.
+   *
+   * @generated from field: string query = 1;
+   */
+  query: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.SearchRequest.
+ * Use `create(SearchRequestSchema)` to create a new message.
+ */
+export const SearchRequestSchema: GenMessage<SearchRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 4);
+
+/**
+ * @generated from message gateway.operations.v1.SearchResponse
+ */
+export type SearchResponse = Message<"gateway.operations.v1.SearchResponse"> & {
+  /**
+   * At most 20.
+   *
+   * @generated from field: repeated gateway.operations.v1.SearchHit hits = 1;
+   */
+  hits: SearchHit[];
+
+  /**
+   * True: there are more.
+   *
+   * @generated from field: bool is_incomplete = 2;
+   */
+  isIncomplete: boolean;
+};
+
+/**
+ * Describes the message gateway.operations.v1.SearchResponse.
+ * Use `create(SearchResponseSchema)` to create a new message.
+ */
+export const SearchResponseSchema: GenMessage<SearchResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 5);
+
+/**
+ * @generated from message gateway.operations.v1.SearchHit
+ */
+export type SearchHit = Message<"gateway.operations.v1.SearchHit"> & {
+  /**
+   * @generated from field: gateway.operations.v1.SearchHitKind kind = 1;
+   */
+  kind: SearchHitKind;
+
+  /**
+   * @generated from field: string id = 2;
+   */
+  id: string;
+
+  /**
+   * Empty: of no account, as a person.
+   *
+   * @generated from field: string account_id = 3;
+   */
+  accountId: string;
+
+  /**
+   * @generated from field: string account_name = 4;
+   */
+  accountName: string;
+
+  /**
+   * What people know it by: a name, a login, a number, a reason or a model. Empty: nothing.
+   *
+   * @generated from field: string title = 5;
+   */
+  title: string;
+
+  /**
+   * When it was made, or happened.
+   *
+   * @generated from field: google.protobuf.Timestamp at = 6;
+   */
+  at?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.operations.v1.SearchHit.
+ * Use `create(SearchHitSchema)` to create a new message.
+ */
+export const SearchHitSchema: GenMessage<SearchHit> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 6);
+
+/**
+ * @generated from message gateway.operations.v1.AddNoteRequest
+ */
+export type AddNoteRequest = Message<"gateway.operations.v1.AddNoteRequest"> & {
+  /**
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * At most 2,000 characters, also in several lines.
+   *
+   * @generated from field: string text = 2;
+   */
+  text: string;
+
+  /**
+   * At most 200 characters.
+   *
+   * @generated from field: string idempotency_key = 3;
+   */
+  idempotencyKey: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.AddNoteRequest.
+ * Use `create(AddNoteRequestSchema)` to create a new message.
+ */
+export const AddNoteRequestSchema: GenMessage<AddNoteRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 7);
+
+/**
+ * @generated from message gateway.operations.v1.AddNoteResponse
+ */
+export type AddNoteResponse = Message<"gateway.operations.v1.AddNoteResponse"> & {
+  /**
+   * @generated from field: gateway.operations.v1.AccountNote note = 1;
+   */
+  note?: AccountNote | undefined;
+};
+
+/**
+ * Describes the message gateway.operations.v1.AddNoteResponse.
+ * Use `create(AddNoteResponseSchema)` to create a new message.
+ */
+export const AddNoteResponseSchema: GenMessage<AddNoteResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 8);
+
+/**
+ * @generated from message gateway.operations.v1.ListNotesRequest
+ */
+export type ListNotesRequest = Message<"gateway.operations.v1.ListNotesRequest"> & {
+  /**
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * The most notes to return, up to 1000. 0 means 100.
+   *
+   * @generated from field: uint32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before. Empty for the first page.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListNotesRequest.
+ * Use `create(ListNotesRequestSchema)` to create a new message.
+ */
+export const ListNotesRequestSchema: GenMessage<ListNotesRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 9);
+
+/**
+ * @generated from message gateway.operations.v1.ListNotesResponse
+ */
+export type ListNotesResponse = Message<"gateway.operations.v1.ListNotesResponse"> & {
+  /**
+   * @generated from field: repeated gateway.operations.v1.AccountNote notes = 1;
+   */
+  notes: AccountNote[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListNotesResponse.
+ * Use `create(ListNotesResponseSchema)` to create a new message.
+ */
+export const ListNotesResponseSchema: GenMessage<ListNotesResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 10);
+
+/**
+ * @generated from message gateway.operations.v1.AccountNote
+ */
+export type AccountNote = Message<"gateway.operations.v1.AccountNote"> & {
+  /**
+   * @generated from field: string note_id = 1;
+   */
+  noteId: string;
+
+  /**
+   * @generated from field: string account_id = 2;
+   */
+  accountId: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 3;
+   */
+  at?: Timestamp | undefined;
+
+  /**
+   * `person:` and an id, or `token:` and a name.
+   *
+   * @generated from field: string by = 4;
+   */
+  by: string;
+
+  /**
+   * @generated from field: string text = 5;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.AccountNote.
+ * Use `create(AccountNoteSchema)` to create a new message.
+ */
+export const AccountNoteSchema: GenMessage<AccountNote> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 11);
+
+/**
  * @generated from message gateway.operations.v1.ListApprovalsRequest
  */
 export type ListApprovalsRequest = Message<"gateway.operations.v1.ListApprovalsRequest"> & {
@@ -201,7 +437,7 @@ export type ListApprovalsRequest = Message<"gateway.operations.v1.ListApprovalsR
  * Use `create(ListApprovalsRequestSchema)` to create a new message.
  */
 export const ListApprovalsRequestSchema: GenMessage<ListApprovalsRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 4);
+  messageDesc(file_gateway_operations_v1_operations, 12);
 
 /**
  * @generated from message gateway.operations.v1.ListApprovalsResponse
@@ -225,7 +461,7 @@ export type ListApprovalsResponse = Message<"gateway.operations.v1.ListApprovals
  * Use `create(ListApprovalsResponseSchema)` to create a new message.
  */
 export const ListApprovalsResponseSchema: GenMessage<ListApprovalsResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 5);
+  messageDesc(file_gateway_operations_v1_operations, 13);
 
 /**
  * @generated from message gateway.operations.v1.ApproveRequest
@@ -242,7 +478,7 @@ export type ApproveRequest = Message<"gateway.operations.v1.ApproveRequest"> & {
  * Use `create(ApproveRequestSchema)` to create a new message.
  */
 export const ApproveRequestSchema: GenMessage<ApproveRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 6);
+  messageDesc(file_gateway_operations_v1_operations, 14);
 
 /**
  * @generated from message gateway.operations.v1.ApproveResponse
@@ -255,7 +491,7 @@ export type ApproveResponse = Message<"gateway.operations.v1.ApproveResponse"> &
  * Use `create(ApproveResponseSchema)` to create a new message.
  */
 export const ApproveResponseSchema: GenMessage<ApproveResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 7);
+  messageDesc(file_gateway_operations_v1_operations, 15);
 
 /**
  * @generated from message gateway.operations.v1.RejectRequest
@@ -272,7 +508,7 @@ export type RejectRequest = Message<"gateway.operations.v1.RejectRequest"> & {
  * Use `create(RejectRequestSchema)` to create a new message.
  */
 export const RejectRequestSchema: GenMessage<RejectRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 8);
+  messageDesc(file_gateway_operations_v1_operations, 16);
 
 /**
  * @generated from message gateway.operations.v1.RejectResponse
@@ -285,7 +521,7 @@ export type RejectResponse = Message<"gateway.operations.v1.RejectResponse"> & {
  * Use `create(RejectResponseSchema)` to create a new message.
  */
 export const RejectResponseSchema: GenMessage<RejectResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 9);
+  messageDesc(file_gateway_operations_v1_operations, 17);
 
 /**
  * @generated from message gateway.operations.v1.GetStatusRequest
@@ -298,7 +534,7 @@ export type GetStatusRequest = Message<"gateway.operations.v1.GetStatusRequest">
  * Use `create(GetStatusRequestSchema)` to create a new message.
  */
 export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 10);
+  messageDesc(file_gateway_operations_v1_operations, 18);
 
 /**
  * @generated from message gateway.operations.v1.GetStatusResponse
@@ -342,7 +578,7 @@ export type GetStatusResponse = Message<"gateway.operations.v1.GetStatusResponse
  * Use `create(GetStatusResponseSchema)` to create a new message.
  */
 export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 11);
+  messageDesc(file_gateway_operations_v1_operations, 19);
 
 /**
  * A process that serves requests and writes the ledger.
@@ -388,7 +624,7 @@ export type Node = Message<"gateway.operations.v1.Node"> & {
  * Use `create(NodeSchema)` to create a new message.
  */
 export const NodeSchema: GenMessage<Node> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 12);
+  messageDesc(file_gateway_operations_v1_operations, 20);
 
 /**
  * How a node describes itself.
@@ -470,7 +706,7 @@ export type NodeReport = Message<"gateway.operations.v1.NodeReport"> & {
  * Use `create(NodeReportSchema)` to create a new message.
  */
 export const NodeReportSchema: GenMessage<NodeReport> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 13);
+  messageDesc(file_gateway_operations_v1_operations, 21);
 
 /**
  * @generated from message gateway.operations.v1.ProviderState
@@ -524,7 +760,7 @@ export type ProviderState = Message<"gateway.operations.v1.ProviderState"> & {
  * Use `create(ProviderStateSchema)` to create a new message.
  */
 export const ProviderStateSchema: GenMessage<ProviderState> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 14);
+  messageDesc(file_gateway_operations_v1_operations, 22);
 
 /**
  * A call that a provider did not answer.
@@ -558,7 +794,7 @@ export type CallFailure = Message<"gateway.operations.v1.CallFailure"> & {
  * Use `create(CallFailureSchema)` to create a new message.
  */
 export const CallFailureSchema: GenMessage<CallFailure> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 15);
+  messageDesc(file_gateway_operations_v1_operations, 23);
 
 /**
  * @generated from message gateway.operations.v1.Database
@@ -612,7 +848,7 @@ export type Database = Message<"gateway.operations.v1.Database"> & {
  * Use `create(DatabaseSchema)` to create a new message.
  */
 export const DatabaseSchema: GenMessage<Database> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 16);
+  messageDesc(file_gateway_operations_v1_operations, 24);
 
 /**
  * The requests that hold credits now, of all accounts.
@@ -650,7 +886,7 @@ export type RunningRequests = Message<"gateway.operations.v1.RunningRequests"> &
  * Use `create(RunningRequestsSchema)` to create a new message.
  */
 export const RunningRequestsSchema: GenMessage<RunningRequests> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 17);
+  messageDesc(file_gateway_operations_v1_operations, 25);
 
 /**
  * @generated from message gateway.operations.v1.ListProvidersRequest
@@ -663,7 +899,7 @@ export type ListProvidersRequest = Message<"gateway.operations.v1.ListProvidersR
  * Use `create(ListProvidersRequestSchema)` to create a new message.
  */
 export const ListProvidersRequestSchema: GenMessage<ListProvidersRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 18);
+  messageDesc(file_gateway_operations_v1_operations, 26);
 
 /**
  * @generated from message gateway.operations.v1.ListProvidersResponse
@@ -682,7 +918,7 @@ export type ListProvidersResponse = Message<"gateway.operations.v1.ListProviders
  * Use `create(ListProvidersResponseSchema)` to create a new message.
  */
 export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 19);
+  messageDesc(file_gateway_operations_v1_operations, 27);
 
 /**
  * A provider of the configuration.
@@ -797,7 +1033,7 @@ export type Provider = Message<"gateway.operations.v1.Provider"> & {
  * Use `create(ProviderSchema)` to create a new message.
  */
 export const ProviderSchema: GenMessage<Provider> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 20);
+  messageDesc(file_gateway_operations_v1_operations, 28);
 
 /**
  * @generated from message gateway.operations.v1.ProviderOnNode
@@ -819,7 +1055,7 @@ export type ProviderOnNode = Message<"gateway.operations.v1.ProviderOnNode"> & {
  * Use `create(ProviderOnNodeSchema)` to create a new message.
  */
 export const ProviderOnNodeSchema: GenMessage<ProviderOnNode> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 21);
+  messageDesc(file_gateway_operations_v1_operations, 29);
 
 /**
  * @generated from message gateway.operations.v1.ListCatalogRequest
@@ -832,7 +1068,7 @@ export type ListCatalogRequest = Message<"gateway.operations.v1.ListCatalogReque
  * Use `create(ListCatalogRequestSchema)` to create a new message.
  */
 export const ListCatalogRequestSchema: GenMessage<ListCatalogRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 22);
+  messageDesc(file_gateway_operations_v1_operations, 30);
 
 /**
  * @generated from message gateway.operations.v1.ListCatalogResponse
@@ -856,7 +1092,7 @@ export type ListCatalogResponse = Message<"gateway.operations.v1.ListCatalogResp
  * Use `create(ListCatalogResponseSchema)` to create a new message.
  */
 export const ListCatalogResponseSchema: GenMessage<ListCatalogResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 23);
+  messageDesc(file_gateway_operations_v1_operations, 31);
 
 /**
  * @generated from message gateway.operations.v1.CatalogModel
@@ -928,7 +1164,7 @@ export type CatalogModel = Message<"gateway.operations.v1.CatalogModel"> & {
  * Use `create(CatalogModelSchema)` to create a new message.
  */
 export const CatalogModelSchema: GenMessage<CatalogModel> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 24);
+  messageDesc(file_gateway_operations_v1_operations, 32);
 
 /**
  * @generated from message gateway.operations.v1.ModelRoute
@@ -964,7 +1200,7 @@ export type ModelRoute = Message<"gateway.operations.v1.ModelRoute"> & {
  * Use `create(ModelRouteSchema)` to create a new message.
  */
 export const ModelRouteSchema: GenMessage<ModelRoute> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 25);
+  messageDesc(file_gateway_operations_v1_operations, 33);
 
 /**
  * @generated from message gateway.operations.v1.PricePeriod
@@ -988,7 +1224,7 @@ export type PricePeriod = Message<"gateway.operations.v1.PricePeriod"> & {
  * Use `create(PricePeriodSchema)` to create a new message.
  */
 export const PricePeriodSchema: GenMessage<PricePeriod> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 26);
+  messageDesc(file_gateway_operations_v1_operations, 34);
 
 /**
  * @generated from message gateway.operations.v1.GetVerificationRequest
@@ -1001,7 +1237,7 @@ export type GetVerificationRequest = Message<"gateway.operations.v1.GetVerificat
  * Use `create(GetVerificationRequestSchema)` to create a new message.
  */
 export const GetVerificationRequestSchema: GenMessage<GetVerificationRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 27);
+  messageDesc(file_gateway_operations_v1_operations, 35);
 
 /**
  * @generated from message gateway.operations.v1.GetVerificationResponse
@@ -1027,7 +1263,7 @@ export type GetVerificationResponse = Message<"gateway.operations.v1.GetVerifica
  * Use `create(GetVerificationResponseSchema)` to create a new message.
  */
 export const GetVerificationResponseSchema: GenMessage<GetVerificationResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 28);
+  messageDesc(file_gateway_operations_v1_operations, 36);
 
 /**
  * One check of every invariant of the ledger.
@@ -1072,7 +1308,7 @@ export type Verification = Message<"gateway.operations.v1.Verification"> & {
  * Use `create(VerificationSchema)` to create a new message.
  */
 export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 29);
+  messageDesc(file_gateway_operations_v1_operations, 37);
 
 /**
  * Which accounts a search shows.
@@ -1127,6 +1363,116 @@ export const AccountFilterSchema: GenEnum<AccountFilter> = /*@__PURE__*/
   enumDesc(file_gateway_operations_v1_operations, 0);
 
 /**
+ * What a search found, and by what it is found.
+ *
+ * @generated from enum gateway.operations.v1.SearchHitKind
+ */
+export const SearchHitKind = {
+  /**
+   * @generated from enum value: SEARCH_HIT_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * By its id or its name.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_ACCOUNT = 1;
+   */
+  ACCOUNT: 1,
+
+  /**
+   * By its id, a secret, the id or the first characters of one, or its hint.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_KEY = 2;
+   */
+  KEY: 2,
+
+  /**
+   * By its id or a secret.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_MANAGEMENT_KEY = 3;
+   */
+  MANAGEMENT_KEY: 3,
+
+  /**
+   * By the id, name, login or mail address.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_PERSON = 4;
+   */
+  PERSON: 4,
+
+  /**
+   * By its id, that at its processor, the address that it named, and by what arrived for it: its
+   * id, the hash of a transaction, or amount, coin and day.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_ORDER = 5;
+   */
+  ORDER: 5,
+
+  /**
+   * What arrived without an order, in the same ways.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_PAYMENT = 6;
+   */
+  PAYMENT: 6,
+
+  /**
+   * A receipt or credit note, by its number. Its id is that of its order.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_DOCUMENT = 7;
+   */
+  DOCUMENT: 7,
+
+  /**
+   * By its id.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_TRANSFER = 8;
+   */
+  TRANSFER: 8,
+
+  /**
+   * A use of a promotion, by the id of its code.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_PROMOTION = 9;
+   */
+  PROMOTION: 9,
+
+  /**
+   * A permanent address of an account.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_ADDRESS = 10;
+   */
+  ADDRESS: 10,
+
+  /**
+   * A running or charged request, by its id.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_REQUEST = 11;
+   */
+  REQUEST: 11,
+
+  /**
+   * A request that was refused in the last 7 days, by its id.
+   *
+   * @generated from enum value: SEARCH_HIT_KIND_REFUSAL = 12;
+   */
+  REFUSAL: 12,
+} as const;
+
+/**
+ * What a search found, and by what it is found.
+ *
+ * @generated from enum gateway.operations.v1.SearchHitKind
+ */
+export type SearchHitKind = (typeof SearchHitKind)[keyof typeof SearchHitKind] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.operations.v1.SearchHitKind.
+ */
+export const SearchHitKindSchema: GenEnum<SearchHitKind> = /*@__PURE__*/
+  enumDesc(file_gateway_operations_v1_operations, 1);
+
+/**
  * Where rate limits are counted.
  *
  * @generated from enum gateway.operations.v1.LimitsStore
@@ -1168,7 +1514,7 @@ export type LimitsStore = (typeof LimitsStore)[keyof typeof LimitsStore] | Unkno
  * Describes the enum gateway.operations.v1.LimitsStore.
  */
 export const LimitsStoreSchema: GenEnum<LimitsStore> = /*@__PURE__*/
-  enumDesc(file_gateway_operations_v1_operations, 1);
+  enumDesc(file_gateway_operations_v1_operations, 2);
 
 /**
  * How many of its calls a node sends to a provider.
@@ -1214,7 +1560,7 @@ export type ProviderHealth = (typeof ProviderHealth)[keyof typeof ProviderHealth
  * Describes the enum gateway.operations.v1.ProviderHealth.
  */
 export const ProviderHealthSchema: GenEnum<ProviderHealth> = /*@__PURE__*/
-  enumDesc(file_gateway_operations_v1_operations, 2);
+  enumDesc(file_gateway_operations_v1_operations, 3);
 
 /**
  * What operators see of the whole installation: its accounts at a glance, its nodes, providers,
@@ -1236,6 +1582,41 @@ export const OperationsService: GenService<{
     methodKind: "unary";
     input: typeof FindAccountsRequestSchema;
     output: typeof FindAccountsResponseSchema;
+  },
+  /**
+   * Finds whatever a text names: an account, key, person, order, payment, document, transfer,
+   * promotion or request, by what people type of it. What the text is exactly comes first, then
+   * names that begin with it, then names of which a word does. The answer shows no secret, and is
+   * no look into an account. Errors: INVALID_REQUEST (query).
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.Search
+   */
+  search: {
+    methodKind: "unary";
+    input: typeof SearchRequestSchema;
+    output: typeof SearchResponseSchema;
+  },
+  /**
+   * Notes something about an account, for other operators: customers never see it. A repeat with
+   * the same idempotency key returns the first note. Errors: NOT_FOUND, IDEMPOTENCY_KEY_REUSED,
+   * INVALID_REQUEST.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.AddNote
+   */
+  addNote: {
+    methodKind: "unary";
+    input: typeof AddNoteRequestSchema;
+    output: typeof AddNoteResponseSchema;
+  },
+  /**
+   * Lists the notes about an account, newest first. Errors: NOT_FOUND.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.ListNotes
+   */
+  listNotes: {
+    methodKind: "unary";
+    input: typeof ListNotesRequestSchema;
+    output: typeof ListNotesResponseSchema;
   },
   /**
    * Describes the running installation. What a node knows of itself can be seconds old.

@@ -44,7 +44,8 @@ import {
   Quoted,
   usePeopleNames,
 } from "./common.tsx";
-import { TransferDialog } from "./transfer.tsx";
+import { NotesCard, RefusalsCard, RunningCard } from "./notes.tsx";
+import { MoveDialog, TransferDialog } from "./transfer.tsx";
 import { words } from "./words.ts";
 
 const pageSize = 20;
@@ -90,8 +91,13 @@ export function AccountPage({ params }: PageProps): JSX.Element {
         <KeysCard accountId={accountId} />
         <MembersCard accountId={accountId} />
       </div>
-      <TransfersCard accountId={accountId} />
+      <div class="side-by-side">
+        <RunningCard accountId={accountId} />
+        <RefusalsCard accountId={accountId} />
+      </div>
+      <NotesCard accountId={accountId} />
       <OrdersCard accountId={accountId} />
+      <TransfersCard accountId={accountId} />
       <EventsCard accountId={accountId} />
     </>
   );
@@ -101,7 +107,7 @@ type OfAccount = { readonly accountId: string };
 
 function Tools({ account }: { readonly account: Account }): JSX.Element {
   const { accountId, name, status } = account;
-  const [open, setOpen] = useState<"transfer" | "suspend">();
+  const [open, setOpen] = useState<"transfer" | "move" | "suspend">();
   const close = () => setOpen(undefined);
   const resume = async () => {
     await call(BillingService.method.resumeAccount, { accountId });
@@ -119,12 +125,16 @@ function Tools({ account }: { readonly account: Account }): JSX.Element {
       {isOperatorAdmin() && status === AccountStatus.SUSPENDED && (
         <Button onClick={resume}>{words.account.resume}</Button>
       )}
+      {isOperatorAdmin() && status !== AccountStatus.CLOSED && (
+        <Button onClick={() => setOpen("move")}>{words.move.open}</Button>
+      )}
       {isOperatorAdmin() && (
         <Button kind="main" onClick={() => setOpen("transfer")}>
           {words.account.transfer}
         </Button>
       )}
       {open === "transfer" && <TransferDialog account={account} onClose={close} />}
+      {open === "move" && <MoveDialog account={account} onClose={close} />}
       {open === "suspend" && <SuspendDialog account={account} onClose={close} />}
     </>
   );
@@ -342,6 +352,18 @@ function MembersCard({ accountId }: OfAccount): JSX.Element {
   );
 }
 
+type FileLinkProps = OfAccount & { readonly name: "orders" | "documents" | "transfers" };
+
+/** All of them as a file. */
+function FileLink({ name, accountId }: FileLinkProps): JSX.Element {
+  const to = `/console/export/${name}.csv?${new URLSearchParams({ account: accountId })}`;
+  return (
+    <LinkButton kind="quiet" href={to}>
+      {words.account.files[name]}
+    </LinkButton>
+  );
+}
+
 function TransfersCard({ accountId }: OfAccount): JSX.Element {
   const nameOf = usePeopleNames();
   const transfers = usePages(
@@ -351,7 +373,11 @@ function TransfersCard({ accountId }: OfAccount): JSX.Element {
   );
   const { transfersHead: head } = words.account;
   return (
-    <Card title={words.account.transfers} flush>
+    <Card
+      title={words.account.transfers}
+      tools={<FileLink name="transfers" accountId={accountId} />}
+      flush
+    >
       <PagedTable
         pages={transfers}
         greyRows={4}
@@ -402,7 +428,16 @@ function OrdersCard({ accountId }: OfAccount): JSX.Element {
   );
   const { ordersHead: head } = words.account;
   return (
-    <Card title={words.account.orders} flush>
+    <Card
+      title={words.account.orders}
+      tools={
+        <>
+          <FileLink name="orders" accountId={accountId} />
+          <FileLink name="documents" accountId={accountId} />
+        </>
+      }
+      flush
+    >
       <PagedTable
         pages={orders}
         greyRows={2}
@@ -425,6 +460,11 @@ function OrdersCard({ accountId }: OfAccount): JSX.Element {
             head: head.granted,
             end: true,
             cell: ({ grantedMicrocredits }) => credits(grantedMicrocredits),
+          },
+          {
+            name: "receipt",
+            head: head.receipt,
+            cell: ({ receiptNumber }) => receiptNumber || words.none,
           },
         ]}
         keyOf={({ orderId }) => orderId}

@@ -18,8 +18,11 @@ import { AuditEvents } from "./audit.tsx";
 import { Health } from "./health.tsx";
 import { Models } from "./models.tsx";
 import { OrderPage } from "./order.tsx";
+import { Orders } from "./orders.tsx";
 import { People } from "./people.tsx";
 import { Promotions } from "./promotions.tsx";
+import { RefusalPage } from "./refusal.tsx";
+import { SearchBox, SearchPage } from "./search.tsx";
 import { words } from "./words.ts";
 
 const pages: readonly PageEntry[] = [
@@ -31,7 +34,10 @@ const pages: readonly PageEntry[] = [
     component: Attention,
     nav: { label: words.attention.title, icon: "warning" },
   },
+  { path: "orders", component: Orders, nav: { label: words.orders.title, icon: "credits" } },
   { path: "orders/:orderId", component: OrderPage },
+  { path: "search", component: SearchPage },
+  { path: "refusals/:requestId", component: RefusalPage },
   { path: "models", component: Models, nav: { label: words.models.title, icon: "requests" } },
   { path: "health", component: Health, nav: { label: words.health.title, icon: "screen" } },
   { path: "people", component: People, nav: { label: words.people.title, icon: "person" } },
@@ -49,7 +55,7 @@ const pages: readonly PageEntry[] = [
 ];
 
 /** Pages that belong to a section by its path. */
-const sectionOf: Readonly<Record<string, string>> = { accounts: "", orders: "attention" };
+const sectionOf: Readonly<Record<string, string>> = { accounts: "" };
 
 /** The links to these pages, in the column. */
 export function Sections(): JSX.Element {
@@ -90,6 +96,7 @@ export function Page({ parts }: { readonly parts: readonly string[] }): JSX.Elem
               <Icon name="switch" />
             </a>
           )}
+          <SearchBox />
           <Sections />
         </>
       }

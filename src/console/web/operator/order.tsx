@@ -83,7 +83,7 @@ function Whole({ order }: OfOrder): JSX.Element {
 
 /** Why it waits, what was decided, and what can be. */
 function Waiting({ order }: OfOrder): JSX.Element {
-  const [open, setOpen] = useState<"decide" | "refund">();
+  const [open, setOpen] = useState<"decide" | "refund" | "void">();
   const nameOf = usePeopleNames();
   const { attention, notice, orderId } = order;
   const { listApprovals } = OperationsService.method;
@@ -120,11 +120,15 @@ function Waiting({ order }: OfOrder): JSX.Element {
               </Button>
             )}
             {mayRefund && <Button onClick={() => setOpen("refund")}>{words.order.refund}</Button>}
+            {order.state === OrderState.OPEN && (
+              <Button onClick={() => setOpen("void")}>{words.order.void}</Button>
+            )}
           </div>
         )}
       </div>
       {open === "decide" && <DecideDialog order={order} onClose={close} />}
       {open === "refund" && <RefundDialog order={order} onClose={close} />}
+      {open === "void" && <VoidDialog order={order} onClose={close} />}
     </Card>
   );
 }
@@ -136,6 +140,29 @@ function orderChanged(): void {
 }
 
 type DialogProps = OfOrder & { readonly onClose: () => void };
+
+function VoidDialog({ order, onClose }: DialogProps): JSX.Element {
+  const cancel = async () => {
+    const { orderId } = order;
+    await call(PaymentsService.method.cancelOrder, { orderId }).finally(orderChanged);
+    notify(words.order.voided);
+    onClose();
+  };
+  return (
+    <Dialog title={words.order.voidTitle} onClose={onClose}>
+      <p>{words.order.voidLead}</p>
+      <Form
+        kind="danger"
+        submit={words.order.void}
+        fields={[]}
+        onSubmit={cancel}
+        onCancel={onClose}
+      >
+        {null}
+      </Form>
+    </Dialog>
+  );
+}
 
 type Choice = keyof typeof words.order.choices;
 

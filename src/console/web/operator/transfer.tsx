@@ -95,6 +95,68 @@ export function TransferDialog({ account, onClose }: TransferDialogProps): JSX.E
   );
 }
 
+const reasonMin = 5;
+
+/** The dialog in which operators move credits from one pool of an account to the other. */
+export function MoveDialog({ account, onClose }: TransferDialogProps): JSX.Element {
+  const { accountId, name } = account;
+  const [from, setFrom] = useState<PoolName>("v1");
+  const [amount, setAmount] = useState("");
+  const [reason, setReason] = useState("");
+  const [idempotencyKey] = useState(() => crypto.randomUUID());
+  const to = from === "v1" ? "v2" : "v1";
+  const micro = parseSignedCredits(amount);
+  const send = async () => {
+    if (micro === undefined || micro <= 0n)
+      throw fieldError("amount_microcredits", words.transfer.notAnAmount);
+    if ([...reason.trim()].length < reasonMin) throw fieldError("reason", words.move.shortReason);
+    await call(BillingService.method.moveCredits, {
+      ...{ accountId, idempotencyKey, from: familyOf[from], to: familyOf[to] },
+      ...{ amountMicrocredits: micro, reason: reason.trim() },
+    });
+    transfersChanged();
+    notify(words.move.done(credits(micro), poolOf(familyOf[to]).name));
+    onClose();
+  };
+  return (
+    <Dialog title={words.move.title(name)} onClose={onClose}>
+      <p class="muted">{words.move.lead}</p>
+      <Form
+        submit={words.move.submit}
+        fields={["from", "amount_microcredits", "reason"]}
+        onSubmit={send}
+        onCancel={onClose}
+      >
+        <SelectField
+          name="from"
+          label={words.move.from}
+          value={from}
+          onInput={setFrom}
+          options={pools.map((value) => ({ value, label: poolOf(familyOf[value]).name }))}
+          hint={words.move.to(poolOf(familyOf[to]).name)}
+        />
+        <TextField
+          name="amount_microcredits"
+          label={words.transfer.amount}
+          type="number"
+          value={amount}
+          onInput={setAmount}
+          unit={shared.common.credits}
+          {...(micro !== undefined && { hint: words.transfer.inDollars(dollars(micro)) })}
+        />
+        <TextField
+          name="reason"
+          label={words.reason}
+          hint={words.reasonHint}
+          lines={2}
+          value={reason}
+          onInput={setReason}
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
 /** Whatever shows credits of accounts asks again. */
 export function transfersChanged(): void {
   const { listTransfers, getPools } = BillingService.method;

@@ -73,6 +73,136 @@ export const words = {
     created: (name: string) => `${name} is there. Invite its owner under Members.`,
   },
 
+  search: {
+    title: "Search",
+    box: "Find anything: an id, a hash, an address, a receipt, a key, a name",
+    short: "Find anything ( / )",
+    intro: "What was found for",
+    caption: "What was found, what is so called exactly first",
+    head: { what: "What", hit: "Found", account: "Account", at: "Time" },
+    kinds: {
+      UNSPECIFIED: "something",
+      ACCOUNT: "Account",
+      KEY: "Key",
+      MANAGEMENT_KEY: "Management key",
+      PERSON: "Person",
+      ORDER: "Order",
+      PAYMENT: "Payment without an order",
+      DOCUMENT: "Receipt or credit note",
+      TRANSFER: "Transfer",
+      PROMOTION: "Use of a promotion",
+      ADDRESS: "Deposit address",
+      REQUEST: "Request",
+      REFUSAL: "Refused request",
+    },
+    noneTitle: "Nothing is so called",
+    none: "A hash, an address or an id has to be whole. An amount needs its coin and its UTC day: 0.0123 BTC 2026-11-20.",
+    toAccounts: "Look in the names of accounts",
+    more: "There are more. Type more of it.",
+  },
+
+  chain: {
+    title: "Look on the chain",
+    about: "Asks the node of a network for this transaction. Nothing changes.",
+    look: (network: string) => `Look on ${network}`,
+    unknown: "The node has no such transaction.",
+    failed: "It was included in a block, and failed: it moved nothing.",
+    depth: (blocks: number | undefined) =>
+      blocks === undefined
+        ? "It waits for a block."
+        : `It is ${plural(blocks, "block", "blocks")} deep.`,
+    foreign: (depth: string) => `It pays no address of this installation. ${depth}`,
+    ours: (amount: string, depth: string) => `It pays ${amount} to an address of ours. ${depth}`,
+    states: {
+      UNSPECIFIED: "It was not read yet, or is less than is credited.",
+      SEEN: "It was seen, and has not settled.",
+      SETTLED: "It has settled.",
+      LOST: "It was lost: the chain left its block.",
+    },
+  },
+
+  refusal: {
+    title: "A refused request",
+    gone: "No such request was refused in the last seven days.",
+    names: { at: "Refused", account: "Account", key: "Key", model: "Model" },
+  },
+
+  refusals: {
+    title: "Refused requests",
+    note: "30 days",
+    none: "None was refused.",
+    head: { reason: "Why", count: "Requests" },
+  },
+
+  running: {
+    title: "Running requests",
+    none: "None holds credits now.",
+    head: { at: "Since", model: "Model", held: "Credits held" },
+  },
+
+  notes: {
+    title: "Notes",
+    about: "Operators read them, customers do not.",
+    text: "A note for other operators",
+    missing: "Write something.",
+    add: "Add note",
+    none: "Nobody noted anything.",
+    caption: "Notes, newest first",
+    head: { at: "Time", by: "By", text: "Note" },
+  },
+
+  orders: {
+    title: "Orders",
+    caption: "Orders of all accounts, newest first",
+    none: "No order matches.",
+    csv: "Orders as CSV",
+    documents: "Documents as CSV",
+    transfers: "Transfers as CSV",
+    head: {
+      order: "Order",
+      account: "Account",
+      state: "State",
+      usd: "USD",
+      with: "Paid with",
+      granted: "Credits",
+      receipt: "Receipt",
+    },
+    filter: {
+      from: "From (UTC)",
+      to: "To (UTC)",
+      state: "State",
+      states: {
+        all: "All states",
+        open: "Open",
+        partly_paid: "Partly paid",
+        paid: "Paid",
+        ended: "Ended",
+      },
+      attention: "Waits",
+      attentions: { all: "All orders", waiting: "Wait for a person" },
+      coin: "Coin",
+      processor: "Processor",
+      least: "USD at least",
+    },
+    sums: {
+      orders: "Orders",
+      ordered: "Ordered",
+      granted: "Credited",
+      refunded: "Refunded",
+    },
+  },
+
+  move: {
+    open: "Between pools",
+    title: (name: string) => `Move credits between the pools of ${name}`,
+    lead: "They leave one pool and enter the other at once. Held credits stay.",
+    from: "Out of",
+    to: (pool: string) => `They go into the ${pool}.`,
+    submit: "Move them",
+    done: (amount: string, pool: string) => `${amount} credits are in the ${pool} now.`,
+    shortReason: "Say why, in five characters at least.",
+  },
+
   account: {
     back: "Accounts",
     missingTitle: "There is no such account",
@@ -140,7 +270,14 @@ export const words = {
     orders: "Orders",
     ordersNone: "It has ordered nothing.",
     ordersCaption: "Orders, newest first",
-    ordersHead: { order: "Order", state: "State", pack: "Pack", granted: "Credits" },
+    ordersHead: {
+      order: "Order",
+      state: "State",
+      pack: "Pack",
+      granted: "Credits",
+      receipt: "Receipt",
+    },
+    files: { orders: "Orders as CSV", documents: "Documents as CSV", transfers: "As CSV" },
     audit: "What was done here",
     auditNone: "Nothing yet.",
     allAudit: "All events",
@@ -240,6 +377,11 @@ export const words = {
   },
 
   order: {
+    void: "Cancel order",
+    voidTitle: "Cancel this order",
+    voidLead:
+      "Its buyer sees it as cancelled. What is sent to it all the same still counts: it stays watched.",
+    voided: "The order is cancelled.",
     back: "Attention",
     title: (credits: string) => `Order of ${credits} credits`,
     missingTitle: "There is no such order",

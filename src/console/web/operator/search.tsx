@@ -1,0 +1,221 @@
+// One search over all that people type: the box in the column, and what it finds.
+
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import {
+  OperationsService,
+  type SearchHit,
+  SearchHitKind,
+} from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import {
+  DepositState,
+  type LookUpPaymentResponse,
+  PaymentsService,
+} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { call, useCall } from "../api.ts";
+import { Button, LinkButton } from "../parts/button.tsx";
+import { textOf } from "../parts/enum-names.ts";
+import { Icon } from "../parts/icon.tsx";
+import { networkName } from "../parts/orders.tsx";
+import { Card, Head } from "../parts/page.tsx";
+import { Notice, Time } from "../parts/small.tsx";
+import { Empty } from "../parts/view.tsx";
+import { go, hrefOf, useQuery } from "../router.ts";
+import { isOperatorAdmin, operatorPart } from "../session.ts";
+import { AccountLink, accountHref, ListTable, orderHref } from "./common.tsx";
+import { words } from "./words.ts";
+
+const searchHref = (q: string) => hrefOf(operatorPart, "search", { q });
+
+/** The box. The key `/` leads into it. */
+export function SearchBox(): JSX.Element {
+  const input = useRef<HTMLInputElement>(null);
+  const [text, setText] = useState("");
+  useEffect(() => {
+    const focus = (event: KeyboardEvent) => {
+      const isTyping = event.target instanceof HTMLElement && event.target.matches(fields);
+      if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      input.current?.focus();
+    };
+    addEventListener("keydown", focus);
+    return () => removeEventListener("keydown", focus);
+  }, []);
+  return (
+    <search>
+      <form
+        class="search desk-search"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (text.trim() !== "") go(searchHref(text.trim()));
+        }}
+      >
+        <Icon name="search" />
+        <input
+          ref={input}
+          type="search"
+          aria-label={words.search.box}
+          placeholder={words.search.short}
+          title={words.search.box}
+          maxLength={200}
+          value={text}
+          spellcheck={false}
+          autocomplete="off"
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
+      </form>
+    </search>
+  );
+}
+
+const fields = "input, textarea, select, [contenteditable]";
+
+export function SearchPage(): JSX.Element {
+  const [{ q }] = useQuery({ q: "" });
+  const query = q.trim();
+  const found = useCall(OperationsService.method.search, query === "" ? undefined : { query });
+  const hits = found.data?.hits ?? [];
+  const [only] = hits.length === 1 ? hits : [];
+  const to = only && hrefOfHit(only);
+  useEffect(() => {
+    if (to !== undefined) go(to, { replace: true });
+  }, [to]);
+  return (
+    <>
+      <Head title={words.search.title} />
+      <p class="intro muted">
+        {words.search.intro} <bdi>{query}</bdi>
+      </p>
+      <Card flush>
+        <ListTable
+          call={found}
+          rowsOf={(answer) => answer.hits}
+          isPart={({ isIncomplete }) => isIncomplete}
+          greyRows={4}
+          empty={
+            <Empty
+              title={words.search.noneTitle}
+              action={
+                <LinkButton href={hrefOf(operatorPart, "accounts", { q: query })}>
+                  {words.search.toAccounts}
+                </LinkButton>
+              }
+            >
+              {words.search.none}
+            </Empty>
+          }
+          caption={words.search.caption}
+          columns={columns}
+          keyOf={({ kind, id, accountId }) => `${kind} ${id} ${accountId}`}
+          foot={({ isIncomplete }) =>
+            isIncomplete && <p class="card-text muted">{words.search.more}</p>
+          }
+        />
+      </Card>
+      {found.data && hits.length === 0 && <LookOnChain tx={query} />}
+    </>
+  );
+}
+
+const hashForm = /^(0x)?[0-9a-f]{64}$/i;
+
+/** For a buyer whose hash is nowhere: what the node of a chain says of it. */
+function LookOnChain({ tx }: { readonly tx: string }): JSX.Element | null {
+  const isAsked = isOperatorAdmin() && hashForm.test(tx);
+  const { data } = useCall(
+    PaymentsService.method.listDepositAddresses,
+    isAsked ? { pageSize: 1 } : undefined,
+  );
+  const [found, setFound] = useState<LookUpPaymentResponse>();
+  const networks = data?.networks ?? [];
+  if (!isAsked || networks.length === 0) return null;
+  const look = (network: string) => async () =>
+    setFound(await call(PaymentsService.method.lookUpPayment, { network, tx }));
+  return (
+    <Card title={words.chain.title} about={words.chain.about}>
+      <div class="stack">
+        <div class="row">
+          {networks.map((network) => (
+            <Button key={network} onClick={look(network)}>
+              {words.chain.look(networkName(network))}
+            </Button>
+          ))}
+        </div>
+        <div role="status">{found && <FoundOnChain found={found} />}</div>
+      </div>
+    </Card>
+  );
+}
+
+function FoundOnChain({ found }: { readonly found: LookUpPaymentResponse }): JSX.Element {
+  const { isKnown, isFailed, confirmations, outputs } = found;
+  if (!isKnown) return <Notice tone="warn">{words.chain.unknown}</Notice>;
+  const depth = words.chain.depth(confirmations);
+  if (isFailed) return <Notice tone="bad">{words.chain.failed}</Notice>;
+  if (outputs.length === 0) return <Notice tone="warn">{words.chain.foreign(depth)}</Notice>;
+  return (
+    <>
+      {outputs.map(({ address, accountId, asset, amount, orderId, state }) => (
+        <Notice
+          key={`${address} ${asset}`}
+          tone="good"
+          action={
+            <LinkButton href={orderId === "" ? accountHref(accountId) : orderHref(orderId)}>
+              {words.attention.look}
+            </LinkButton>
+          }
+        >
+          {words.chain.ours(`${amount} ${asset}`, depth)}{" "}
+          {textOf(DepositState, words.chain.states, state)} <code class="note-text">{address}</code>
+        </Notice>
+      ))}
+    </>
+  );
+}
+
+const columns = [
+  {
+    name: "what",
+    head: words.search.head.what,
+    cell: ({ kind }: SearchHit) => textOf(SearchHitKind, words.search.kinds, kind),
+  },
+  {
+    name: "hit",
+    head: words.search.head.hit,
+    cell: (hit: SearchHit) => (
+      <a class="row-link clipped" href={hrefOfHit(hit)} title={hit.id}>
+        <bdi>{hit.title || hit.id}</bdi>
+      </a>
+    ),
+  },
+  {
+    name: "account",
+    head: words.search.head.account,
+    cell: ({ accountId, accountName }: SearchHit) =>
+      accountId === "" ? words.none : <AccountLink accountId={accountId} name={accountName} />,
+  },
+  {
+    name: "at",
+    head: words.search.head.at,
+    cell: ({ at }: SearchHit) => <Time at={at} as="moment" />,
+  },
+];
+
+/** Where people look at a hit. */
+function hrefOfHit({ kind, id, accountId, title }: SearchHit): string {
+  switch (kind) {
+    case SearchHitKind.ORDER:
+    case SearchHitKind.DOCUMENT:
+      return orderHref(id);
+    case SearchHitKind.PERSON:
+      return hrefOf(operatorPart, "people", { q: title });
+    case SearchHitKind.KEY:
+      return hrefOf(accountId, `keys/${id}`);
+    case SearchHitKind.REQUEST:
+      return hrefOf(accountId, `requests/${id}`);
+    case SearchHitKind.REFUSAL:
+      return hrefOf(operatorPart, `refusals/${id}`);
+    default:
+      return accountHref(accountId);
+  }
+}

@@ -1,0 +1,76 @@
+// Notes of operators about an account.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  type AccountNote,
+  AccountNoteSchema,
+  type AddNoteRequest,
+  AddNoteResponseSchema,
+  type ListNotesRequest,
+  ListNotesResponseSchema,
+  OperationsService,
+} from "../../gen/gateway/operations/v1/operations_pb.ts";
+import * as sql from "../../gen/sql/operations.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { timeOrderedId } from "../base/ids.ts";
+import { readPage } from "../base/paging.ts";
+import { actorOf } from "../contract/callers.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import { onceFor } from "../contract/replays.ts";
+import type { Postgres } from "../postgres/postgres.ts";
+
+const textLengthMax = 2_000;
+
+export type NotesParts = { readonly postgres: Pick<Postgres, "run" | "transaction"> };
+
+export async function addNote(
+  { postgres }: NotesParts,
+  request: AddNoteRequest,
+  call: AuthenticatedCall,
+) {
+  const { accountId } = request;
+  const text = checkedText(request.text);
+  const once = onceFor(OperationsService.method.addNote, request, call);
+  const made = { id: timeOrderedId("not_"), secret: "" };
+  const { id } = await postgres.transaction((tx) =>
+    once(tx, made, async () => {
+      const note = { accountId, noteId: made.id, by: actorOf(call.caller), text };
+      if ((await tx.run(sql.insertNote, note)) === 0) throw noSuchAccount();
+    }),
+  );
+  const note = await postgres.run(sql.findNote, { accountId, noteId: id });
+  if (!note) throw new Error("a note that was stored is gone");
+  return create(AddNoteResponseSchema, { note: toNote(note) });
+}
+
+export async function listNotes({ postgres }: NotesParts, request: ListNotesRequest) {
+  const { accountId } = request;
+  const { hasAccount } = await postgres.run(sql.hasAccount, { accountId });
+  if (!hasAccount) throw noSuchAccount();
+  const { entries, nextPageToken } = await readPage(request, {
+    question: [accountId],
+    read: (before, rows) =>
+      postgres.run(sql.listNotes, { accountId, before: before ?? null, rows }),
+    cursorOf: ({ noteId }) => noteId,
+  });
+  return create(ListNotesResponseSchema, { notes: entries.map(toNote), nextPageToken });
+}
+
+function checkedText(text: string): string {
+  const trimmed = text.trim();
+  if (trimmed === "") throw invalidField("text", "must not be blank");
+  if (trimmed.length > 2 * textLengthMax || [...trimmed].length > textLengthMax)
+    throw invalidField("text", `is longer than ${textLengthMax} characters`);
+  if (!trimmed.isWellFormed() || /[^\P{Cc}\n]/u.test(trimmed))
+    throw invalidField("text", "must not hold control characters");
+  return trimmed;
+}
+
+function toNote({ at, ...note }: sql.FindNoteRow): AccountNote {
+  return create(AccountNoteSchema, { ...note, at: timestampFromDate(at) });
+}
+
+function noSuchAccount(): ApiError {
+  return new ApiError("not_found", { message: "No such account.", field: "account_id" });
+}

@@ -1,0 +1,207 @@
+// One search over all that people type: ids, numbers, hashes, addresses, secrets and their hints,
+// amounts of a day, names. Each is looked up by an index, so that a search reads a few pages
+// however much there is.
+
+import { createHash } from "node:crypto";
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  type SearchHit,
+  SearchHitKind,
+  SearchHitSchema,
+  type SearchRequest,
+  type SearchResponse,
+  SearchResponseSchema,
+} from "../../gen/gateway/operations/v1/operations_pb.ts";
+import * as sql from "../../gen/sql/operations.ts";
+import { invalidField } from "../base/errors.ts";
+import { isRequestId } from "../base/ids.ts";
+import type { Postgres } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
+
+const queryLengthMax = 200;
+const hitsMax = 20;
+/** A shorter text is only the beginning of a whole name. */
+const wordLengthMin = 3;
+const hintHead = /^[sm]k-gw2-/;
+/** A coin has at most so many. */
+const decimalsMax = 30;
+
+export type SearchParts = {
+  readonly postgres: Pick<Postgres, "transaction">;
+  /** The running, charged and refused requests with an id. */
+  readonly findRequests: (requestId: string) => Promise<readonly FoundRequest[]>;
+};
+
+type FoundRequest = {
+  readonly kind: "request" | "refusal";
+  readonly accountId: string;
+  readonly model: string;
+  readonly at: Date;
+};
+
+type Found = {
+  /** One of `kinds`. */
+  readonly kind: string;
+  readonly id: string;
+  readonly accountId: string;
+  readonly accountName: string;
+  readonly title: string;
+  readonly at: Date;
+};
+
+const kinds: Readonly<Record<string, SearchHitKind>> = {
+  account: SearchHitKind.ACCOUNT,
+  key: SearchHitKind.KEY,
+  management_key: SearchHitKind.MANAGEMENT_KEY,
+  person: SearchHitKind.PERSON,
+  order: SearchHitKind.ORDER,
+  payment: SearchHitKind.PAYMENT,
+  document: SearchHitKind.DOCUMENT,
+  transfer: SearchHitKind.TRANSFER,
+  promotion: SearchHitKind.PROMOTION,
+  address: SearchHitKind.ADDRESS,
+  request: SearchHitKind.REQUEST,
+  refusal: SearchHitKind.REFUSAL,
+};
+
+export async function search(
+  parts: SearchParts,
+  { query }: SearchRequest,
+): Promise<SearchResponse> {
+  const text = checkedQuery(query);
+  if (text === "") throw invalidField("query", "must not be blank");
+  const found = await lookUp(parts, text, async (db) => [
+    ...(await findExact(db, text)),
+    ...(await findNames(db, text)),
+  ]);
+  const hits = distinct(found);
+  return create(SearchResponseSchema, {
+    hits: hits.slice(0, hitsMax).map(toHit),
+    isIncomplete: hits.length > hitsMax,
+  });
+}
+
+/** The accounts of what a text is exactly. Throws `invalid_request`. */
+export async function accountsOfExact(parts: SearchParts, query: string): Promise<string[]> {
+  const text = checkedQuery(query);
+  if (text === "") return [];
+  const found = await lookUp(parts, text, (db) => findExact(db, text));
+  return [...new Set(found.map(({ accountId }) => accountId))];
+}
+
+/**
+ * The requests with an id, then what `find` finds. The server would rather scan a table from its
+ * beginning where it takes a word for one of many names: it may not.
+ */
+async function lookUp(
+  { postgres, findRequests }: SearchParts,
+  text: string,
+  find: (db: Runner) => Promise<Found[]>,
+): Promise<Found[]> {
+  const requests = isRequestId(text) ? await findRequests(text) : [];
+  return postgres.transaction(async (db) => {
+    await db.run(sql.followIndexes);
+    const named = await accountNames(db, requests);
+    const found = requests.map(({ model, ...request }) => ({
+      ...{ ...request, id: text, title: model },
+      accountName: named.get(request.accountId) ?? "",
+    }));
+    return [...found, ...(await find(db))];
+  });
+}
+
+function checkedQuery(query: string): string {
+  // The number of UTF-16 units bounds the work.
+  if (query.length > 2 * queryLengthMax || [...query].length > queryLengthMax)
+    throw invalidField("query", `is longer than ${queryLengthMax} characters`);
+  if (!query.isWellFormed() || /\p{Cc}/u.test(query))
+    throw invalidField("query", "must not hold control characters");
+  return query.trim();
+}
+
+async function findExact(db: Runner, text: string): Promise<Found[]> {
+  const small = text.toLowerCase();
+  const ids = await db.run(sql.searchIds, {
+    text,
+    small,
+    hash: small.replace(/^0x/, ""),
+    digest: createHash("sha256").update(text).digest(),
+  });
+  return [...ids, ...(await findPayments(db, text)), ...(await findHints(db, text))];
+}
+
+async function accountNames(db: Runner, requests: readonly FoundRequest[]) {
+  if (requests.length === 0) return new Map<string, string>();
+  const accountIds = requests.map(({ accountId }) => accountId);
+  const rows = await db.run(sql.readNames, { accountIds });
+  return new Map(rows.map(({ accountId, name }) => [accountId, name]));
+}
+
+const amountOfDay = /^(\d{1,20}(?:\.\d{1,30})?) ([A-Za-z0-9]{2,12}) (\d{4}-\d{2}-\d{2})$/;
+
+/** What arrived, by an amount, a coin and a UTC day. */
+async function findPayments(db: Runner, text: string): Promise<Found[]> {
+  const [, coins, asset, day] = amountOfDay.exec(text.replaceAll(/\s+/g, " ")) ?? [];
+  if (coins === undefined || asset === undefined || !isDay(day)) return [];
+  const [whole = "", fraction = ""] = coins.split(".");
+  const significant = fraction.replace(/0+$/, "");
+  const atoms = Array.from({ length: decimalsMax + 1 }, (_, decimals) => decimals)
+    .filter((decimals) => decimals >= significant.length)
+    .map((decimals) => String(BigInt(whole + significant.padEnd(decimals, "0"))));
+  return db.run(sql.searchPayments, { coins, atoms, asset: asset.toUpperCase(), day });
+}
+
+function isDay(day: string | undefined): day is string {
+  const date = new Date(`${day}T00:00:00Z`);
+  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(`${day}T`);
+}
+
+// The parts of a hint, as `keys/secret.ts` makes it.
+const firstLength = 12;
+const lastLength = 4;
+
+/** Keys by a hint, the beginning of one, or a whole secret whose digest nobody has. */
+async function findHints(db: Runner, text: string): Promise<Found[]> {
+  if (!hintHead.test(text)) return [];
+  const [first = "", last] = text.replace("...", "…").split("…");
+  const isWhole = last === undefined && first.length > firstLength + lastLength;
+  // Two secrets may have the same hint: a whole one is found by its digest. The last characters
+  // alone are those of too many.
+  if (isWhole || (last !== undefined && first.length < firstLength)) return [];
+  const hint = { first: first.slice(0, firstLength), last: (last ?? "").slice(-lastLength) };
+  return db.run(sql.searchHints, hint);
+}
+
+async function findNames(db: Runner, text: string): Promise<Found[]> {
+  const words = text.split(/\s+/).filter((word) => word !== "");
+  const isLong = words.every((word) => [...word].length >= wordLengthMin);
+  return db.run(sql.searchNames, {
+    text,
+    small: text.toLowerCase(),
+    words: isLong ? words.map(beginningOf).join(" & ") : null,
+  });
+}
+
+/** A term of a tsquery: words that begin so. */
+function beginningOf(word: string): string {
+  return `'${word.replaceAll(/['\\]/g, "$&$&")}':*`;
+}
+
+/** The first of each thing. */
+function distinct(found: readonly Found[]): Found[] {
+  const things = new Map<string, Found>();
+  for (const one of found) {
+    const key = `${one.kind} ${one.id} ${one.accountId}`;
+    if (!things.has(key)) things.set(key, one);
+  }
+  return [...things.values()];
+}
+
+function toHit({ kind, at, ...found }: Found): SearchHit {
+  return create(SearchHitSchema, {
+    ...found,
+    kind: kinds[kind] ?? SearchHitKind.UNSPECIFIED,
+    at: timestampFromDate(at),
+  });
+}

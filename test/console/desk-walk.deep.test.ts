@@ -1,0 +1,262 @@
+// The way of a complaint in Chromium, at the widths of a phone and of a desk: a buyer paid too
+// little, too late, and wrote with a transaction hash. Support finds it, two admins give credits
+// for it, and the customer's page, the list of orders, its files and the documents agree.
+
+import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { Client } from "pg";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { type CatalogFile, simulatedPayments } from "../../src/config/catalog.ts";
+import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
+import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+/** Who gives more than 5 dollars needs another person. */
+const catalog: CatalogFile = {
+  ...fastCatalog(),
+  payments: { ...simulatedPayments, secondApprovalAboveUsd: 5 },
+};
+
+const hash = "5e".repeat(32);
+
+// Where it is absent: `apt-get install chromium`.
+describe.skipIf(!hasChromium)("in Chromium", () => {
+  let gateway: TestGateway;
+  let client: Client;
+  let browser: Browser;
+  let origin = "";
+  let olga: Page;
+  let bob: Page;
+  let sue: Page;
+  let accountId = "";
+  let orderId = "";
+  const problems: string[][] = [];
+  beforeAll(async () => {
+    gateway = await startTestGateway({ split: false, catalog });
+    client = new Client({ connectionString: gateway.databaseUrl });
+    await client.connect();
+    ({ origin } = new URL(gateway.ownerLink));
+    browser = await startChromium();
+    const opened = [];
+    for (let index = 0; index < 3; index++) opened.push(await openPage(browser));
+    for (const one of opened) problems.push(one.problems);
+    [olga, bob, sue] = opened.map(({ page }) => page) as [Page, Page, Page];
+  });
+  afterAll(async () => {
+    await browser.close();
+    await client.end();
+    await gateway.stop();
+  });
+
+  /** Opens a link, and makes a passkey. */
+  async function arrive(page: Page, link: string, login: string, name: string): Promise<void> {
+    await page.goto(link);
+    await page.getByLabel("Login").fill(login);
+    await page.getByLabel("Your name").fill(name);
+    await page.getByRole("button", { name: "Create a passkey" }).click();
+    await page.waitForURL(({ pathname }) => pathname !== "/console/welcome");
+  }
+
+  /** A further operator, who signs in anew with the role. */
+  async function arriveAs(page: Page, login: string, name: string, role: string): Promise<void> {
+    await olga.goto(`${origin}/console/${gateway.accountId}/members`);
+    await olga.getByRole("button", { name: "Invite" }).click();
+    await olga.getByRole("radio", { name: /^Viewer/ }).check();
+    await olga.getByRole("button", { name: "Make the invitation" }).click();
+    const link = await olga.getByLabel("Invitation link").inputValue();
+    await olga.getByRole("button", { name: "Done" }).click();
+    await arrive(page, link, login, name);
+    await client.query("update people set operator = $2 where login = $1", [login, role]);
+    await page.goto(`${origin}/console/sign-in`);
+    await page.getByRole("button", { name: "Sign in with a passkey" }).click();
+    await page.locator(".frame").waitFor();
+  }
+
+  const open = (page: Page, path: string) => page.goto(`${origin}/console/operator${path}`);
+
+  /** Nothing of the page is wider than the window, whose picture is kept where somebody asks. */
+  async function look(page: Page, name: string): Promise<void> {
+    for (const width of [360, 1440]) {
+      await page.setViewportSize({ width, height: 900 });
+      const shots = process.env.SCREENSHOTS;
+      if (shots) await page.screenshot({ path: `${shots}/${name}-${width}.png`, fullPage: true });
+      const over = await page.evaluate<number>(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth",
+      );
+      expect([name, width, over]).toEqual([name, width, 0]);
+    }
+  }
+
+  /** The sum of a column of a file, in millionths. */
+  async function sumOf(file: string, column: string): Promise<bigint> {
+    const text = await olga.evaluate(async (path) => (await fetch(path)).text(), file);
+    const [head = "", ...lines] = text.split("\r\n").slice(0, -1);
+    const at = head.split(",").indexOf(column);
+    expect(at).toBeGreaterThan(0);
+    return lines
+      .map((line) => line.split(",")[at] ?? "")
+      .reduce((sum, cell) => {
+        const [whole = "", fraction = ""] = cell.split(".");
+        return sum + BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, "0"));
+      }, 0n);
+  }
+
+  test("three people are there: two admins and one of support", async () => {
+    await arrive(olga, gateway.ownerLink, "olga@example.com", "Olga");
+    await arriveAs(bob, "bob@example.com", "Bob", "admin");
+    await arriveAs(sue, "sue@example.com", "Sue", "support");
+    await open(sue, "/accounts");
+    await sue.getByText("Your role lets you look.").waitFor();
+    expect(await sue.getByRole("button", { name: "New account" }).count()).toBe(0);
+  });
+
+  test("a buyer pays too little, too late, and writes with a hash", async () => {
+    const { core, call } = gateway.admin;
+    const { account } = await core.billing.createAccount({ name: "Buyer & Söhne" }, call);
+    accountId = account?.accountId ?? "";
+    const { methods } = await core.payments.listPaymentMethods({}, call);
+    const method = methods.find(({ asset }) => asset === "BTC")?.method ?? "";
+    const { order } = await core.payments.createOrder(
+      { accountId, family: Family.V1, usdCents: 5_000, method, idempotencyKey: "walk" },
+      call,
+    );
+    orderId = order?.orderId ?? "";
+    const until = order?.quotedUntil ? timestampDate(order.quotedUntil) : new Date();
+    const firstSeenAt = timestampFromDate(new Date(until.getTime() + 60_000));
+    await core.payments.simulateDeposit(
+      { orderId, amount: "0.0001", confirmations: 10, firstSeenAt },
+      call,
+    );
+    await expect
+      .poll(async () => (await core.payments.listAttention({}, call)).orders, { timeout: 10_000 })
+      .toHaveLength(1);
+    await client.query(
+      `insert into payment_transactions (processor, chain, tx, external_id)
+       select processor, network, $2, external_id from payment_deposits where order_id = $1`,
+      [orderId, hash],
+    );
+  });
+
+  test("support finds it by the key /, and cannot decide", async () => {
+    await open(sue, "/accounts");
+    await sue.getByRole("heading", { name: "Accounts" }).waitFor();
+    await sue.keyboard.press("/");
+    await sue.keyboard.type(`0x${hash.toUpperCase()}`);
+    await look(sue, "search-box");
+    await sue.keyboard.press("Enter");
+    await sue.waitForURL(({ pathname }) => pathname.endsWith(`/orders/${orderId}`));
+    await sue.getByText("Late, and its value is unknown").waitFor();
+    expect(await sue.getByRole("button", { name: "Decide", exact: true }).count()).toBe(0);
+    await open(sue, `/accounts/${accountId}`);
+    await sue.getByLabel("A note for other operators").fill("Wrote: paid late.\n<b>Grant it?</b>");
+    await sue.getByRole("button", { name: "Add note" }).click();
+    await sue.getByRole("row", { name: /<b>Grant it\?<\/b>/ }).waitFor();
+  });
+
+  test("a search finds names, and says what to type where it finds nothing", async () => {
+    await open(sue, "/search?q=a");
+    await sue.getByRole("heading", { name: "Search" }).waitFor();
+    await open(sue, `/search?q=${"ff".repeat(32)}`);
+    await sue.getByText("Nothing is so called").waitFor();
+    await look(sue, "search-nothing");
+    for (const name of ["Söhne of the north", "Söhne of the south"])
+      await gateway.admin.core.billing.createAccount({ name }, gateway.admin.call);
+    await open(sue, "/search?q=söhne");
+    await sue.getByRole("link", { name: "Söhne of the south" }).first().waitFor();
+    await look(sue, "search-hits");
+  });
+
+  test("an admin grants it, and another one approves", async () => {
+    await open(olga, `/orders/${orderId}`);
+    await olga.getByRole("button", { name: "Decide", exact: true }).click();
+    await olga.getByRole("textbox", { name: "Dollars" }).fill("10");
+    await olga.getByLabel("Reason").fill("It came late, and is worth that much.");
+    await olga.getByRole("button", { name: "Decide", exact: true }).last().click();
+    await olga.locator(".messages", { hasText: "Another person" }).waitFor();
+    await open(bob, "/attention");
+    const row = bob.getByRole("row", { name: /It came late/ });
+    await row.getByRole("button", { name: "Approve" }).click();
+    await bob.locator(".messages", { hasText: "Approved and done." }).waitFor();
+    const { order } = await gateway.admin.core.payments.getOrder({ orderId }, gateway.admin.call);
+    expect(order?.grantedMicrocredits).toBe(2_000_000_000n);
+  });
+
+  test("the customer's page tells it all", async () => {
+    await open(sue, `/accounts/${accountId}`);
+    await sue
+      .getByRole("row", { name: /2,000\.00/ })
+      .first()
+      .waitFor();
+    await sue.getByRole("row", { name: /R\d{4}-\d{6}/ }).waitFor();
+    await sue.getByRole("row", { name: /Grant it/ }).waitFor();
+    expect(await sue.getByRole("button", { name: "Between pools" }).count()).toBe(0);
+    await look(sue, "customer");
+  });
+
+  test("an admin moves some of it to the other pool", async () => {
+    await open(olga, `/accounts/${accountId}`);
+    await olga.getByRole("button", { name: "Between pools" }).click();
+    await olga.getByLabel("Credits", { exact: true }).fill("500");
+    await olga.getByLabel("Reason").fill("why");
+    await olga.getByRole("button", { name: "Move them" }).click();
+    await olga.getByText("Say why, in five characters at least.").waitFor();
+    await olga.getByLabel("Reason").fill("They use model-v2 alone.");
+    await look(olga, "move");
+    await olga.getByRole("button", { name: "Move them" }).click();
+    await olga.locator(".messages", { hasText: "500.00 credits are in the v2 pool" }).waitFor();
+    const { pools } = await gateway.admin.core.billing.getPools({ accountId }, gateway.admin.call);
+    expect(pools.map(({ freeMicrocredits }) => freeMicrocredits / 1_000_000n)).toEqual([
+      1_500n,
+      500n,
+    ]);
+  });
+
+  test("all orders, their file and the documents have the same sums", async () => {
+    await open(olga, "/orders");
+    await olga.getByRole("row", { name: /Buyer & Söhne/ }).waitFor();
+    await olga.getByText("2,000.00").first().waitFor();
+    await look(olga, "orders");
+    const hrefOf = async (name: string) =>
+      (await olga.getByRole("link", { name }).getAttribute("href")) ?? "";
+    const orders = await hrefOf("Orders as CSV");
+    const granted = await sumOf(orders, "granted_credits");
+    expect(granted).toBe(2_000_000_000n);
+    expect(await sumOf(await hrefOf("Documents as CSV"), "credits")).toBe(granted);
+    const found = await olga.evaluate(async (path) => (await fetch(path)).text(), orders);
+    expect(found).toContain(hash);
+    // A filter is in the address, and in the file.
+    await olga.getByRole("combobox", { name: "State" }).selectOption("open");
+    await olga.getByText("No order matches.").waitFor();
+    expect(new URL(olga.url()).search).toContain("state=open");
+    expect(await hrefOf("Orders as CSV")).toContain("state=open");
+  });
+
+  test("a refused request is found by the id that its client was shown", async () => {
+    const { key, secret } = await gateway.admin.core.keys.createKey(
+      { accountId, family: Family.V1, name: "build" },
+      gateway.admin.call,
+    );
+    const answer = await fetch(`${gateway.address}/v1/messages`, {
+      method: "POST",
+      headers: {
+        ...{ "x-api-key": secret, "anthropic-version": "2023-06-01" },
+        "content-type": "application/json",
+      },
+      body: JSON.stringify({
+        ...{ model: "no-such-model", max_tokens: 20 },
+        messages: [{ role: "user", content: "Hello" }],
+      }),
+    });
+    const { request_id: requestId } = Object(await answer.json());
+    const { core, call } = gateway.admin;
+    await expect
+      .poll(async () => (await core.billing.findRequest({ requestId }, call)).refusals)
+      .toHaveLength(1);
+    await open(sue, `/search?q=${requestId}`);
+    await sue.waitForURL(({ pathname }) => pathname.endsWith(`/refusals/${requestId}`));
+    await sue.getByText("no-such-model").waitFor();
+    await sue.getByText(key?.keyId ?? "").waitFor();
+    await look(sue, "refusal");
+    expect(problems).toEqual([[], [], []]);
+  });
+});

@@ -1,0 +1,83 @@
+// What a search costs among many accounts and orders: a few pages, and never a whole table.
+
+import { create } from "@bufbuild/protobuf";
+import { Client } from "pg";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { SearchRequestSchema } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { search } from "../../src/operations/search.ts";
+import type { Query } from "../../src/postgres/statement.ts";
+import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { deskTexts, writeDesk } from "../support/desk.ts";
+import { costOf } from "../support/plans.ts";
+
+const pagesMax = 200;
+
+let database: FreshDatabase;
+let client: Client;
+beforeAll(async () => {
+  database = await freshDatabase();
+  client = new Client({ connectionString: database.url });
+  await client.connect();
+  await writeDesk(client, { accounts: 200_000, orders: 200_000 });
+}, 300_000);
+afterAll(async () => {
+  await client.end();
+  await database.drop();
+});
+
+/** What a search finds, and the statements that it runs. */
+async function searched(query: string) {
+  const queries: Query[] = [];
+  const { postgres } = database;
+  const parts: Parameters<typeof search>[0] = {
+    findRequests: async () => [],
+    postgres: {
+      transaction: (work) =>
+        postgres.transaction((tx) =>
+          work({
+            run(statement, ...parameters) {
+              queries.push(statement.with(...parameters));
+              return tx.run(statement, ...parameters);
+            },
+          }),
+        ),
+    },
+  };
+  const { hits } = await search(parts, create(SearchRequestSchema, { query }));
+  return { ids: hits.map(({ id }) => id), queries };
+}
+
+const n = 123_456;
+test.for<[string, string, number | undefined]>([
+  ["the id of an account", deskTexts.accountId(n), 1],
+  ["the id of an order", deskTexts.orderId(n), 1],
+  ["a receipt", deskTexts.receipt(n), 1],
+  ["a transfer", deskTexts.transferId(n), 1],
+  ["a login", deskTexts.personLogin(n), 1],
+  ["a hint", deskTexts.hint(n), undefined],
+  ["the beginning of a secret that all keys share", "sk-gw2-1", 10],
+  ["the id of an order at its processor", `ext_desk_${String(n).padStart(8, "0")}`, 1],
+  ["an amount and its day", "0.00128456 BTC DAY", 1],
+  ["a mail address", "mail-00123456@example.com", 1],
+  ["a word that begins the names of all", "customer", 20],
+  ["one character that begins the names of all", "c", 20],
+  ["a word that all names have", "desk", 20],
+  ["words of which one is in all names", "desk 123456", 1],
+  ["a hash that nobody has", "ff".repeat(32), 0],
+])("%s is found in a few pages", async ([, text, count]) => {
+  const { rows } = await client.query<{ day: string }>(
+    "select (first_seen_at at time zone 'utc')::date::text as day " +
+      "from payment_deposits where order_id = $1",
+    [deskTexts.orderId(n)],
+  );
+  const { ids, queries } = await searched(text.replace("DAY", rows[0]?.day ?? ""));
+  if (count !== undefined) expect(ids).toHaveLength(count);
+  expect(queries.length).toBeGreaterThan(0);
+  let pages = 0;
+  for (const query of queries) {
+    const cost = await costOf(client, query);
+    expect([text, cost.scanned]).toEqual([text, []]);
+    pages += cost.pages;
+  }
+  expect(pages).toBeLessThanOrEqual(pagesMax);
+});

@@ -1,0 +1,297 @@
+// One search over all that people type, over a whole gateway: each row of the table finds exactly
+// what it names, whoever asks sees no secret, and what is nothing of ours finds nothing.
+
+import { toJson } from "@bufbuild/protobuf";
+import { Client } from "pg";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import {
+  SearchHitKind,
+  SearchResponseSchema,
+} from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { toApiError } from "../../src/base/errors.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+let gateway: TestGateway;
+let client: Client;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  client = new Client({ connectionString: gateway.databaseUrl });
+  await client.connect();
+});
+afterAll(async () => {
+  // The ledger is checked: it never had the credits of this use.
+  await client.query("delete from promotion_uses");
+  await client.query("update promotions set used = 0");
+  await client.end();
+  await gateway.stop();
+});
+
+const call = () => gateway.admin.call;
+const operations = () => gateway.admin.core.operations;
+
+const nameOf = (kind: SearchHitKind) =>
+  Object.entries(SearchHitKind).find(([, value]) => value === kind)?.[0] ?? "";
+
+/** What a text finds, as `KIND id`. */
+async function found(query: string): Promise<string[]> {
+  const { hits } = await operations().search({ query }, call());
+  return hits.map(({ kind, id }) => `${nameOf(kind)} ${id}`);
+}
+
+const soon = { timeout: 10_000, interval: 50 };
+
+const evmHash = "9f".repeat(32);
+const managementSecret = `mk-gw2-${"z".repeat(49)}`;
+const bitcoinHash = "ab".repeat(32);
+const evmAddress = "0x52908400098527886e0f7030069857d2e4169ee7";
+/** As wallets show it. */
+const checksummed = "0x52908400098527886E0F7030069857D2E4169EE7";
+
+/** An account with one of everything, and its ids by name. */
+async function makeWorld() {
+  const { core } = gateway.admin;
+  const { account } = await core.billing.createAccount({ name: "Nordwind Handel" }, call());
+  const accountId = account?.accountId ?? "";
+  const inAccount = { accountId, family: Family.V1 };
+  const made = await core.keys.createKey({ ...inAccount, name: "build" }, call());
+  await client.query(
+    `insert into management_keys
+       (management_key_id, account_id, name, scopes, most_keys, created_by)
+     values ('mgk_search', $1, 'ci', '{read}', 5, 'person:per_1')`,
+    [accountId],
+  );
+  await client.query(
+    "insert into management_secrets (digest, management_key_id, shown) " +
+      "values (sha256($1::bytea), 'mgk_search', 'mk-gw2-zzzzz…wxyz')",
+    [managementSecret],
+  );
+  const { transfer } = await core.billing.createTransfer(
+    {
+      ...inAccount,
+      kind: TransferKind.BONUS,
+      amountMicrocredits: 50_000_000n,
+      idempotencyKey: "bonus",
+      reason: "a welcome",
+    },
+    call(),
+  );
+  const { order } = await core.payments.createOrder(
+    { ...inAccount, usdCents: 500, method: "simulated:usdt", idempotencyKey: "1" },
+    call(),
+  );
+  const { orderId = "", payTo = "", quotedAmount = "" } = order ?? {};
+  await core.payments.simulateDeposit({ orderId, amount: quotedAmount, confirmations: 10 }, call());
+  const receipt = async () =>
+    (await core.payments.getOrder({ orderId }, call())).order?.receiptNumber ?? "";
+  await vi.waitFor(async () => expect(await receipt()).not.toBe(""), soon);
+  await client.query(
+    "insert into people (person_id, login, name, email, email_verified_at) values " +
+      "('per_search', 'search.vera', 'Vera Östlund', 'Vera.O@example.com', now())",
+  );
+  const { promotion } = await core.payments.createPromotion(
+    { name: "Autumn", family: Family.V1, bonusMicrocredits: 1_000_000n },
+    call(),
+  );
+  const codeId = promotion?.codeId ?? "";
+  await client.query("insert into promotion_uses values ($1, $2, null, null, now(), $3)", [
+    ...[codeId, accountId, transfer?.transferId],
+  ]);
+  await client.query("update promotions set used = 1 where code_id = $1", [codeId]);
+  await addChainPayments(accountId);
+  const { rows } = await client.query<{ external_id: string; processor: string }>(
+    "select external_id, processor from payment_orders where order_id = $1",
+    [orderId],
+  );
+  const deposits = await client.query<{ external_id: string; first_seen_at: Date }>(
+    "select external_id, first_seen_at from payment_deposits where order_id = $1",
+    [orderId],
+  );
+  return {
+    ...{ accountId, orderId, payTo, codeId, quotedAmount },
+    keyId: made.key?.keyId ?? "",
+    secret: made.secret,
+    hint: made.key?.secrets[0]?.hint ?? "",
+    secretId: made.key?.secrets[0]?.secretId ?? "",
+    transferId: transfer?.transferId ?? "",
+    receipt: await receipt(),
+    externalId: rows[0]?.external_id ?? "",
+    depositId: deposits.rows[0]?.external_id ?? "",
+    day: deposits.rows[0]?.first_seen_at.toISOString().slice(0, 10) ?? "",
+  };
+}
+
+/** Two payments on chains that wait at a permanent address. */
+async function addChainPayments(accountId: string): Promise<void> {
+  await client.query("insert into deposit_keys values ('key_of_wallet', 1)");
+  await client.query(
+    `insert into deposit_addresses (key_id, index, address, account_id, "family")
+     values ('key_of_wallet', 0, $1, $2, 'v1')`,
+    [evmAddress, accountId],
+  );
+  for (const [chain, tx, externalId] of [
+    ["ethereum", `0x${evmHash}`, "ethereum:waits"],
+    ["bitcoin", bitcoinHash, `${bitcoinHash}:waits`],
+  ]) {
+    await client.query(
+      `insert into chain_payments (processor, external_id, chain, address, asset, decimals, atoms,
+         state, first_seen_at)
+       values ('onchain', $1, $2, $3, 'USDT', 6, 1000000, 'seen', now())`,
+      [externalId, chain, evmAddress],
+    );
+    await client.query("insert into payment_transactions values ('onchain', $1, $2, $3)", [
+      ...[chain, tx, externalId],
+    ]);
+  }
+}
+
+let world: Awaited<ReturnType<typeof makeWorld>>;
+beforeAll(async () => {
+  world = await makeWorld();
+});
+
+type World = typeof world;
+
+describe("a search finds exactly one by", () => {
+  test.for<[string, (of: World) => string, (of: World) => string]>([
+    ["the id of an account", (of) => of.accountId, (of) => `ACCOUNT ${of.accountId}`],
+    ["the beginning of its name", () => "nordw", (of) => `ACCOUNT ${of.accountId}`],
+    ["the beginning of a word of it", () => "HANDEL", (of) => `ACCOUNT ${of.accountId}`],
+    ["beginnings of several words", () => "hand nord", (of) => `ACCOUNT ${of.accountId}`],
+    ["the id of an order", (of) => of.orderId, (of) => `ORDER ${of.orderId}`],
+    ["the id of an order at its processor", (of) => of.externalId, (of) => `ORDER ${of.orderId}`],
+    ["the address of an order", (of) => of.payTo, (of) => `ORDER ${of.orderId}`],
+    ["the id of a payment", (of) => of.depositId, (of) => `ORDER ${of.orderId}`],
+    [
+      "an amount, its coin and its day",
+      (of) => `${of.quotedAmount} usdt ${of.day}`,
+      (of) => `ORDER ${of.orderId}`,
+    ],
+    ["the number of a receipt", (of) => of.receipt, (of) => `DOCUMENT ${of.orderId}`],
+    [
+      "the number in small letters",
+      (of) => of.receipt.toLowerCase(),
+      (of) => `DOCUMENT ${of.orderId}`,
+    ],
+    ["the id of a transfer", (of) => of.transferId, (of) => `TRANSFER ${of.transferId}`],
+    ["the id of a promotion that was used", (of) => of.codeId, (of) => `PROMOTION ${of.codeId}`],
+    ["a hash as Ethereum writes it", () => `0x${evmHash}`, () => "PAYMENT ethereum:waits"],
+    ["the same in capitals", () => evmHash.toUpperCase(), () => "PAYMENT ethereum:waits"],
+    ["a hash of Bitcoin", () => bitcoinHash, () => `PAYMENT ${bitcoinHash}:waits`],
+    ["an address as wallets show it", () => checksummed, () => `ADDRESS ${evmAddress}`],
+    ["the id of a key", (of) => of.keyId, (of) => `KEY ${of.keyId}`],
+    ["a whole secret", (of) => of.secret, (of) => `KEY ${of.keyId}`],
+    ["the id of a secret", (of) => of.secretId, (of) => `KEY ${of.keyId}`],
+    ["a hint", (of) => of.hint, (of) => `KEY ${of.keyId}`],
+    ["a hint with three dots", (of) => of.hint.replace("…", "..."), (of) => `KEY ${of.keyId}`],
+    ["the beginning of a secret", (of) => of.secret.slice(0, 12), (of) => `KEY ${of.keyId}`],
+    ["the id of a management key", () => "mgk_search", () => "MANAGEMENT_KEY mgk_search"],
+    ["a secret of a management key", () => managementSecret, () => "MANAGEMENT_KEY mgk_search"],
+    ["the id of a person", () => "per_search", () => "PERSON per_search"],
+    ["a login", () => "search.v", () => "PERSON per_search"],
+    ["a mail address", () => "vera.o@EXAMPLE.com", () => "PERSON per_search"],
+    ["the name of a person", () => "östlund", () => "PERSON per_search"],
+  ])("%s", async ([, query, expected]) => {
+    expect(await found(query(world))).toEqual([expected(world)]);
+  });
+
+  test("the id of a request, whether it was charged or refused", async () => {
+    const send = (key: string, model: string) =>
+      fetch(`${gateway.address}/v1/messages`, {
+        method: "POST",
+        headers: {
+          "x-api-key": key,
+          "anthropic-version": "2023-06-01",
+          "content-type": "application/json",
+        },
+        body: JSON.stringify({
+          ...{ model, max_tokens: 20 },
+          messages: [{ role: "user", content: "words that nobody may keep" }],
+        }),
+      });
+    const charged = await send(gateway.v1, "haiku");
+    const refused = await send(world.secret, "model-that-nobody-has");
+    await charged.text();
+    expect([charged.status, refused.status]).toEqual([200, 404]);
+    const { request_id: shown } = Object(await refused.json());
+    expect(await found(charged.headers.get("request-id") ?? "")).toEqual([
+      `REQUEST ${charged.headers.get("request-id")}`,
+    ]);
+    await expect.poll(() => found(shown), soon).toEqual([`REFUSAL ${shown}`]);
+    const { refusals } = await gateway.admin.core.billing.findRequest({ requestId: shown }, call());
+    expect(refusals).toMatchObject([
+      {
+        ...{ requestId: shown, accountId: world.accountId, keyId: world.keyId },
+        ...{ reason: "model_not_found", model: "model-that-nobody-has" },
+        facts: { field: "model" },
+      },
+    ]);
+    const { rows } = await client.query("select to_jsonb(r)::text as row from refusals r");
+    expect(JSON.stringify(rows)).not.toContain("nobody may keep");
+  });
+});
+
+test("the list of accounts takes the same texts", async () => {
+  const { receipt, secret, transferId, accountId } = world;
+  for (const query of [receipt, secret, transferId, evmHash, "wind"]) {
+    const { accounts } = await operations().findAccounts({ query }, call());
+    expect(accounts.map(({ account }) => account?.accountId)).toEqual([accountId]);
+  }
+});
+
+test("a hit says whose it is and shows no secret", async () => {
+  const answer = await operations().search({ query: world.secret }, call());
+  expect(answer.hits).toMatchObject([
+    { accountId: world.accountId, accountName: "Nordwind Handel", title: "build" },
+  ]);
+  expect(JSON.stringify(toJson(SearchResponseSchema, answer))).not.toContain(world.secret);
+});
+
+test("what begins with a text comes first, and of more than 20 an answer says so", async () => {
+  await client.query(
+    `insert into accounts (account_id, name)
+     select 'acc_rank_' || n, 'Hill and Rankine ' || n from generate_series(1, 30) n`,
+  );
+  await client.query("insert into accounts (account_id, name) values ('acc_first', 'Rankine')");
+  const { hits, isIncomplete } = await operations().search({ query: "rankine" }, call());
+  expect(hits[0]?.id).toBe("acc_first");
+  expect(hits).toHaveLength(20);
+  expect(isIncomplete).toBe(true);
+});
+
+test("texts that are nothing of ours find nothing", async () => {
+  for (const query of [
+    "x",
+    "%",
+    "_",
+    "'",
+    "\\",
+    "' & 'x':*",
+    "<script>alert(1)</script>",
+    "'; drop table accounts; --",
+    "ord_0192f0c1a2b37000800000000000dead",
+    "acc_0192f0c1a2b37000800000000000dead",
+    "req_0192f0c1a2b37000800000000000dead",
+    "R2019-000001",
+    `0x${"00".repeat(32)}`,
+    "sk-gw2-1zzzz",
+    `sk-gw2-1${"z".repeat(49)}`,
+    "0.5 BTC 2026-02-30",
+    "99999999999999999999.123456789012345678901234567890 BTC 2026-11-20",
+    "\u{1f600}",
+  ])
+    expect([query, await found(query)]).toEqual([query, []]);
+});
+
+test("a text that is too long, blank or not well formed is refused", async () => {
+  for (const query of ["x".repeat(10_240), "x".repeat(201), "  ", "a\nb"]) {
+    const error = await operations()
+      .search({ query }, call())
+      .then(
+        () => undefined,
+        (thrown: unknown) => toApiError(thrown),
+      );
+    expect([error?.reason, error?.facts.field]).toEqual(["invalid_request", "query"]);
+  }
+});

@@ -1,0 +1,185 @@
+// What a node says of one transaction, for a buyer of whom nothing is found.
+
+import { create } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  DepositState,
+  LookUpPaymentRequestSchema,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { createLog } from "../../src/base/log.ts";
+import { Outbound } from "../../src/base/outbound.ts";
+import { environmentToken } from "../../src/contract/contract.ts";
+import { createBitcoin } from "../../src/payments/bitcoin.ts";
+import { createEvm } from "../../src/payments/evm.ts";
+import { lookUpPayment } from "../../src/payments/look-up.ts";
+import type { Parts } from "../../src/payments/parts.ts";
+import { createRpc } from "../../src/payments/rpc.ts";
+import { callBy } from "../support/calls.ts";
+import { errorOf } from "../support/contract-cases.ts";
+import { type JsonServer, startJsonServer } from "../support/json-server.ts";
+import { movableTime, startTestPayments } from "../support/payments.ts";
+
+const log = createLog("silent");
+const ours = { bitcoin: "bc1qours", evm: `0x${"0a".repeat(20)}` };
+const theirs = `0x${"0b".repeat(20)}`;
+const token = `0x${"0c".repeat(20)}`;
+const transfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
+const [mined, waiting, failed, unknown] = ["1", "2", "3", "4"].map((n) => n.repeat(64)) as [
+  string,
+  string,
+  string,
+  string,
+];
+const topicOf = (address: string) => `0x${address.slice(2).padStart(64, "0")}`;
+const amountOf = (atoms: bigint) => `0x${atoms.toString(16).padStart(64, "0")}`;
+
+/** What the nodes answer, by method and hash. Undefined: an error. */
+const results: Readonly<Record<string, unknown>> = {
+  [`getrawtransaction ${mined}`]: {
+    confirmations: 3,
+    vout: [
+      { value: 0.0123, scriptPubKey: { address: ours.bitcoin } },
+      { value: 1.5, scriptPubKey: { address: "bc1qchange" } },
+      { value: 0, scriptPubKey: { type: "nulldata" } },
+    ],
+  },
+  [`getrawtransaction ${waiting}`]: {
+    vout: [{ value: 1, scriptPubKey: { address: "bc1qother" } }],
+  },
+  "eth_chainId ": "0x1",
+  "eth_blockNumber ": "0x64",
+  [`eth_getTransactionByHash 0x${mined}`]: { to: token, value: "0x0" },
+  [`eth_getTransactionReceipt 0x${mined}`]: {
+    ...{ status: "0x1", blockNumber: "0x60" },
+    logs: [
+      {
+        address: token,
+        topics: [transfer, topicOf(theirs), topicOf(ours.evm)],
+        data: amountOf(7_500_000n),
+      },
+      { address: token, topics: [transfer, topicOf(theirs), topicOf(theirs)], data: amountOf(1n) },
+      {
+        address: theirs,
+        topics: [transfer, topicOf(theirs), topicOf(ours.evm)],
+        data: amountOf(9n),
+      },
+      { address: token, topics: [], data: "0x" },
+    ],
+  },
+  [`eth_getTransactionByHash 0x${waiting}`]: {
+    to: ours.evm.toUpperCase(),
+    value: "0xde0b6b3a7640000",
+  },
+  [`eth_getTransactionReceipt 0x${waiting}`]: null,
+  [`eth_getTransactionByHash 0x${failed}`]: { to: token, value: "0x0" },
+  [`eth_getTransactionReceipt 0x${failed}`]: { status: "0x0", blockNumber: "0x64", logs: [] },
+  [`eth_getTransactionByHash 0x${unknown}`]: null,
+  [`eth_getTransactionReceipt 0x${unknown}`]: null,
+};
+
+let world: Awaited<ReturnType<typeof startTestPayments>>;
+let node: JsonServer;
+let parts: Parts;
+beforeAll(async () => {
+  world = await startTestPayments(movableTime);
+  node = await startJsonServer(({ body }) => {
+    const answer = (call: unknown) => {
+      const { id, method, params } = Object(call);
+      const result = results[`${method} ${params[0] ?? ""}`];
+      return result === undefined
+        ? { id, error: { message: "No such transaction" } }
+        : { id, result };
+    };
+    return { body: Array.isArray(body) ? body.map(answer) : answer(body) };
+  });
+  const rpc = createRpc("the node of the test", new URL(node.url), new Outbound());
+  const { store } = world.parts;
+  const of = { store, marketRate: undefined, log };
+  const usdt = { asset: "USDT", contract: token, decimals: 6 };
+  const evm = { name: "ethereum", chainId: 1, depth: undefined, takesEther: true, tokens: [usdt] };
+  parts = {
+    ...world.parts,
+    chains: () => [
+      { processor: "onchain", chain: createBitcoin({ chain: "bitcoin" }, rpc, of) },
+      { processor: "onchain", chain: createEvm(evm, rpc, of) },
+    ],
+  };
+  await world.run("insert into deposit_keys values ('key_of_test', 2)");
+  for (const [index, address] of [ours.bitcoin, ours.evm].entries())
+    await world.run(
+      `insert into deposit_addresses (key_id, index, address, account_id, "family")
+       values ('key_of_test', $1, $2, $3, 'v1')`,
+      [index, address, index === 0 ? "acc_a" : "acc_b"],
+    );
+});
+afterAll(async () => {
+  await node.stop();
+  await world.stop();
+});
+
+const lookUp = (network: string, tx: string) =>
+  lookUpPayment(
+    parts,
+    create(LookUpPaymentRequestSchema, { network, tx }),
+    callBy(environmentToken),
+  );
+
+describe("a transaction", () => {
+  test("of Bitcoin: what it pays us, how deep, and what it pays others", async () => {
+    expect(await lookUp("bitcoin", mined)).toMatchObject({
+      ...{ isKnown: true, isFailed: false, confirmations: 3, foreignOutputs: 1 },
+      outputs: [
+        {
+          ...{ address: ours.bitcoin, accountId: "acc_a", asset: "BTC", amount: "0.0123" },
+          ...{ depositId: "", state: DepositState.UNSPECIFIED },
+        },
+      ],
+    });
+    const waits = await lookUp("bitcoin", `0x${waiting.toUpperCase()}`);
+    expect(waits).toMatchObject({ isKnown: true, outputs: [], foreignOutputs: 1 });
+    expect(waits.confirmations).toBeUndefined();
+  });
+
+  test("of an EVM chain: listed tokens by their logs, and Ether by its value", async () => {
+    expect(await lookUp("ethereum", mined)).toMatchObject({
+      ...{ isKnown: true, confirmations: 5, foreignOutputs: 1 },
+      outputs: [{ address: ours.evm, accountId: "acc_b", asset: "USDT", amount: "7.5" }],
+    });
+    expect(await lookUp("ethereum", waiting)).toMatchObject({
+      outputs: [{ accountId: "acc_b", asset: "ETH", amount: "1" }],
+    });
+    expect(await lookUp("ethereum", failed)).toMatchObject({
+      ...{ isKnown: true, isFailed: true, confirmations: 1, outputs: [] },
+    });
+  });
+
+  test("that was read is shown with what became of it", async () => {
+    await world.run(
+      `insert into chain_payments (processor, external_id, chain, address, asset, decimals, atoms,
+         state, first_seen_at)
+       values ('onchain', 'ethereum:read', 'ethereum', $1, 'USDT', 6, 7500000, 'settled', now())`,
+      [ours.evm],
+    );
+    await world.run(
+      "insert into payment_transactions values ('onchain', 'ethereum', $1, 'ethereum:read')",
+      [`0x${mined}`],
+    );
+    expect(await lookUp("ethereum", mined)).toMatchObject({
+      outputs: [{ depositId: "ethereum:read", state: DepositState.SETTLED, orderId: "" }],
+    });
+  });
+
+  test("that the node does not have is not known", async () => {
+    for (const network of ["bitcoin", "ethereum"])
+      expect(await lookUp(network, unknown)).toMatchObject({ isKnown: false, outputs: [] });
+  });
+
+  test("is asked for by a hash, of a network that is read, from a node that answers", async () => {
+    expect((await errorOf(lookUp("bitcoin", "x".repeat(64)))).facts.field).toBe("tx");
+    expect((await errorOf(lookUp("tron", mined))).facts).toMatchObject({
+      ...{ field: "network", allowed: ["bitcoin", "ethereum"] },
+    });
+    node.troubles.push({ path: "/", trouble: { kind: "status", status: 503 } });
+    expect((await errorOf(lookUp("bitcoin", mined))).reason).toBe("gateway_unavailable");
+  });
+});

@@ -1,0 +1,105 @@
+// Many accounts, people, keys and orders with what arrived for them, as an operator's desk has
+// them after years.
+
+import { createHash } from "node:crypto";
+import type { Client } from "pg";
+
+export type DeskSize = { readonly accounts: number; readonly orders: number };
+
+const numbered = (prefix: string) => `'${prefix}' || lpad(n::text, 8, '0')`;
+const hashOf = (salt: string) => `encode(sha256(('${salt}' || n)::bytea), 'hex')`;
+
+/** The texts by which the account or order of a number is found. */
+export const deskTexts = {
+  accountId: (n: number) => `acc_desk_${pad(n)}`,
+  orderId: (n: number) => `ord_desk_${pad(n)}`,
+  personLogin: (n: number) => `login-${pad(n)}`,
+  hint: (n: number) => `sk-gw2-1${pad(n).slice(-4)}…${pad(n).slice(0, 4)}`,
+  receipt: (n: number) => `R2026-${pad(n)}`,
+  hash: (n: number) =>
+    createHash("sha256")
+      .update(`dep_desk_${pad(n)}`)
+      .digest("hex"),
+  transferId: (n: number) => `tra_desk_${pad(n)}`,
+};
+
+function pad(n: number): string {
+  return String(n).padStart(8, "0");
+}
+
+/** Writes them. Each account has an owner and a key, each third order is paid, with a receipt. */
+export async function writeDesk(client: Client, { accounts, orders }: DeskSize): Promise<void> {
+  const run = (text: string, most: number) =>
+    client.query(`insert into ${text} from generate_series(1, ${most}) n`);
+  await run(
+    `accounts (account_id, name)
+     select ${numbered("acc_desk_")}, 'Customer ' || md5(n::text) || ' of the desk ' || n`,
+    accounts,
+  );
+  await run(
+    `people (person_id, login, name, email, email_verified_at)
+     select ${numbered("per_desk_")}, ${numbered("login-")}, 'Person ' || md5('p' || n),
+       ${numbered("mail-")} || '@example.com', now()`,
+    accounts,
+  );
+  await run(
+    `members (account_id, person_id, role)
+     select ${numbered("acc_desk_")}, ${numbered("per_desk_")}, 'owner'`,
+    accounts,
+  );
+  await run(
+    `keys (key_id, account_id, "family", name)
+     select ${numbered("key_desk_")}, ${numbered("acc_desk_")}, 'v1', 'key ' || n`,
+    accounts,
+  );
+  await run(
+    `key_secrets (digest, secret_id, key_id, shown)
+     select sha256(('secret' || n)::bytea), ${numbered("sec_desk_")}, ${numbered("key_desk_")},
+       'sk-gw2-1' || right(lpad(n::text, 8, '0'), 4) || '…' || left(lpad(n::text, 8, '0'), 4)`,
+    accounts,
+  );
+  await run(
+    `transfers (account_id, transfer_id, "family", kind, amount, posted_after, actor,
+       idempotency_key, reason)
+     select 'acc_desk_' || lpad((1 + n % ${accounts})::text, 8, '0'), ${numbered("tra_desk_")},
+       'v1', 'bonus', 1000000, 1000000, 'token:desk', 'desk-' || n, 'a bonus'`,
+    orders,
+  );
+  const madeAt = "(now() - n * interval '30 seconds')";
+  await run(
+    `payment_orders (order_id, account_id, "family", idempotency_key, usd_micro, processor, method,
+       asset, network, decimals, external_id, quoted_atoms, rate, pay_to, state, created_by,
+       created_at, quoted_until, watched_until)
+     select ${numbered("ord_desk_")}, 'acc_desk_' || lpad((1 + n % ${accounts})::text, 8, '0'),
+       'v1', 'desk-' || n, 5000000 + 5000000 * (n % 20), 'desk', 'desk:btc', 'BTC', 'bitcoin', 8,
+       ${numbered("ext_desk_")}, 5000 + n, 100000000000, 'bc1q' || ${hashOf("address")},
+       case n % 3 when 0 then 'paid' when 1 then 'expired' else 'closed' end, 'token:desk',
+       ${madeAt}, ${madeAt} + interval '15 minutes', ${madeAt} + interval '7 days'`,
+    orders,
+  );
+  // Each third one was paid.
+  await client.query(
+    `insert into payment_deposits (processor, external_id, order_id, account_id, "family", asset,
+       network, decimals, atoms, usd_micro, valued_by, state, first_seen_at, settled_at)
+     select 'desk', 'dep' || substr(order_id, 4), order_id, account_id, "family", asset, network,
+       decimals, quoted_atoms, usd_micro, 'quote', 'settled', created_at, created_at
+     from payment_orders where order_id like 'ord\\_desk\\_%' and state = 'paid'`,
+  );
+  await client.query(
+    `insert into payment_transactions (processor, chain, tx, external_id)
+     select processor, network, encode(sha256(external_id::bytea), 'hex'), external_id
+     from payment_deposits where processor = 'desk'`,
+  );
+  await client.query(
+    `insert into payment_grants (order_id, n, micro, transfer_id)
+     select order_id, 1, usd_micro * 200, 'tra' || substr(order_id, 4)
+     from payment_orders where processor = 'desk' and state = 'paid'`,
+  );
+  await client.query(
+    `insert into payment_documents (seller, kind, year, n, number, order_id, issued_at)
+     select 'desk', 'receipt', 2026, right(order_id, 8)::integer,
+       'R2026-' || right(order_id, 8), order_id, created_at
+     from payment_orders where processor = 'desk' and state = 'paid'`,
+  );
+  await client.query("vacuum analyze");
+}

@@ -200,7 +200,7 @@ export function BudgetCard(props: {
       {budgets.length === 0 ? (
         <p class="muted">{words.budget.none}</p>
       ) : (
-        <div class="budgets">
+        <div class="pools columns">
           {budgets.map((budget) => (
             <section key={budget.family} class="stack">
               <h3>{words.budget.pool(familyName(budget.family))}</h3>

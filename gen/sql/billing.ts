@@ -650,14 +650,23 @@ from (
         date_trunc('month', now(), 'UTC') as month
     ) w
     cross join keys k
+    join (
+      -- No more than a page of them: the usage of many keys is long.
+      select distinct k.managed_by, k."family"
+      from keys k
+      where k.account_id = $1 and k.managed_by <> ''
+        and (k.managed_by, k."family") > ($2, $3) and not exists (
+          select 1
+          from budgets b
+          where b.account_id = k.account_id and b."family" = k."family" and b.payer = k.managed_by
+            and b.is_limited
+        )
+      order by k.managed_by, k."family"
+      limit $4
+    ) page on page.managed_by = k.managed_by and page."family" = k."family"
     left join usage_hourly u
       on u.account_id = k.account_id and u.key_id = k.key_id and u.hour >= least(w.week, w.month)
-    where k.account_id = $1 and k.managed_by <> '' and not exists (
-      select 1
-      from budgets b
-      where b.account_id = k.account_id and b."family" = k."family" and b.payer = k.managed_by
-        and b.is_limited
-    )
+    where k.account_id = $1
     group by k.managed_by, k."family"
   ) unlimited
 ) b
@@ -1923,13 +1932,21 @@ limit 100`,
 );
 
 /**
- * Removes refused requests that are too old to be found.
+ * Removes refused requests that are too old to be found, the oldest first.
+ * `rows`: at most
  */
-export const removeRefusals: Run<undefined> = run(
+export const removeRefusals: Run<{ rows: bigint | number }> = run(
   "billing/remove-refusals",
   `-- billing/remove-refusals
-delete from refusals where at <= now() - interval '7 days'`,
-  () => [],
+delete from refusals
+where (request_id, account_id) in (
+  select request_id, account_id
+  from refusals
+  where at <= now() - interval '7 days'
+  order by at
+  limit $1
+)`,
+  (p) => [p.rows],
 );
 
 export type QueryErrorsRow = { isTotal: boolean; period: Date | null; keyId: string; reason: string; requests: bigint };
@@ -2538,8 +2555,9 @@ with asked as (
   order by k.key_id, e.reason, l.free, l.payer, l.name
 )
 select l.account_id as account_id, l."family" as "family", l.payer as payer,
-  coalesce(k.name, m.name) as name, l.name as window, l.since as since, l.base as base, l.most as limit_micro,
-  l.spent as spent_micro, exists (
+  coalesce(k.name, m.name) as name, l.name as window, l.since as since,
+  l.base as base, l.most as limit_micro, l.spent as spent_micro,
+  exists (
     select 1
     from refused r
     where r.account_id = l.account_id and r."family" = l."family" and r.payer = l.payer
@@ -2548,7 +2566,8 @@ select l.account_id as account_id, l."family" as "family", l.payer as payer,
 from limits l
 join asked a using (account_id)
 left join keys k on k.key_id = l.payer
-left join management_keys m on 'mgmt:' || m.management_key_id = l.payer
+left join management_keys m
+  on l.payer like 'mgmt:%' and m.management_key_id = substr(l.payer, 6)
 where (k.status = 'active' or l.payer = '' or strpos(l.payer, ':') > 0) and l.most > 0
   and l.spent * 100::numeric >= l.most * a.percent::numeric
 order by l.account_id, l."family", l.payer, l.since`,

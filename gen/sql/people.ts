@@ -948,7 +948,7 @@ select m.person_id
   join people p on p.person_id = m.person_id
  where m.account_id = $1 and m.person_id = $2 and m.role = 'owner'
    and p.disabled_at is null
-   for share of m`,
+   for share of m, p`,
   (p) => [p.accountId, p.personId],
   (v) => ({ personId: v[0] }) as never,
   "",

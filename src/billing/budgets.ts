@@ -20,6 +20,7 @@ import {
   type Payer,
 } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import {
@@ -36,7 +37,12 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { type FamilyName, familyName, familyNames } from "../base/families.ts";
 import { invalidPageToken, readPage } from "../base/paging.ts";
 import { actorOf, checkStrong } from "../contract/callers.ts";
-import type { AuditFacts, AuthenticatedCall, ManagementCaller } from "../contract/contract.ts";
+import type {
+  AuditFacts,
+  AuthenticatedCall,
+  Caller,
+  ManagementCaller,
+} from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Json, Runner } from "../postgres/statement.ts";
 import { type KeysOfAccount, lockAccount, type MembersOfAccount } from "./accounts.ts";
@@ -100,6 +106,7 @@ export const budgetsOfMembers = {
     const limits = readStored(account?.defaultMemberLimits ?? null);
     if (limits) await applyDefault(tx, { accountId, personId }, limits);
   },
+  isLimited: async (tx: Runner, member: MemberId) => (await budgetsOfPerson(tx, member)).length > 0,
 };
 
 async function applyDefault(
@@ -146,12 +153,13 @@ export type BudgetParts = {
 export async function setBudget(
   parts: BudgetParts,
   { payer, families, limits }: SetBudgetRequest,
-  { accountId, caller, note }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ) {
+  const { caller, note } = call;
   const named = checkPayer(payer);
   if (named.case === "keyId") throw invalidField("payer", "is a key: UpdateKey sets its limits");
   const next = checkMessage(limits);
-  const rows = await changeBudgets(parts, { accountId, named, families }, async (tx, id) => {
+  const rows = await changeBudgets(parts, call, { named, families }, async (tx, id) => {
     const before = await tx.run(sql.readBudgetsOf, id);
     const old = before.find(({ family }) => family === id.family);
     if (isRaise(next, old ? limitsIn(old) : unlimited)) checkStrong(caller);
@@ -164,11 +172,12 @@ export async function setBudget(
 export async function resetBudget(
   parts: BudgetParts,
   { payer, families }: ResetBudgetRequest,
-  { accountId, caller, note }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ) {
+  const { caller, note } = call;
   const named = checkPayer(payer);
   if (caller.kind === "management" && named.case !== "keyId") throw new ApiError("not_permitted");
-  const rows = await changeBudgets(parts, { accountId, named, families }, async (tx, id) => {
+  const rows = await changeBudgets(parts, call, { named, families }, async (tx, id) => {
     if (caller.kind === "management") await checkOwnKey(tx, caller, id.payer);
     await resetTotal(tx, id);
   });
@@ -192,19 +201,20 @@ async function checkOwnKey(tx: Runner, caller: ManagementCaller, keyId: string):
 /** Changes the budgets of a payer in one transaction. Returns them as they are then. */
 async function changeBudgets(
   { transaction, keys, members, hasManagementKey, onTransfer }: BudgetParts,
+  { accountId, caller }: Pick<AuthenticatedCall, "accountId" | "caller">,
   asked: {
-    readonly accountId: string;
     readonly named: NamedPayer;
     readonly families: readonly Family[];
   },
   change: (tx: Runner, id: BudgetId) => Promise<void>,
 ): Promise<BudgetMessage[]> {
-  const { accountId, named } = asked;
+  const { named } = asked;
   const families = checkFamilies(asked.families);
   const payer = columnOf(named);
   const { rows, keyIds } = await transaction(async (tx) => {
     if ((await tx.run(sql.lockAccountPools, { accountId })).length === 0)
       throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
+    await checkStillOwner(tx, members, accountId, caller);
     await checkPresent(tx, accountId, named, { members, hasManagementKey });
     const own = named.case === "keyId" ? await tx.run(sql.findPayer, { keyId: named.value }) : null;
     if (named.case === "keyId" && own?.accountId !== accountId) throw noSuchPayer();
@@ -219,6 +229,17 @@ async function changeBudgets(
   keys.publish(keyIds);
   if (named.case === "pool") onTransfer(accountId);
   return rows.map(({ family, budget, at }) => toBudget(named, family, readBudget(budget, at)));
+}
+
+/** Throws `not_permitted` for a person who was an owner, or an operator, a moment ago. */
+async function checkStillOwner(
+  tx: Runner,
+  members: MembersOfAccount,
+  accountId: string,
+  caller: Caller,
+): Promise<void> {
+  if (caller.kind === "person" && caller.operator !== OperatorRole.ADMIN)
+    await members.checkOwner(tx, accountId, caller.personId);
 }
 
 async function checkPresent(
@@ -338,6 +359,7 @@ export async function setDefaultMemberLimits(
     await lockAccount(tx, accountId);
     // Nobody becomes a member meanwhile: those who do later get the new ones.
     await tx.run(sql.lockAccountPools, { accountId });
+    await checkStillOwner(tx, members, accountId, caller);
     const account = await tx.run(sql.readDefaultLimits, { accountId });
     const before = readStored(account?.defaultMemberLimits ?? null) ?? unlimited;
     if (isRaise(limits, before)) checkStrong(caller);

@@ -15,6 +15,8 @@ import { hourMs } from "./usage-days.ts";
 /** A person who tries a new key sees within seconds why its request was refused. */
 const everyMs = 1_000;
 const batchMax = 1_000;
+/** Of one removal, in which others of the database wait. */
+const removedMax = 10_000;
 /** Refused requests of a key that are kept for each hour. */
 const keptPerHour = 100;
 const keysMax = 20_000;
@@ -121,9 +123,6 @@ export class Rejections {
 
   async #writeRefusals(): Promise<void> {
     const { db } = this.#parts;
-    const hour = Math.floor(Date.now() / hourMs);
-    if (this.#cleanedHour !== hour) await db.run(sql.removeRefusals);
-    this.#cleanedHour = hour;
     while (this.#refusals.length > 0) {
       const batch = this.#refusals.slice(0, batchMax);
       // A request that was refused again has the same id: its last refusal stays.
@@ -140,6 +139,11 @@ export class Rejections {
       });
       this.#refusals.splice(0, batch.length);
     }
+    const hour = Math.floor(Date.now() / hourMs);
+    if (this.#cleanedHour === hour) return;
+    // The rest goes with the next writes.
+    if ((await db.run(sql.removeRefusals, { rows: removedMax })) < removedMax)
+      this.#cleanedHour = hour;
   }
 
   #add({ count, ...of }: Rejected): void {

@@ -231,6 +231,12 @@ export async function moveCredits(
   const transfers = await transaction(async (tx) => {
     // Both, in the order in which everybody locks them.
     await tx.run(lockAccountPools, { accountId });
+    const earlier = [
+      await findSame(tx, { ...both, ...out }),
+      await findSame(tx, { ...both, ...into }),
+    ];
+    const known = earlier.flatMap((one) => one ?? []);
+    if (known.length === earlier.length) return known;
     const { accountStatus } = await lockPool(tx, { accountId, family: from });
     if (accountStatus === "closed") throw new ApiError("account_closed");
     if (accountStatus === "suspended" && isOwner) throw new ApiError("account_suspended");

@@ -288,8 +288,9 @@ export async function revokeKey(
   call: AuthenticatedCall,
 ): Promise<RevokeKeyResponse> {
   const keyId = checkId("key_id", request.keyId);
-  await findChangeable(parts, keyId, call);
-  const key = published(parts, await parts.store.revokeKey(keyId));
+  const { accountId } = await findChangeable(parts, keyId, call);
+  const admit = admitTo(parts, accountId, call, "");
+  const key = published(parts, await parts.store.revokeKey(keyId, admit));
   return create(RevokeKeyResponseSchema, { key });
 }
 
@@ -302,8 +303,9 @@ export async function revokeSecret(
     checkId("key_id", request.keyId),
     checkId("secret_id", request.secretId),
   ];
-  await findChangeable(parts, keyId, call);
-  const key = published(parts, await parts.store.revokeSecret(keyId, secretId));
+  const { accountId } = await findChangeable(parts, keyId, call);
+  const admit = admitTo(parts, accountId, call, "");
+  const key = published(parts, await parts.store.revokeSecret(keyId, secretId, admit));
   return create(RevokeSecretResponseSchema, { key });
 }
 

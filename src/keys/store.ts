@@ -332,16 +332,23 @@ export function createKeyStore(
     },
 
     /** Throws `not_found`. */
-    async revokeKey(keyId: string): Promise<Key> {
-      await run(sql.revokeKey, { keyId, changeId: newChange() });
+    async revokeKey(keyId: string, admit: Admit): Promise<Key> {
+      await transaction(async (tx) => {
+        await admit(tx);
+        await tx.run(sql.revokeKey, { keyId, changeId: newChange() });
+      });
       return this.readKey(keyId);
     },
 
     /** Throws `not_found`. */
-    async revokeSecret(keyId: string, secretId: string): Promise<Key> {
-      const known =
-        (await run(sql.revokeSecret, { keyId, secretId, changeId: newChange() })) > 0 ||
-        (await run(sql.hasSecret, { keyId, secretId }));
+    async revokeSecret(keyId: string, secretId: string, admit: Admit): Promise<Key> {
+      const known = await transaction(async (tx) => {
+        await admit(tx);
+        return (
+          (await tx.run(sql.revokeSecret, { keyId, secretId, changeId: newChange() })) > 0 ||
+          (await tx.run(sql.hasSecret, { keyId, secretId })) !== undefined
+        );
+      });
       if (!known) throw new ApiError("not_found", { field: "secret_id" });
       return this.readKey(keyId);
     },

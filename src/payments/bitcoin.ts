@@ -20,10 +20,12 @@ import {
 import { type BlockId, idsOf } from "./chain-tables.ts";
 import { addAtoms, atomsOf } from "./coins.ts";
 import { usualOf } from "./processor.ts";
-import { pagesOf, type Rpc, requestsAtOnce } from "./rpc.ts";
+import { pagesOf, type Rpc, RpcError, requestsAtOnce } from "./rpc.ts";
 
 const { asset, decimals } = usualOf(btc);
 const microDollars = 1_000_000n;
+/** Code of a node for a transaction that it does not have. */
+const noSuchTransaction = "-5";
 /** Blocks of one chunk, and transactions of them: both are in memory at a time. */
 const blocksMax = 32;
 const transactionsMax = 6_000;
@@ -248,8 +250,13 @@ export function createBitcoin(
     },
     async lookUp(hash, signal) {
       const txid = hash.replace(/^0x/, "");
-      const found = await rpc.call("getrawtransaction", [txid, 1], signal);
-      if (found.isAbsent) return undefined;
+      const found = await rpc
+        .call("getrawtransaction", [txid, 1], signal)
+        .catch((error: unknown) => {
+          if (error instanceof RpcError && error.code === noSuchTransaction) return undefined;
+          throw error;
+        });
+      if (found === undefined || found.isAbsent) return undefined;
       const confirmations = Number(found.at("confirmations").textOrEmpty());
       const outputs = found
         .at("vout")

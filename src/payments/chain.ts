@@ -58,7 +58,7 @@ export type Chain = {
   readonly hasBalances: boolean;
   /** Throws if the node does not answer as it should: what was read before stays. */
   read(reading: Reading): Promise<ReadChain>;
-  /** Throws `RpcError` for a transaction that the node does not have. */
+  /** Undefined: the node has no such transaction. */
   lookUp(hash: string, signal: AbortSignal): Promise<FoundTransaction | undefined>;
   /**
    * Blocks that payments need by what their account was paid within a day, in micro-dollars,

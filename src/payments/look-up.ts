@@ -15,7 +15,6 @@ import type { Chain } from "./chain.ts";
 import { coins } from "./coins.ts";
 import { depositStateOf } from "./messages.ts";
 import type { Parts } from "./parts.ts";
-import { RpcError } from "./rpc.ts";
 
 const lookMsMax = 10_000;
 const hashForm = /^(0x)?[0-9a-f]{64}$/;
@@ -77,8 +76,6 @@ async function ask(chain: Chain, hash: string, signal: AbortSignal) {
   try {
     return await chain.lookUp(hash, AbortSignal.any([signal, AbortSignal.timeout(lookMsMax)]));
   } catch (error) {
-    // The node understood, and has no such transaction.
-    if (error instanceof RpcError) return undefined;
     if (signal.aborted) throw error;
     throw new ApiError("gateway_unavailable", {
       message: `The node of ${chain.name} does not answer. Try again shortly.`,

@@ -9,7 +9,15 @@ const answerBytesMax = 64 * 1024 * 1024;
 export const requestsAtOnce = 4;
 
 /** The node understood the call, and has no result. */
-export class RpcError extends Error {}
+export class RpcError extends Error {
+  /** Of the node, as text. Empty: it gave none. */
+  readonly code: string;
+
+  constructor(message: string, code: string) {
+    super(message);
+    this.code = code;
+  }
+}
 
 export type RpcCall = { readonly method: string; readonly params: readonly unknown[] };
 
@@ -93,6 +101,9 @@ export function pagesOf<T>(most: number, all: readonly T[]): T[][] {
 function resultOf(answer: Answer, method: string): Answer {
   const error = answer.at("error");
   if (!error.isAbsent)
-    throw new RpcError(`${method}: ${error.optional("message").slice(0, 200) || "failed"}`);
+    throw new RpcError(
+      `${method}: ${error.optional("message").slice(0, 200) || "failed"}`,
+      error.at("code").textOrEmpty(),
+    );
   return answer.at("result");
 }

@@ -18,6 +18,12 @@ export type KeyFate = {
   readonly keysToPersonId: string;
 };
 
+type LeftAccount = {
+  readonly accountId: string;
+  readonly members: readonly LockedMember[];
+  readonly caller: Caller;
+};
+
 const { KEEP, PAUSE, REVOKE, UNSPECIFIED } = MemberKeys;
 
 /** Throws `invalid_request`. */
@@ -46,14 +52,10 @@ export async function settleKeys(
   keys: ManagedKeys,
   tables: PeopleTables,
   fate: KeyFate,
-  account: {
-    readonly accountId: string;
-    readonly members: readonly LockedMember[];
-    readonly caller: Caller;
-    readonly leaves: boolean;
-  },
+  account: LeftAccount & { readonly leaves: boolean },
 ): Promise<readonly string[]> {
   const manager = { accountId: account.accountId, personId: fate.personId };
+  await checkMayKeep(tables, fate, account);
   const next = nextManager(account.members, fate, account.caller);
   // Before keys, as a program does that changes some.
   const ended = await keys.endSecrets(tables, manager);
@@ -66,6 +68,26 @@ export async function settleKeys(
   // An id of a former member means nothing there.
   if (fate.keys === KEEP || account.leaves) await keys.handOver(tables, manager, next);
   return [...stopped, ...ended];
+}
+
+/**
+ * Throws `invalid_request` for a member with limits who leaves and keeps his keys: they would go on
+ * without these, which an owner alone may allow.
+ */
+async function checkMayKeep(
+  tables: PeopleTables,
+  { personId, keys }: KeyFate,
+  { accountId, members, caller }: LeftAccount,
+): Promise<void> {
+  const isOwn = caller.kind === "person" && caller.personId === personId;
+  const role = members.find((one) => one.personId === personId)?.role;
+  if (keys !== KEEP || !isOwn || role === AccountRole.OWNER) return;
+  if (await tables.isLimited(accountId, personId))
+    throw invalidField(
+      "keys",
+      "are bounded by your limits here, without which only owners keep them",
+      ["MEMBER_KEYS_PAUSE", "MEMBER_KEYS_REVOKE"],
+    );
 }
 
 /** Who manages the keys that are kept. Undefined: the owners alone. Throws `invalid_request`. */

@@ -132,9 +132,18 @@ export type MemberBudgets = {
     tx: Runner,
     member: { readonly accountId: string; readonly personId: string },
   ): Promise<void>;
+  /** True if an owner limits what the keys of this member spend. */
+  isLimited(
+    tx: Runner,
+    member: { readonly accountId: string; readonly personId: string },
+  ): Promise<boolean>;
 };
 
-const noBudgets: MemberBudgets = { lock: async () => {}, join: async () => {} };
+const noBudgets: MemberBudgets = {
+  lock: async () => {},
+  join: async () => {},
+  isLimited: async () => false,
+};
 
 /** The functions of the store that run in one transaction, or each in its own. */
 export type PeopleTables = ReturnType<typeof tablesOn>;
@@ -346,6 +355,8 @@ export function tablesOn(db: Runner, budgets: MemberBudgets = noBudgets) {
       const rows = await db.run(sql.lockMembers, { accountId });
       return rows.map((row) => ({ ...row, role: rolesByName[row.role] }));
     },
+    isLimited: (accountId: string, personId: string) =>
+      budgets.isLimited(db, { accountId, personId }),
     async putMember(personId: string, { accountId, role }: Membership): Promise<void> {
       const named = { accountId, personId, role: nameIn(rolesByName, role) };
       const stored = await db.run(sql.putMember, named);

@@ -817,8 +817,8 @@ const cases: Readonly<Record<string, Case>> = {
           "20 Nov 2026, 09:08:07 UTC | Chargeback | −12.50 | 2,811.08 | v2 pool | payments | gone",
         ],
         "Orders, newest first": [
-          "Order | State | Pack | Credits",
-          "22 Nov 2026, 13:50:00 UTC | Partly paid | 4,000.00 credits | 3,901.00",
+          "Order | State | Pack | Credits | Receipt",
+          "22 Nov 2026, 13:50:00 UTC | Partly paid | 4,000.00 credits | 3,901.00 | R2026-000017",
         ],
       },
     },

@@ -49,7 +49,7 @@ const unsorted: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     [
       ...["Admin tokens, oldest first", "Keys of the account", "Members of the account"],
-      ...["Refused requests", "Running requests"],
+      ...["Requests that were refused", "Running requests"],
     ].map((caption) => [caption, "few, or the first ones: their own page has the rest"]),
   ),
   "Top keys this month": "five, by what they spent",

@@ -82,6 +82,10 @@ describe("credits that move between pools", () => {
     expect((await errorOf(core().billing.moveCredits(other, call())))?.reason).toBe(
       "idempotency_key_reused",
     );
+    // As the first answer was, whatever became of the account.
+    await core().billing.suspendAccount({ accountId, reason: "for a look" }, call());
+    expect(await core().billing.moveCredits(moving(accountId, 30n, "a"), call())).toEqual(first);
+    await core().billing.resumeAccount({ accountId }, call());
     // Back again, under a key that could be taken for one of the first move.
     const back = { ...moving(accountId, 30n, "in:a"), from: V2, to: V1 };
     await core().billing.moveCredits(back, call());

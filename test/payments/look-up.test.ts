@@ -87,7 +87,7 @@ beforeAll(async () => {
       const { id, method, params } = Object(call);
       const result = results[`${method} ${params[0] ?? ""}`];
       return result === undefined
-        ? { id, error: { message: "No such transaction" } }
+        ? { id, error: { code: -5, message: "No such transaction" } }
         : { id, result };
     };
     return { body: Array.isArray(body) ? body.map(answer) : answer(body) };

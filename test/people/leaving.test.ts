@@ -133,6 +133,21 @@ describe("a member who is removed", () => {
     expect((await readKey(key?.keyId ?? ""))?.managedBy).toBe("");
   });
 
+  test("who has limits leaves them only with his keys, unless an owner keeps these", async () => {
+    const ben = await named("limited");
+    const [key] = await makeKeys(ben, 1);
+    await run(
+      "limit",
+      `insert into budgets (account_id, "family", payer, day_limit) values ('acc_a', 'v1', $1, 5)`,
+      [`person:${idOf(ben)}`],
+    );
+    const keep = { keys: KEEP };
+    expect(await errorOf(remove(ben, ben, keep))).toBe("invalid_request keys");
+    expect(await deletePerson(ben)).toBe("invalid_request keys");
+    expect(await remove(owner, ben, keep)).toMatchObject({ keys: 1 });
+    expect((await readKey(key?.keyId ?? ""))?.managedBy).toBe(`person:${idOf(owner)}`);
+  });
+
   /** Who manages a kept key, by name. */
   test.for<[string, "owner" | "himself" | "operator", string | undefined, string]>([
     ["the owner who removes him", "owner", undefined, "owner"],

@@ -5,6 +5,7 @@ import type { CallOptions, Client } from "@connectrpc/connect";
 import type { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { PeopleService, type Person } from "../../gen/gateway/people/v1/people_pb.ts";
 import { createLog } from "../../src/base/log.ts";
+import { budgetsOfMembers } from "../../src/billing/billing.ts";
 import { boundMethod, type Caller, implement } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createPeople, type People } from "../../src/people/people.ts";
@@ -68,6 +69,7 @@ export type TestPeople = Awaited<ReturnType<typeof startTestPeople>>;
 function createNode(postgres: Postgres, url: string, options: NodeOptions): PeopleNode {
   const log = createLog("silent");
   const people = createPeople({
+    budgets: budgetsOfMembers,
     postgres,
     publicUrl: () => new URL(url),
     keys: createNodeKeys(postgres).managed,

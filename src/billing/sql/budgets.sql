@@ -129,14 +129,23 @@ from (
         date_trunc('month', now(), 'UTC') as month
     ) w
     cross join keys k
+    join (
+      -- No more than a page of them: the usage of many keys is long.
+      select distinct k.managed_by, k."family"
+      from keys k
+      where k.account_id = :account_id and k.managed_by <> ''
+        and (k.managed_by, k."family") > (:after_payer, :after_family) and not exists (
+          select 1
+          from budgets b
+          where b.account_id = k.account_id and b."family" = k."family" and b.payer = k.managed_by
+            and b.is_limited
+        )
+      order by k.managed_by, k."family"
+      limit :rows
+    ) page on page.managed_by = k.managed_by and page."family" = k."family"
     left join usage_hourly u
       on u.account_id = k.account_id and u.key_id = k.key_id and u.hour >= least(w.week, w.month)
-    where k.account_id = :account_id and k.managed_by <> '' and not exists (
-      select 1
-      from budgets b
-      where b.account_id = k.account_id and b."family" = k."family" and b.payer = k.managed_by
-        and b.is_limited
-    )
+    where k.account_id = :account_id
     group by k.managed_by, k."family"
   ) unlimited
 ) b

@@ -45,8 +45,16 @@ order by at desc
 limit 100;
 
 -- name: RemoveRefusals :run
--- Removes refused requests that are too old to be found.
-delete from refusals where at <= now() - interval '7 days';
+-- Removes refused requests that are too old to be found, the oldest first.
+-- :rows  at most
+delete from refusals
+where (request_id, account_id) in (
+  select request_id, account_id
+  from refusals
+  where at <= now() - interval '7 days'
+  order by at
+  limit :rows
+);
 
 -- name: QueryErrors :many
 -- Counts rejected requests by time, key and reason. Returns the sum of all rows first, marked

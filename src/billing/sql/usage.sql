@@ -360,8 +360,9 @@ with asked as (
   order by k.key_id, e.reason, l.free, l.payer, l.name
 )
 select l.account_id as "account_id!", l."family" as "family!", l.payer as "payer!",
-  coalesce(k.name, m.name) as "name?", l.name as "window!", l.since as "since?", l.base as "base!", l.most as "limit_micro!",
-  l.spent as "spent_micro!", exists (
+  coalesce(k.name, m.name) as "name?", l.name as "window!", l.since as "since?",
+  l.base as "base!", l.most as "limit_micro!", l.spent as "spent_micro!",
+  exists (
     select 1
     from refused r
     where r.account_id = l.account_id and r."family" = l."family" and r.payer = l.payer
@@ -370,7 +371,8 @@ select l.account_id as "account_id!", l."family" as "family!", l.payer as "payer
 from limits l
 join asked a using (account_id)
 left join keys k on k.key_id = l.payer
-left join management_keys m on 'mgmt:' || m.management_key_id = l.payer
+left join management_keys m
+  on l.payer like 'mgmt:%' and m.management_key_id = substr(l.payer, 6)
 where (k.status = 'active' or l.payer = '' or strpos(l.payer, ':') > 0) and l.most > 0
   and l.spent * 100::numeric >= l.most * a.percent::numeric
 order by l.account_id, l."family", l.payer, l.since;

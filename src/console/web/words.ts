@@ -253,6 +253,7 @@ export const words = {
     saved: "The limits are saved. The next request follows them.",
     ofMember: (name: string) => `What ${name} may spend`,
     ofMemberHint: "With all keys that this member manages, in each pool. Days are UTC.",
+    ofPoolsThatDiffer: "The pools have different limits now. Saving gives both these.",
     ofPool: (family: string) => `What may be spent of the pool ${family}`,
     ofPoolHint: "With all keys of the pool. Days are UTC. A total begins now.",
     ofNew: "What members may spend",

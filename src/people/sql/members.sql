@@ -87,7 +87,7 @@ select m.person_id
   join people p on p.person_id = m.person_id
  where m.account_id = :account_id and m.person_id = :person_id and m.role = 'owner'
    and p.disabled_at is null
-   for share of m;
+   for share of m, p;
 
 -- name: ShareMember :optional
 -- The role of a member, who keeps it until the end of the transaction. No row: the person is none.

@@ -1,9 +1,12 @@
--- compatible_from: 19
+-- compatible_from: 21
 -- True: a management key has set the limits last, or paused the key. What an owner did so it may
 -- neither raise nor undo.
 alter table keys
   add limited_by_program boolean not null default false,
   add paused_by_program  boolean not null default false;
+
+-- Of all budgets of an account, those that alerts look at.
+create index budgets_limited on budgets (account_id) where is_limited;
 
 -- Who has seen the secret, as `management_keys.created_by`: it ends when he is shut out.
 alter table management_secrets add made_by text not null default '';

@@ -105,7 +105,8 @@ export const words = {
     title: "Look on the chain",
     about: "Asks the node of a network for this transaction. Nothing changes.",
     look: (network: string) => `Look on ${network}`,
-    unknown: "The node has no such transaction.",
+    unknown:
+      "The node has no such transaction. A Bitcoin node without txindex finds only those that wait.",
     failed: "It was included in a block, and failed: it moved nothing.",
     depth: (blocks: number | undefined) =>
       blocks === undefined
@@ -128,7 +129,7 @@ export const words = {
   },
 
   refusals: {
-    title: "Refused requests",
+    title: "Requests that were refused",
     note: "30 days",
     none: "None was refused.",
     head: { reason: "Why", count: "Requests" },

@@ -76,7 +76,8 @@ function Spending({ personId, name, isOwn, back }: SpendingProps): JSX.Element {
         title={name}
         back={back}
         tools={
-          can("owner") && (
+          can("owner") &&
+          all.data?.isLast && (
             <Button kind="main" onClick={() => setLimiting(true)}>
               {words.budget.edit}
             </Button>
@@ -112,7 +113,7 @@ function Spending({ personId, name, isOwn, back }: SpendingProps): JSX.Element {
         <MemberBudgetDialog
           personId={personId}
           name={name}
-          limits={budgets[0]?.limits}
+          budgets={budgetsOf(ofPerson(personId), all.data?.items)}
           onClose={() => setLimiting(false)}
         />
       )}

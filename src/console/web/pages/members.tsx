@@ -1,8 +1,9 @@
+import { equals } from "@bufbuild/protobuf";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import {
   type Budget,
-  type BudgetLimits,
+  BudgetLimitsSchema,
   BudgetWindow_Name,
 } from "../../../../gen/gateway/common/v1/budget_pb.ts";
 import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
@@ -106,14 +107,21 @@ function membersChanged(): void {
 export function MemberBudgetDialog(props: {
   readonly personId: string;
   readonly name: string;
-  readonly limits: BudgetLimits | undefined;
+  /** Of all pools. */
+  readonly budgets: readonly Budget[];
   readonly onClose: () => void;
 }): JSX.Element {
-  const { personId, name, limits, onClose } = props;
+  const { personId, name, budgets, onClose } = props;
+  const limits = budgets.find(hasLimit)?.limits;
+  // A pool without a budget has no limit.
+  const differ =
+    limits !== undefined &&
+    (budgets.length < 2 ||
+      budgets.some((one) => !one.limits || !equals(BudgetLimitsSchema, one.limits, limits)));
   return (
     <BudgetDialog
       title={words.budget.ofMember(name)}
-      hint={words.budget.ofMemberHint}
+      hint={differ ? words.budget.ofPoolsThatDiffer : words.budget.ofMemberHint}
       limits={limits}
       save={(next) => setBudget(ofPerson(personId), next)}
       onClose={onClose}
@@ -125,6 +133,8 @@ export function MemberBudgetDialog(props: {
 function useSpending(): {
   spentBy: (member: Member) => bigint;
   budgetsBy: (member: Member) => readonly Budget[];
+  /** False: limits that are there may be missing. */
+  isKnown: boolean;
 } {
   const { data } = useBudgets();
   return {
@@ -133,7 +143,8 @@ function useSpending(): {
         .flatMap(({ windows }) => windows)
         .filter(({ window }) => window === BudgetWindow_Name.MONTH)
         .reduce((sum, { spentMicrocredits }) => sum + (spentMicrocredits ?? 0n), 0n),
-    budgetsBy: ({ personId }) => budgetsOf(ofPerson(personId), data?.items).filter(hasLimit),
+    budgetsBy: ({ personId }) => budgetsOf(ofPerson(personId), data?.items),
+    isKnown: data?.isLast === true,
   };
 }
 
@@ -141,7 +152,7 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
   const { accountId } = account.value;
   const [removing, setRemoving] = useState<Member>();
   const [limiting, setLimiting] = useState<Member>();
-  const { spentBy, budgetsBy } = useSpending();
+  const { spentBy, budgetsBy, isKnown } = useSpending();
   const own = session.value.person?.personId;
   const change = async (member: Member, role: Role) => {
     const { personId } = member;
@@ -176,7 +187,10 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       name: "budget",
       head: words.budget.column,
       cell: (member) => (
-        <BudgetCell budgets={budgetsBy(member)} onEdit={() => setLimiting(member)} />
+        <BudgetCell
+          budgets={budgetsBy(member).filter(hasLimit)}
+          onEdit={isKnown ? () => setLimiting(member) : undefined}
+        />
       ),
     },
     {
@@ -214,7 +228,7 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
         <MemberBudgetDialog
           personId={limiting.personId}
           name={nameOf(limiting)}
-          limits={budgetsBy(limiting)[0]?.limits}
+          budgets={budgetsBy(limiting)}
           onClose={() => setLimiting(undefined)}
         />
       )}

@@ -159,10 +159,7 @@ export class KeyLoad {
     const settledAt = this.#settlements.get(accountId) ?? 0;
     const find = (id: string) => {
       const error = this.#keys.find(id)?.error;
-      // A window that is over is a change, too.
-      const { resetsAt } = error?.last.facts.limit ?? {};
-      const isOver = resetsAt?.seconds !== undefined && Number(resetsAt.seconds) * 1000 <= nowMs;
-      return error && error.startedAt >= changedAt && !isOver ? error : undefined;
+      return error && error.startedAt >= changedAt ? error : undefined;
     };
     const found = find(keyId);
     for (const error of managedBy === "" ? [found] : [found, find(managerOf(key))])

@@ -68,19 +68,6 @@ function fail(load: KeyLoad, error: ApiError, times = 1, bytes = 100): void {
     failAfter(begin(load), error, statuses[error.reason] ?? 0, bytes);
 }
 
-test("a budget that has begun anew is no error that is known", () => {
-  const { load, now } = setUp();
-  now.ms = 1_500;
-  const resetsAt = { seconds: 2n };
-  const reached = new ApiError("budget_reached", {
-    limit: { name: "key_daily_microcredits", limit: 0n, exhausted: true, resetsAt },
-  });
-  failAfter(begin(load), reached, 402);
-  expect(errorOf(load)).toBe(reached);
-  now.ms = 2_000;
-  expect(errorOf(load)).toBeUndefined();
-});
-
 test("the end of a manager's budget is known of all his keys in the pool, and of no others", () => {
   const { load, now, report } = setUp();
   const ofAna = (keyId: string, more: MessageInitShape<typeof KeySchema> = {}) =>

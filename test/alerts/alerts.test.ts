@@ -175,7 +175,7 @@ test("a cap is told at 80 % and when it is reached, and again after it was raise
   ]);
 });
 
-test("a limit is told at each percent that the owner chose, once a window", async () => {
+test("each percent that the owner chose of a limit raises one alert a window", async () => {
   const { accountId, keyId } = await nodes.payer(100n * credit);
   await nodes.run("update budgets set day_limit = $2 where payer = $1", [keyId, 10n * credit]);
   const owner = nodes.as(member(accountId));
@@ -197,7 +197,7 @@ test("a limit is told at each percent that the owner chose, once a window", asyn
     await look();
     expect(await percentsOf(accountId)).toEqual(percents);
   }
-  // One that is chosen later is told if it is the most that is reached.
+  // A percent that is chosen later raises one if it is the highest that is reached.
   await choose(50, 60, 95);
   await look();
   expect(await percentsOf(accountId)).toEqual(["25", "50", "90", "95"]);
@@ -214,7 +214,7 @@ test("a limit is told at each percent that the owner chose, once a window", asyn
   expect(await choose()).toEqual([80, 100]);
 });
 
-test("limits of members, management keys and pools are told with their window", async () => {
+test("alerts of limits of members, management keys and pools name their window", async () => {
   const { accountId, keyId } = await nodes.payer(100n * credit);
   const mia = await nodes.person(accountId, "mia2", "member");
   const gone = await nodes.person(accountId, "gone", "member");
@@ -278,7 +278,7 @@ test("limits of members, management keys and pools are told with their window", 
   // The member is mailed about his own, and about nobody else's.
   const mailed = (await deliveries(accountId)).filter(({ channel }) => channel === `mail:${mia}`);
   expect(mailed).toHaveLength(2);
-  // A total that begins anew is told anew.
+  // A total that begins anew raises another.
   const total = () =>
     nodes.run(
       `update budgets set total_base = spent, spent = spent + 8500000

@@ -398,7 +398,7 @@ describe("its keys", () => {
       "invalid_request key.requests_per_minute",
     );
     expect((await service.updateKey(limit(), options)).key?.requestsPerMinute).toBe(10);
-    // None of them may look into the account, whoever made it.
+    // None of them may look into the account, its maker does not matter.
     const theirs = (await fixture.client.createKey({ accountId: "acc_a" })).key?.keyId ?? "";
     for (const keyId of [theirs, (await by(one.secret).createKey())?.keyId ?? ""]) {
       const reader = {

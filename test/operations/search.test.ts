@@ -1,5 +1,5 @@
 // One search over all that people type, over a whole gateway: each row of the table finds exactly
-// what it names, whoever asks sees no secret, and what is nothing of ours finds nothing.
+// what it names, no caller sees a secret, and texts that are none of ours find nothing.
 
 import { toJson } from "@bufbuild/protobuf";
 import { Client } from "pg";

@@ -157,7 +157,7 @@ export function MoveDialog({ account, onClose }: TransferDialogProps): JSX.Eleme
   );
 }
 
-/** Whatever shows credits of accounts asks again. */
+/** All that shows credits of accounts asks again. */
 export function transfersChanged(): void {
   const { listTransfers, getPools } = BillingService.method;
   invalidate(listTransfers, getPools);

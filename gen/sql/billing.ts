@@ -209,9 +209,10 @@ update accounts set default_member_limits = $1::jsonb where account_id = $2`,
 // admission.sql
 
 /**
- * Stores holds and adds them to their pools, keys and managers. The caller has locked the pools and
- * found that they and the budgets cover the holds. Unique violation: another transaction took one
- * of the requests in the meantime. Times of admission are whole milliseconds, as in JavaScript.
+ * Stores holds and adds them to their pools, and to the keys and managers with a limit. The caller
+ * has locked the pools and found that they and the budgets cover the holds. Unique violation:
+ * another transaction took one of the requests in the meantime. Times of admission are whole
+ * milliseconds, as in JavaScript.
  * `secretIds`: null: the caller presented none
  * `nodeIds`: null: the hold belongs to a calling service
  * `tags`: null: none
@@ -270,7 +271,8 @@ from (
   ) payers
   group by account_id, "family", payer
 ) d
-where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer`,
+where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
+  and b.is_limited`,
   (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags, p.madeBy, p.managers, p.today, p.monday, p.first],
 );
 
@@ -503,9 +505,9 @@ on conflict (account_id, "family", payer) do nothing`,
 
 /**
  * Begins to count what a person or a management key spends of a pool, whose budget has no limit
- * yet: with what their keys were charged in the windows of now, by the hour of admission, and what
- * they hold. The holds get this manager, unless they have one, and are locked in the order of their
- * ids, as checkpoints do. The caller has locked the pool. Changes no row: the budget has a limit.
+ * yet: with what their keys were charged in the windows of now, by the hour of admission. The holds
+ * of these keys get this manager, unless they have one, and are locked in the order of their ids,
+ * as checkpoints do. The caller has locked the pool. Changes no row: the budget has a limit.
  */
 export const startManager: Run<{ accountId: string; family: "v1" | "v2"; payer: string }> = run(
   "billing/start-manager",
@@ -532,7 +534,6 @@ with windows as (
   set manager = $3
   from ordered
   where holds.account_id = ordered.account_id and holds.request_id = ordered.request_id
-  returning holds.amount
 ), charged as (
   select coalesce(sum(u.amount) filter (where u.hour >= w.day), 0)::bigint as of_day,
     coalesce(sum(u.amount) filter (where u.hour >= w.week), 0)::bigint as of_week,
@@ -543,9 +544,7 @@ with windows as (
     and u.key_id in (select key_id from managed)
 )
 update budgets b
-set held = b.held + (select coalesce(sum(amount), 0)::bigint from taken),
-  running = b.running + (select count(*)::integer from taken),
-  day = greatest(b.day, w.today), day_base = b.spent - c.of_day, week_base = b.spent - c.of_week,
+set day = greatest(b.day, w.today), day_base = b.spent - c.of_day, week_base = b.spent - c.of_week,
   month_base = b.spent - c.of_month, total_base = b.spent
 from windows w
 cross join charged c
@@ -555,9 +554,9 @@ where b.account_id = $1 and b."family" = $2 and b.payer = $3
 );
 
 /**
- * Replaces the limits of a payer's budget. The total of a person or a management key begins with
- * its limit, that of a key with the key. The caller has locked the pool. Changes no row: it has no
- * budget.
+ * Replaces the limits of a payer's budget, which knows what runs while it has one. The total of a
+ * person or a management key begins with its limit, that of a key with the key. The caller has
+ * locked the pool. Changes no row: it has no budget.
  */
 export const setLimits: Run<{ dayLimit: bigint | number | null; weekLimit: bigint | number | null; monthLimit: bigint | number | null; totalLimit: bigint | number | null; runningLimit: number | null; accountId: string; family: "v1" | "v2"; payer: string }> = run(
   "billing/set-limits",
@@ -565,9 +564,17 @@ export const setLimits: Run<{ dayLimit: bigint | number | null; weekLimit: bigin
 update budgets
 set day_limit = $1, week_limit = $2, month_limit = $3,
   total_limit = $4, running_limit = $5,
+  held = counted.held, running = counted.running,
   total_base = case
     when total_limit is null and $4::bigint is not null and strpos(payer, ':') > 0
     then spent else total_base end
+from (
+  select coalesce(sum(amount), 0)::bigint as held, count(*)::integer as running
+  from holds
+  where account_id = $6 and "family" = $7 and $8 in (key_id, manager)
+    and coalesce($1::bigint, $2::bigint, $3::bigint,
+      $4::bigint, $5::integer) is not null
+) counted
 where account_id = $6 and "family" = $7 and payer = $8`,
   (p) => [p.dayLimit, p.weekLimit, p.monthLimit, p.totalLimit, p.runningLimit, p.accountId, p.family, p.payer],
 );
@@ -1118,7 +1125,9 @@ with today as materialized (
   where p.account_id = d.account_id and p."family" = d."family"
 ), in_budgets as (
   update budgets b
-  set spent = b.spent + d.amount, held = b.held - d.hold, running = b.running - d.requests,
+  set spent = b.spent + d.amount,
+    held = case when b.is_limited then b.held - d.hold else 0 end,
+    running = case when b.is_limited then b.running - d.requests else 0 end,
     last_used_at = greatest(b.last_used_at, now()),
     day = greatest(b.day, t.today),
     day_base = case when b.day < t.today then b.spent else b.day_base end,
@@ -1451,6 +1460,7 @@ with resized as materialized (
     group by account_id, "family", payer
   ) d
   where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
+    and b.is_limited
 )
 update holds
 set amount = resized.amount
@@ -1514,7 +1524,7 @@ update budgets b
 set held = b.held - r.amount, running = b.running - 1
 from released r
 where b.account_id = r.account_id and b."family" = r."family"
-  and b.payer in (r.key_id, r.manager)`,
+  and b.payer in (r.key_id, r.manager) and b.is_limited`,
   (p) => [p.accountId, p.requestId],
 );
 
@@ -3400,7 +3410,7 @@ with open_from as (
     format('spent %s, charges %s, held %s, holds %s, running %s, requests %s',
       b.spent, x.spent, b.held, x.held, b.running, x.running)
   from (
-    select k.account_id, k.key_id, b.spent, b.held, b.running
+    select k.account_id, k.key_id, b.spent, b.held, b.running, b.is_limited
     from keys k
     left join budgets b
       on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
@@ -3428,13 +3438,14 @@ with open_from as (
     ) parts
     group by account_id, key_id
   ) x using (account_id, key_id)
-  where (b.spent, b.held, b.running)
-    is distinct from (coalesce(x.spent, 0), coalesce(x.held, 0), coalesce(x.running, 0))
+  where (b.spent, b.held, b.running) is distinct from (coalesce(x.spent, 0),
+    case when b.is_limited then coalesce(x.held, 0) else 0 end,
+    case when b.is_limited then coalesce(x.running, 0) else 0 end)
   union all
   select 'budget = its charges and holds', concat_ws('/', account_id, "family", payer),
     format('held %s, holds %s, running %s, requests %s', b.held, h.held, b.running, h.running)
   from (
-    select account_id, "family", payer, held, running
+    select account_id, "family", payer, held, running, is_limited
     from budgets
     where account_id > $1 and account_id <= $2 and strpos(payer, ':') > 0
   ) b
@@ -3444,7 +3455,9 @@ with open_from as (
     where account_id > $1 and account_id <= $2 and manager is not null
     group by account_id, "family", manager
   ) h using (account_id, "family", payer)
-  where (b.held, b.running) is distinct from (coalesce(h.held, 0), coalesce(h.running, 0))
+  where (b.held, b.running) is distinct from (
+    case when b.is_limited then coalesce(h.held, 0) else 0 end,
+    case when b.is_limited then coalesce(h.running, 0) else 0 end)
   union all
   select 'days = charges', concat_ws('/', account_id, key_id, model, day),
     format('amount %s, and its month has no charges', amount)

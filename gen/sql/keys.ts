@@ -133,13 +133,19 @@ select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allo
             when k.paused then 'paused'
             else 'active' end as status,
        b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit, b.last_used_at,
-       array[b.day - date '1970-01-01', b.spent, b.held, b.running,
+       array[b.day - date '1970-01-01', b.spent, b.held + h.held, b.running + h.running,
          b.day_base, b.week_base, b.month_base, b.total_base,
          coalesce(b.day_limit, -1), coalesce(b.week_limit, -1), coalesce(b.month_limit, -1),
          coalesce(b.total_limit, -1), coalesce(b.running_limit, -1)] as budget,
        now() as at
   from keys k
   join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+  -- A budget without a limit does not know what runs.
+  cross join lateral (
+    select coalesce(sum(amount), 0)::bigint as held, count(*)::bigint as running
+      from holds
+     where not b.is_limited and account_id = k.account_id and key_id = k.key_id
+  ) h
  where k.key_id = any($1::text[])
  order by k.key_id`,
   (p) => [p.keyIds],

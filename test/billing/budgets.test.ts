@@ -120,6 +120,11 @@ class Model {
     return this.runningOf(name).reduce((sum, { hold }) => sum + hold.amountMicro, 0n);
   }
 
+  /** A key's or manager's row without a limit only adds up what is charged. */
+  knowsRunning(name: PayerName): boolean {
+    return name === "pool" || isLimited(this.of(name));
+  }
+
   managerOf(key: Running["key"]): Running["manager"] {
     const manager = this.managers[key];
     return isLimited(this.of(manager)) ? manager : null;
@@ -327,7 +332,8 @@ class World {
     if (outcome?.kind !== "held") return;
     const manager = model.managerOf(key);
     model.running.push({ key, manager, hold: outcome.hold });
-    for (const name of model.counting({ key, manager })) model.of(name).note(model.at);
+    for (const name of model.counting({ key, manager }))
+      if (model.knowsRunning(name)) model.of(name).note(model.at);
   }
 
   #checkGrown(request: { hold: Hold; amountMicro: bigint }, outcome: Admitted | undefined): void {
@@ -397,8 +403,8 @@ class World {
       expect([name, budget]).toMatchObject([
         name,
         {
-          held: model.heldBy(name),
-          running: model.runningOf(name).length,
+          held: model.knowsRunning(name) ? model.heldBy(name) : 0n,
+          running: model.knowsRunning(name) ? model.runningOf(name).length : 0,
           runningLimit: limits.running,
           windows: windows.map((window) => ({
             name: window,

@@ -1,7 +1,8 @@
 -- name: PlaceHolds :run
--- Stores holds and adds them to their pools, keys and managers. The caller has locked the pools and
--- found that they and the budgets cover the holds. Unique violation: another transaction took one
--- of the requests in the meantime. Times of admission are whole milliseconds, as in JavaScript.
+-- Stores holds and adds them to their pools, and to the keys and managers with a limit. The caller
+-- has locked the pools and found that they and the budgets cover the holds. Unique violation:
+-- another transaction took one of the requests in the meantime. Times of admission are whole
+-- milliseconds, as in JavaScript.
 -- :secret_ids[]?  null: the caller presented none
 -- :node_ids[]?  null: the hold belongs to a calling service
 -- :tags[]?  null: none
@@ -56,7 +57,8 @@ from (
   ) payers
   group by account_id, "family", payer
 ) d
-where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer;
+where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
+  and b.is_limited;
 
 -- name: RefuseCharged :run
 -- Fails with a unique violation when one of these requests was charged lately; stores nothing. Runs

@@ -6,9 +6,9 @@ on conflict (account_id, "family", payer) do nothing;
 
 -- name: StartManager :run
 -- Begins to count what a person or a management key spends of a pool, whose budget has no limit
--- yet: with what their keys were charged in the windows of now, by the hour of admission, and what
--- they hold. The holds get this manager, unless they have one, and are locked in the order of their
--- ids, as checkpoints do. The caller has locked the pool. Changes no row: the budget has a limit.
+-- yet: with what their keys were charged in the windows of now, by the hour of admission. The holds
+-- of these keys get this manager, unless they have one, and are locked in the order of their ids,
+-- as checkpoints do. The caller has locked the pool. Changes no row: the budget has a limit.
 with windows as (
   select (now() at time zone 'utc')::date as today,
     date_trunc('day', now(), 'UTC') as day, date_trunc('week', now(), 'UTC') as week,
@@ -31,7 +31,6 @@ with windows as (
   set manager = :payer
   from ordered
   where holds.account_id = ordered.account_id and holds.request_id = ordered.request_id
-  returning holds.amount
 ), charged as (
   select coalesce(sum(u.amount) filter (where u.hour >= w.day), 0)::bigint as of_day,
     coalesce(sum(u.amount) filter (where u.hour >= w.week), 0)::bigint as of_week,
@@ -42,9 +41,7 @@ with windows as (
     and u.key_id in (select key_id from managed)
 )
 update budgets b
-set held = b.held + (select coalesce(sum(amount), 0)::bigint from taken),
-  running = b.running + (select count(*)::integer from taken),
-  day = greatest(b.day, w.today), day_base = b.spent - c.of_day, week_base = b.spent - c.of_week,
+set day = greatest(b.day, w.today), day_base = b.spent - c.of_day, week_base = b.spent - c.of_week,
   month_base = b.spent - c.of_month, total_base = b.spent
 from windows w
 cross join charged c
@@ -52,9 +49,9 @@ where b.account_id = :account_id and b."family" = :family and b.payer = :payer
   and not b.is_limited;
 
 -- name: SetLimits :run
--- Replaces the limits of a payer's budget. The total of a person or a management key begins with
--- its limit, that of a key with the key. The caller has locked the pool. Changes no row: it has no
--- budget.
+-- Replaces the limits of a payer's budget, which knows what runs while it has one. The total of a
+-- person or a management key begins with its limit, that of a key with the key. The caller has
+-- locked the pool. Changes no row: it has no budget.
 -- :day_limit?
 -- :week_limit?
 -- :month_limit?
@@ -63,9 +60,17 @@ where b.account_id = :account_id and b."family" = :family and b.payer = :payer
 update budgets
 set day_limit = :day_limit, week_limit = :week_limit, month_limit = :month_limit,
   total_limit = :total_limit, running_limit = :running_limit,
+  held = counted.held, running = counted.running,
   total_base = case
     when total_limit is null and :total_limit::bigint is not null and strpos(payer, ':') > 0
     then spent else total_base end
+from (
+  select coalesce(sum(amount), 0)::bigint as held, count(*)::integer as running
+  from holds
+  where account_id = :account_id and "family" = :family and :payer in (key_id, manager)
+    and coalesce(:day_limit::bigint, :week_limit::bigint, :month_limit::bigint,
+      :total_limit::bigint, :running_limit::integer) is not null
+) counted
 where account_id = :account_id and "family" = :family and payer = :payer;
 
 -- name: SetPoolLimits :run

@@ -64,7 +64,9 @@ with today as materialized (
   where p.account_id = d.account_id and p."family" = d."family"
 ), in_budgets as (
   update budgets b
-  set spent = b.spent + d.amount, held = b.held - d.hold, running = b.running - d.requests,
+  set spent = b.spent + d.amount,
+    held = case when b.is_limited then b.held - d.hold else 0 end,
+    running = case when b.is_limited then b.running - d.requests else 0 end,
     last_used_at = greatest(b.last_used_at, now()),
     day = greatest(b.day, t.today),
     day_base = case when b.day < t.today then b.spent else b.day_base end,
@@ -302,6 +304,7 @@ with resized as materialized (
     group by account_id, "family", payer
   ) d
   where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
+    and b.is_limited
 )
 update holds
 set amount = resized.amount
@@ -353,4 +356,4 @@ update budgets b
 set held = b.held - r.amount, running = b.running - 1
 from released r
 where b.account_id = r.account_id and b."family" = r."family"
-  and b.payer in (r.key_id, r.manager);
+  and b.payer in (r.key_id, r.manager) and b.is_limited;

@@ -183,7 +183,7 @@ with open_from as (
     format('spent %s, charges %s, held %s, holds %s, running %s, requests %s',
       b.spent, x.spent, b.held, x.held, b.running, x.running)
   from (
-    select k.account_id, k.key_id, b.spent, b.held, b.running
+    select k.account_id, k.key_id, b.spent, b.held, b.running, b.is_limited
     from keys k
     left join budgets b
       on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
@@ -211,13 +211,14 @@ with open_from as (
     ) parts
     group by account_id, key_id
   ) x using (account_id, key_id)
-  where (b.spent, b.held, b.running)
-    is distinct from (coalesce(x.spent, 0), coalesce(x.held, 0), coalesce(x.running, 0))
+  where (b.spent, b.held, b.running) is distinct from (coalesce(x.spent, 0),
+    case when b.is_limited then coalesce(x.held, 0) else 0 end,
+    case when b.is_limited then coalesce(x.running, 0) else 0 end)
   union all
   select 'budget = its charges and holds', concat_ws('/', account_id, "family", payer),
     format('held %s, holds %s, running %s, requests %s', b.held, h.held, b.running, h.running)
   from (
-    select account_id, "family", payer, held, running
+    select account_id, "family", payer, held, running, is_limited
     from budgets
     where account_id > :after and account_id <= :upto and strpos(payer, ':') > 0
   ) b
@@ -227,7 +228,9 @@ with open_from as (
     where account_id > :after and account_id <= :upto and manager is not null
     group by account_id, "family", manager
   ) h using (account_id, "family", payer)
-  where (b.held, b.running) is distinct from (coalesce(h.held, 0), coalesce(h.running, 0))
+  where (b.held, b.running) is distinct from (
+    case when b.is_limited then coalesce(h.held, 0) else 0 end,
+    case when b.is_limited then coalesce(h.running, 0) else 0 end)
   union all
   select 'days = charges', concat_ws('/', account_id, key_id, model, day),
     format('amount %s, and its month has no charges', amount)

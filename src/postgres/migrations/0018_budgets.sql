@@ -11,7 +11,7 @@ create table budgets (
   payer        text collate "C" not null,
   -- All charges so far: only grows.
   spent        bigint not null default 0 check (spent >= 0),
-  -- Of running requests, and their number.
+  -- Of running requests, and their number, while there is a limit; else 0.
   held         bigint not null default 0 check (held >= 0),
   running      integer not null default 0 check (running >= 0),
   last_used_at timestamptz,
@@ -92,26 +92,35 @@ left join (
   select account_id, key_id, sum(amount)::bigint as held, count(*)::integer as running
   from holds
   group by account_id, key_id
-) h using (account_id, key_id)
+) h on k.monthly_cap is not null and h.account_id = k.account_id and h.key_id = k.key_id
 left join (
   select account_id, key_id, sum(amount)::bigint as of_week,
     sum(amount) filter (where hour >= date_trunc('day', now(), 'UTC'))::bigint as of_day
   from usage_hourly
   where hour >= date_trunc('week', now(), 'UTC')
   group by account_id, key_id
-) u using (account_id, key_id);
+) u on u.account_id = k.account_id and u.key_id = k.key_id;
 
 update pools p
-set spent = b.spent, running = b.running, day = b.day, day_base = b.day_base,
-  week_base = b.week_base, month_base = b.month_base
+set spent = b.spent, day = b.day, day_base = b.day_base, week_base = b.week_base,
+  month_base = b.month_base
 from (
-  select account_id, "family", sum(spent)::bigint as spent, sum(running)::integer as running,
-    max(day) as day, sum(day_base)::bigint as day_base, sum(week_base)::bigint as week_base,
+  select account_id, "family", sum(spent)::bigint as spent, max(day) as day,
+    sum(day_base)::bigint as day_base, sum(week_base)::bigint as week_base,
     sum(month_base)::bigint as month_base
   from budgets
   group by account_id, "family"
 ) b
 where p.account_id = b.account_id and p."family" = b."family";
+
+update pools p
+set running = h.running
+from (
+  select account_id, "family", count(*)::integer as running
+  from holds
+  group by account_id, "family"
+) h
+where p.account_id = h.account_id and p."family" = h."family";
 
 drop table key_months;
 alter table keys drop column monthly_cap;

@@ -80,16 +80,13 @@ export function readBudget(numbers: readonly bigint[], at: Date): Budget {
   const [lastDay, spent, held, running, ofDay, ofWeek, ofMonth, ofTotal, ...limits] = numbers;
   if (lastDay === undefined || spent === undefined || held === undefined || running === undefined)
     throw new Error(`a budget has ${numbers.length} numbers`);
-  const last = startsOf(new Date(Number(lastDay) * dayMs));
-  const now = startsOf(at);
+  const [last, now] = [periodsOf(Number(lastDay)), periodsOf(dayOf(at))];
   const window = (name: WindowName, base = 0n, limit = -1n): BudgetWindow => {
-    const isOver = name !== "total" && last[name] < now[name];
-    return {
-      name,
-      spent: isOver ? 0n : spent - base,
-      limit: limit < 0n ? null : limit,
-      resetsAt: name === "total" ? undefined : nextOf(name, isOver ? now[name] : last[name]),
-    };
+    const ofLimit = limit < 0n ? null : limit;
+    if (name === "total") return { name, spent: spent - base, limit: ofLimit, resetsAt: undefined };
+    const isOver = last[name].startMs < now[name].startMs;
+    const { end: resetsAt } = isOver ? now[name] : last[name];
+    return { name, spent: isOver ? 0n : spent - base, limit: ofLimit, resetsAt };
   };
   const [day, week, month, total, runningLimit = -1n] = limits;
   return {
@@ -107,18 +104,35 @@ export function readBudget(numbers: readonly bigint[], at: Date): Budget {
 
 /** When the day, the week and the month of a time began. A week begins on Monday. */
 export function startsOf(at: Date) {
-  const [year, month, date] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
-  return {
-    day: Date.UTC(year, month, date),
-    week: Date.UTC(year, month, date - ((at.getUTCDay() + 6) % 7)),
-    month: Date.UTC(year, month, 1),
-  };
+  const { day, week, month } = periodsOf(dayOf(at));
+  return { day: day.startMs, week: week.startMs, month: month.startMs };
 }
 
-function nextOf(name: Exclude<WindowName, "total">, startMs: number): Date {
-  const start = new Date(startMs);
-  if (name === "month") return new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1));
-  return new Date(startMs + (name === "week" ? 7 : 1) * dayMs);
+/** Days since 1970-01-01. */
+function dayOf(at: Date): number {
+  return Math.floor(at.getTime() / dayMs);
+}
+
+/** `end`: exclusive. */
+type Period = { readonly startMs: number; readonly end: Date };
+type Periods = Readonly<Record<Exclude<WindowName, "total">, Period>>;
+
+let latest: { readonly day: number; readonly periods: Periods } | undefined;
+
+/** The day, the week and the month of a day. Nearly all ask for today: the last answer is kept. */
+function periodsOf(day: number): Periods {
+  if (latest?.day === day) return latest.periods;
+  const startMs = day * dayMs;
+  const date = new Date(startMs);
+  const [year, month] = [date.getUTCFullYear(), date.getUTCMonth()];
+  const monday = startMs - ((date.getUTCDay() + 6) % 7) * dayMs;
+  const periods = {
+    day: { startMs, end: new Date(startMs + dayMs) },
+    week: { startMs: monday, end: new Date(monday + 7 * dayMs) },
+    month: { startMs: Date.UTC(year, month), end: new Date(Date.UTC(year, month + 1)) },
+  };
+  latest = { day, periods };
+  return periods;
 }
 
 /** The limits of a message. */

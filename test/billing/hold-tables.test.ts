@@ -47,6 +47,8 @@ const anyHolds = fc.uniqueArray(
     month: fc.constantFrom("2026-10-01", "2026-11-01"),
     amount: fc.integer({ min: 1, max: 3 }),
     manager: fc.constantFrom(null, "person:ana"),
+    /** True of the first of a pool: the budgets of its key and person have a limit. */
+    isLimited: fc.boolean(),
     node: fc.constantFrom(null, "live", "other", "dead", "gone"),
     deadlineMs: fc.constantFrom(-1, 0, 1),
     admittedMs: fc.integer({ min: -2, max: 0 }),
@@ -96,15 +98,18 @@ async function write(facts: readonly Facts[]): Promise<Hold[]> {
       for (const [payer, holding] of [
         [keyId, own],
         ["person:ana", own.filter(({ manager }) => manager !== null)],
-      ] as const)
+      ] as const) {
+        const known = own[0]?.isLimited ? holding : [];
         await run(
-          `insert into budgets (account_id, family, payer, held, running)
-           values ($1, $2, $3, $4, $5)`,
+          `insert into budgets (account_id, family, payer, held, running, day_limit)
+           values ($1, $2, $3, $4, $5, $6)`,
           [
             ...[accountId, family, payer],
-            ...[holding.reduce((sum, { amount }) => sum + amount, 0), holding.length],
+            ...[known.reduce((sum, { amount }) => sum + amount, 0), known.length],
+            own[0]?.isLimited ? 1_000 : null,
           ],
         );
+      }
     }
   for (const one of holds) {
     const ids = [one.accountId, one.requestId, one.family, one.keyId, one.month];
@@ -137,8 +142,8 @@ async function state() {
   const pools = await run<Holding & { in_debt: boolean }>(
     "select account_id, family, held, running, in_debt from pools order by 1, 2",
   );
-  const budgets = await run<Holding & { payer: string }>(
-    "select account_id, family, payer, held, running from budgets order by 1, 2, 3",
+  const budgets = await run<Holding & { payer: string; is_limited: boolean }>(
+    "select account_id, family, payer, held, running, is_limited from budgets order by 1, 2, 3",
   );
   const holds = await run<{ accountId: string; requestId: string; amount: bigint }>(
     `select account_id as "accountId", request_id as "requestId", amount from holds`,
@@ -168,8 +173,9 @@ function expected(
       return { ...pool, held, running, in_debt: !isChanged || has < held };
     }),
     budgets: before.budgets.map((budget) => {
-      const { account_id: accountId, family, payer } = budget;
+      const { account_id: accountId, family, payer, is_limited: isLimited } = budget;
       const isOwn = (one: Hold) =>
+        isLimited &&
         one.accountId === accountId &&
         one.family === family &&
         (one.keyId === payer || one.manager === payer);

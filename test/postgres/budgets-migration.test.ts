@@ -33,7 +33,7 @@ async function openBefore() {
 
 test("what keys spent, hold and may spend becomes their budgets, and the sums of their pools", async () => {
   const { url, client } = await openBefore();
-  // A charge of today, one of this month or before it, and one of long ago, and two that run.
+  // A charge of today, one of this month or before it, and one of long ago, and three that run.
   const charge = (id: string, key: string, family: string, at: string, amount: number) =>
     client.query(`
       do $$ begin
@@ -78,14 +78,15 @@ test("what keys spent, hold and may spend becomes their budgets, and the sums of
     from unnest(array['v1', 'v2']) family;
     insert into holds (account_id, request_id, family, key_id, model, month, amount, price_version,
       nonce, admitted_at, deadline, granted_output)
-    select 'acc_1', 'req_run_' || n, 'v1', 'key_1', 'm', date_trunc('month', ${now})::date, n, 'p',
-      '', now(), now() + interval '1 hour', 1
-    from generate_series(7, 8) n;
+    select 'acc_1', 'req_run_' || n, 'v1', case n when 9 then 'key_2' else 'key_1' end, 'm',
+      date_trunc('month', ${now})::date, n, 'p', '', now(), now() + interval '1 hour', 1
+    from generate_series(7, 9) n;
     insert into key_months (account_id, key_id, month, held)
-    values ('acc_1', 'key_1', date_trunc('month', ${now})::date, 15)
+    values ('acc_1', 'key_1', date_trunc('month', ${now})::date, 15),
+      ('acc_1', 'key_2', date_trunc('month', ${now})::date, 9)
     on conflict (account_id, key_id, month) do update set held = excluded.held;
     update pools set posted = posted + 1000000 where account_id = 'acc_1';
-    update pools set held = 15 where account_id = 'acc_1' and family = 'v1';
+    update pools set held = 24 where account_id = 'acc_1' and family = 'v1';
     update pools set in_debt = false`);
   const figures = await client.query(`
     select

@@ -209,10 +209,9 @@ update accounts set default_member_limits = $1::jsonb where account_id = $2`,
 // admission.sql
 
 /**
- * Stores holds and adds them to their pools, and to the keys and managers with a limit. The caller
- * has locked the pools and found that they and the budgets cover the holds. Unique violation:
- * another transaction took one of the requests in the meantime. Times of admission are whole
- * milliseconds, as in JavaScript.
+ * Stores holds and adds them to their pools. The caller has locked the pools and found that they and
+ * the budgets cover the holds. Unique violation: another transaction took one of the requests in
+ * the meantime. Times of admission are whole milliseconds, as in JavaScript.
  * `secretIds`: null: the caller presented none
  * `nodeIds`: null: the hold belongs to a calling service
  * `tags`: null: none
@@ -240,40 +239,45 @@ with placed as (
       $13::jsonb[], $14::text[], $15::text[])
     as h (account_id, request_id, "family", key_id, secret_id, model,
       amount, price_version, nonce, deadline, node_id, granted_output, tags, made_by, manager)
-  returning account_id, "family", key_id, manager, amount
-), in_pools as (
-  update pools p
-  set held = p.held + d.amount, running = p.running + d.requests,
-    -- The first change of a UTC day begins the windows that begin with it.
-    day = greatest(p.day, $16::date),
-    day_base = case when p.day < $16 then p.spent else p.day_base end,
-    week_base = case when p.day < $17::date then p.spent else p.week_base end,
-    month_base = case when p.day < $18::date then p.spent else p.month_base end
-  from (
-    select account_id, "family", sum(amount)::bigint as amount, count(*)::integer as requests
-    from placed
-    group by account_id, "family"
-  ) d
-  where p.account_id = d.account_id and p."family" = d."family"
+  returning account_id, "family", amount
 )
+update pools p
+set held = p.held + d.amount, running = p.running + d.requests,
+  -- The first change of a UTC day begins the windows that begin with it.
+  day = greatest(p.day, $16::date),
+  day_base = case when p.day < $16 then p.spent else p.day_base end,
+  week_base = case when p.day < $17::date then p.spent else p.week_base end,
+  month_base = case when p.day < $18::date then p.spent else p.month_base end
+from (
+  select account_id, "family", sum(amount)::bigint as amount, count(*)::integer as requests
+  from placed
+  group by account_id, "family"
+) d
+where p.account_id = d.account_id and p."family" = d."family"`,
+  (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags, p.madeBy, p.managers, p.today, p.monday, p.first],
+);
+
+/**
+ * Adds holds that PlaceHolds stores to budgets with a limit: each amount to that of one payer.
+ * `today`: as for PlaceHolds, and the others
+ */
+export const addToBudgets: Run<{ today: string; monday: string; first: string; accountIds: readonly string[]; families: readonly string[]; payers: readonly string[]; amounts: readonly (bigint | number)[] }> = run(
+  "billing/add-to-budgets",
+  `-- billing/add-to-budgets
 update budgets b
 set held = b.held + d.amount, running = b.running + d.requests,
-  day = greatest(b.day, $16),
-  day_base = case when b.day < $16 then b.spent else b.day_base end,
-  week_base = case when b.day < $17 then b.spent else b.week_base end,
-  month_base = case when b.day < $18 then b.spent else b.month_base end
+  day = greatest(b.day, $1::date),
+  day_base = case when b.day < $1 then b.spent else b.day_base end,
+  week_base = case when b.day < $2::date then b.spent else b.week_base end,
+  month_base = case when b.day < $3::date then b.spent else b.month_base end
 from (
   select account_id, "family", payer, sum(amount)::bigint as amount, count(*)::integer as requests
-  from (
-    select account_id, "family", key_id as payer, amount from placed
-    union all
-    select account_id, "family", manager, amount from placed where manager is not null
-  ) payers
+  from unnest($4::text[], $5::text[], $6::text[], $7::bigint[])
+    as h (account_id, "family", payer, amount)
   group by account_id, "family", payer
 ) d
-where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
-  and b.is_limited`,
-  (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags, p.madeBy, p.managers, p.today, p.monday, p.first],
+where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer`,
+  (p) => [p.today, p.monday, p.first, p.accountIds, p.families, p.payers, p.amounts],
 );
 
 /**

@@ -87,7 +87,7 @@ export function admissionBatch(
         growing: new Map(growing.map((row) => [keyOf(row), row])),
       };
       const outcome = requests.map((request) => admit(ledger, request));
-      return { outcome, writes: admissionWrites(requests, outcome, nodeId) };
+      return { outcome, writes: admissionWrites(requests, outcome, ledger) };
     },
   );
 }
@@ -117,7 +117,7 @@ function budgetsOf(
 function admissionWrites(
   requests: readonly AdmissionRequest[],
   outcomes: readonly Admitted[],
-  nodeId: string,
+  { nodeId, budgets }: Ledger,
 ): Query[] {
   const placed: PlacedRequest[] = [];
   const grown = new Map<string, Resized>();
@@ -131,6 +131,7 @@ function admissionWrites(
   const unsure = placed.flatMap(({ request }) => (mayBeUsed(request) ? [request] : []));
   return [
     when(placed.length > 0, () => placeHolds(placed, nodeId)),
+    addToBudgets(placed, budgets),
     when(unsure.length > 0, () => sql.refuseCharged.with(requestIds(unsure))),
     when(grown.size > 0, () => resizeHolds([...grown.values()], true)),
   ];
@@ -159,6 +160,24 @@ function placeHolds(placed: readonly PlacedRequest[], nodeId: string): Query<nev
     managers: holds.map(({ manager }) => manager ?? null),
     ...windowsAt(holds[0]?.admittedAt ?? new Date(0)),
   });
+}
+
+/** Adds what was placed to the budgets with a limit that count it. */
+function addToBudgets(placed: readonly PlacedRequest[], budgets: Ledger["budgets"]): Query<never> {
+  const counted = placed.flatMap(({ hold }) =>
+    [hold.payer.keyId, hold.manager ?? ""].flatMap((payer) =>
+      budgets.has(budgetOf(hold.payer, payer)) ? [{ payer, hold }] : [],
+    ),
+  );
+  return when(counted.length > 0, () =>
+    sql.addToBudgets.with({
+      accountIds: counted.map(({ hold }) => hold.payer.accountId),
+      families: counted.map(({ hold }) => hold.payer.family),
+      payers: counted.map(({ payer }) => payer),
+      amounts: counted.map(({ hold }) => hold.amountMicro),
+      ...windowsAt(counted[0]?.hold.admittedAt ?? new Date(0)),
+    }),
+  );
 }
 
 /** When the day, the week and the month of a time began. */

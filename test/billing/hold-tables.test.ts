@@ -356,6 +356,7 @@ test("the day of the oldest request is the one before while that runs", async ()
         amount: 1,
         node: null,
         manager: null,
+        isLimited: false,
       },
       ...{ deadlineMs: 1, admittedMs: request * -86_400_000, isCharged: false, posted: 0 },
     })),

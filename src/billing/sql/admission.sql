@@ -1,8 +1,7 @@
 -- name: PlaceHolds :run
--- Stores holds and adds them to their pools, and to the keys and managers with a limit. The caller
--- has locked the pools and found that they and the budgets cover the holds. Unique violation:
--- another transaction took one of the requests in the meantime. Times of admission are whole
--- milliseconds, as in JavaScript.
+-- Stores holds and adds them to their pools. The caller has locked the pools and found that they and
+-- the budgets cover the holds. Unique violation: another transaction took one of the requests in
+-- the meantime. Times of admission are whole milliseconds, as in JavaScript.
 -- :secret_ids[]?  null: the caller presented none
 -- :node_ids[]?  null: the hold belongs to a calling service
 -- :tags[]?  null: none
@@ -26,39 +25,38 @@ with placed as (
       :tags::jsonb[], :made_by::text[], :managers::text[])
     as h (account_id, request_id, "family", key_id, secret_id, model,
       amount, price_version, nonce, deadline, node_id, granted_output, tags, made_by, manager)
-  returning account_id, "family", key_id, manager, amount
-), in_pools as (
-  update pools p
-  set held = p.held + d.amount, running = p.running + d.requests,
-    -- The first change of a UTC day begins the windows that begin with it.
-    day = greatest(p.day, :today::date),
-    day_base = case when p.day < :today then p.spent else p.day_base end,
-    week_base = case when p.day < :monday::date then p.spent else p.week_base end,
-    month_base = case when p.day < :first::date then p.spent else p.month_base end
-  from (
-    select account_id, "family", sum(amount)::bigint as amount, count(*)::integer as requests
-    from placed
-    group by account_id, "family"
-  ) d
-  where p.account_id = d.account_id and p."family" = d."family"
+  returning account_id, "family", amount
 )
+update pools p
+set held = p.held + d.amount, running = p.running + d.requests,
+  -- The first change of a UTC day begins the windows that begin with it.
+  day = greatest(p.day, :today::date),
+  day_base = case when p.day < :today then p.spent else p.day_base end,
+  week_base = case when p.day < :monday::date then p.spent else p.week_base end,
+  month_base = case when p.day < :first::date then p.spent else p.month_base end
+from (
+  select account_id, "family", sum(amount)::bigint as amount, count(*)::integer as requests
+  from placed
+  group by account_id, "family"
+) d
+where p.account_id = d.account_id and p."family" = d."family";
+
+-- name: AddToBudgets :run
+-- Adds holds that PlaceHolds stores to budgets with a limit: each amount to that of one payer.
+-- :today  as for PlaceHolds, and the others
 update budgets b
 set held = b.held + d.amount, running = b.running + d.requests,
-  day = greatest(b.day, :today),
+  day = greatest(b.day, :today::date),
   day_base = case when b.day < :today then b.spent else b.day_base end,
-  week_base = case when b.day < :monday then b.spent else b.week_base end,
-  month_base = case when b.day < :first then b.spent else b.month_base end
+  week_base = case when b.day < :monday::date then b.spent else b.week_base end,
+  month_base = case when b.day < :first::date then b.spent else b.month_base end
 from (
   select account_id, "family", payer, sum(amount)::bigint as amount, count(*)::integer as requests
-  from (
-    select account_id, "family", key_id as payer, amount from placed
-    union all
-    select account_id, "family", manager, amount from placed where manager is not null
-  ) payers
+  from unnest(:account_ids::text[], :families::text[], :payers::text[], :amounts::bigint[])
+    as h (account_id, "family", payer, amount)
   group by account_id, "family", payer
 ) d
-where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
-  and b.is_limited;
+where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer;
 
 -- name: RefuseCharged :run
 -- Fails with a unique violation when one of these requests was charged lately; stores nothing. Runs

@@ -25,24 +25,19 @@ import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { checkText } from "../base/names.ts";
 import { readPage, walkPages } from "../base/paging.ts";
 import { packStepUsdCents } from "../base/shown-figures.ts";
-import { actorOf } from "../contract/callers.ts";
+import { actorOf, checkStrong, isOutsider } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
+import { readOptionalReason, readReason } from "../contract/reason.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { redecide } from "./crediting.ts";
 import { isSameAsset } from "./decide.ts";
 import { readDocuments } from "./documents.ts";
 import { matchingPages, sumOrders, toQuery } from "./export-orders.ts";
 import { toOrder } from "./messages.ts";
-import {
-  checkText,
-  findOpenAccount,
-  findVisible,
-  noSuchOrder,
-  type Parts,
-  wrongState,
-} from "./parts.ts";
+import { findOpenAccount, findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
 import type { Method, NewOrder, Processor } from "./processor.ts";
 import type { StoredOrder } from "./store.ts";
 
@@ -352,11 +347,15 @@ export async function* exportOrders(
 /** Cancels an order to which nothing was paid. What is sent to it all the same still counts. */
 export async function cancelOrder(
   parts: Parts,
-  { orderId }: CancelOrderRequest,
+  { orderId, reason }: CancelOrderRequest,
   call: AuthenticatedCall,
 ) {
   const { accountId } = await findVisible(parts, orderId, call);
   call.note?.({ accountId });
+  if (isOutsider(call.caller, accountId)) {
+    checkStrong(call.caller);
+    readReason(reason, call);
+  } else readOptionalReason(reason, call);
   const state = await cancelOpen(parts, orderId);
   if (state !== "cancelled" && state !== "open")
     throw wrongState("Only an open order can be cancelled: this one is paid, or has ended.");

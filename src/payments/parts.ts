@@ -8,7 +8,7 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import type { Clock } from "../base/clock.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
 import type { Seller } from "../config/catalog.ts";
@@ -110,17 +110,6 @@ export async function findOpenAccount(
   if (account.status === AccountStatus.SUSPENDED) throw new ApiError("account_suspended");
   if (account.status === AccountStatus.CLOSED) throw new ApiError("account_closed");
   return account;
-}
-
-/** Throws `invalid_request` for a text of more characters than `max`. */
-export function checkText(field: string, text: string, max: number): void {
-  if ([...text].length > max) throw invalidField(field, `has at most ${max} characters`);
-}
-
-/** Checks the reason of a person. Throws `invalid_request`. */
-export function checkReason(reason: string): void {
-  if (reason.trim() === "") throw invalidField("reason", "must not be blank");
-  checkText("reason", reason, 1_000);
 }
 
 /** The error of a method that the state of an order does not permit. */

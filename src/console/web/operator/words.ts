@@ -4,6 +4,7 @@ import {
   creditsPerUsd,
   linkHours,
   packStepUsdCents,
+  reasonCharactersMin,
   reopenedMinutes,
   sweepHoursMax,
 } from "../../../base/shown-figures.ts";
@@ -24,7 +25,7 @@ export const words = {
   no: "no",
   reason: "Reason",
   reasonHint: "Kept with it for good.",
-  missingReason: "Say why.",
+  shortReason: `Say why, in ${reasonCharactersMin} characters at least.`,
   copyId: "Copy id",
   showMore: "Show more",
   filters: "Filters",
@@ -201,7 +202,6 @@ export const words = {
     to: (pool: string) => `They go into the ${pool}.`,
     submit: "Move them",
     done: (amount: string, pool: string) => `${amount} credits are in the ${pool} now.`,
-    shortReason: "Say why, in five characters at least.",
   },
 
   account: {
@@ -218,6 +218,8 @@ export const words = {
     suspendButton: "Suspend account",
     suspended: (name: string) => `${name} is suspended.`,
     resume: "Resume",
+    resumeTitle: (name: string) => `Resume ${name}`,
+    resumeLead: "Within a second its keys work again, and its members can buy and invite.",
     resumed: (name: string) => `${name} works again.`,
     status: {
       suspended: (when: string, reason: string) =>

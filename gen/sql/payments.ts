@@ -2040,6 +2040,36 @@ where processor = $1 and external_id = $2`,
   5000,
 );
 
+export type ListOpenedRow = { orderId: string; externalId: string; accountId: string; payTo: string };
+/**
+ * Lists the orders that a processor has opened under some of its ids.
+ */
+export const listOpened: Many<{ processor: string; externalIds: readonly string[] }, ListOpenedRow> = many(
+  "payments/list-opened",
+  `-- payments/list-opened
+select order_id, external_id as external_id, account_id, pay_to
+from payment_orders
+where processor = $1 and external_id = any($2::text[])`,
+  (p) => [p.processor, p.externalIds],
+  (v) => ({ orderId: v[0], externalId: v[1], accountId: v[2], payTo: v[3] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Asks for a look at orders, at once. Changes no row of an order that is closed, or is watched no
+ * more: what it waited for has come, or a person has decided.
+ */
+export const lookAgain: Run<{ orderIds: readonly string[] }> = run(
+  "payments/look-again",
+  `-- payments/look-again
+update payment_orders
+set hook_at = now(), next_look_at = now()
+where order_id = any($1::text[]) and state <> 'closed' and next_look_at is not null`,
+  (p) => [p.orderIds],
+  5000,
+);
+
 /**
  * Asks for a look at the orders of payments that changed.
  */

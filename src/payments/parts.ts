@@ -75,6 +75,8 @@ export type Parts = {
   readonly guesses: Guesses;
   /** The last redemption of each account that is under way in this process. */
   readonly redeeming: Map<string, Promise<unknown>>;
+  /** How many look-ups of payments each caller has under way in this process. */
+  readonly lookingUp: Map<string, number>;
   readonly watchers: Watchers;
   /** Call after the commit of a change of an order: streams of this process show it at once. */
   readonly changed: (orderId: string) => void;

@@ -39,7 +39,7 @@ const suspend = async ({ accountId }: Pick<Payer, "accountId">, reason = "") =>
 const resume = async ({ accountId }: Pick<Payer, "accountId">) =>
   (
     await world.billing.resumeAccount(
-      create(ResumeAccountRequestSchema, { accountId }),
+      create(ResumeAccountRequestSchema, { accountId, reason: "as before" }),
       world.admin,
     )
   ).account;

@@ -552,7 +552,7 @@ describe("one person does not become two by", () => {
 
   test("a sign-in link for an operator", async () => {
     const { personId } = bob;
-    const made = await core.people.makeSignInLink({ personId }, ann.call);
+    const made = await core.people.makeSignInLink({ personId, reason: "locked out" }, ann.call);
     expect(made.approval).toMatchObject({ kind: ApprovalKind.SIGN_IN_LINK, subject: personId });
     const open = () => core.people.beginPasskey({ linkToken: new URL(made.link).hash.slice(1) });
     expect(await reasonOf(open())).toBe("not_found");
@@ -561,7 +561,10 @@ describe("one person does not become two by", () => {
     expect(await reasonOf(open())).toBe("ok");
     // For others it needs nobody.
     const plain = await newPerson(unique("plain"));
-    const { approval } = await core.people.makeSignInLink({ personId: plain.personId }, ann.call);
+    const { approval } = await core.people.makeSignInLink(
+      { personId: plain.personId, reason: "locked out" },
+      ann.call,
+    );
     expect(approval).toBeUndefined();
   });
 });

@@ -407,6 +407,19 @@ update payment_orders
 set hook_at = now(), next_look_at = now()
 where processor = :processor and external_id = :external_id;
 
+-- name: ListOpened :many
+-- Lists the orders that a processor has opened under some of its ids.
+select order_id, external_id as "external_id!", account_id, pay_to
+from payment_orders
+where processor = :processor and external_id = any(:external_ids::text[]);
+
+-- name: LookAgain :run
+-- Asks for a look at orders, at once. Changes no row of an order that is closed, or is watched no
+-- more: what it waited for has come, or a person has decided.
+update payment_orders
+set hook_at = now(), next_look_at = now()
+where order_id = any(:order_ids::text[]) and state <> 'closed' and next_look_at is not null;
+
 -- name: HookChanged :run
 -- Asks for a look at the orders of payments that changed.
 update payment_orders

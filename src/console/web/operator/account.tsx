@@ -105,7 +105,7 @@ export function AccountPage({ params }: PageProps): JSX.Element {
 type OfAccount = { readonly accountId: string };
 
 function Tools({ account }: { readonly account: Account }): JSX.Element {
-  const { status } = account;
+  const { accountId, status } = account;
   const [open, setOpen] = useState<"transfer" | "move" | "suspend" | "resume">();
   const close = () => setOpen(undefined);
   return (

@@ -104,16 +104,19 @@ export const words = {
 
   chain: {
     title: "Look on the chain",
-    about: "Asks the node of a network for this transaction. Nothing changes.",
+    about: "Asks the node of a network, or a processor, for this transaction. Nothing changes.",
     look: (network: string) => `Look on ${network}`,
+    ask: (processor: string) => `Ask ${processor}`,
     unknown:
-      "The node has no such transaction. A Bitcoin node without txindex finds only those that wait.",
+      "It is not known there. A Bitcoin node without txindex finds only transactions that wait.",
     failed: "It was included in a block, and failed: it moved nothing.",
     depth: (blocks: number | undefined) =>
       blocks === undefined
         ? "It waits for a block."
         : `It is ${plural(blocks, "block", "blocks")} deep.`,
-    foreign: (depth: string) => `It pays no address of this installation. ${depth}`,
+    foreign: (depth: string) => `It shows no payment to an address of ours. ${depth}`,
+    contract:
+      "It calls a contract, which may have sent Ether: that is found by the balance of the address.",
     ours: (amount: string, depth: string) => `It pays ${amount} to an address of ours. ${depth}`,
     states: {
       UNSPECIFIED: "It was not read yet, or is less than is credited.",

@@ -175,16 +175,15 @@ export async function suspendAccount(
   call: AuthenticatedCall,
 ) {
   const reason = readReason(request.reason, call);
-  const account = await setStatus(parts, call.accountId, "suspended", reason);
+  const account = await setStatus(parts, request.accountId, "suspended", reason);
   return create(SuspendAccountResponseSchema, { account });
 }
 
 export async function resumeAccount(
   parts: AccountParts,
-  { reason }: ResumeAccountRequest,
+  { accountId, reason }: ResumeAccountRequest,
   call: AuthenticatedCall,
 ) {
-  const { accountId } = call;
   readReason(reason, call);
   return create(ResumeAccountResponseSchema, {
     account: await setStatus(parts, accountId, "active", ""),

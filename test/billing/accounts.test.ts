@@ -29,7 +29,7 @@ afterEach(async () => {
 afterAll(() => world.close());
 
 const never = new AbortController().signal;
-const suspend = async ({ accountId }: Pick<Payer, "accountId">, reason = "") =>
+const suspend = async ({ accountId }: Pick<Payer, "accountId">, reason = "a test") =>
   (
     await world.billing.suspendAccount(
       create(SuspendAccountRequestSchema, { accountId, reason }),

@@ -1,5 +1,5 @@
-// Names and texts that people give. Names: of accounts, keys, persons, passkeys, tokens and promotions. A name that
-// looks like another one, or like nothing, deceives people who read a list.
+// Names and texts that people give. Names are those of accounts, keys, persons, passkeys, tokens
+// and promotions. A name that looks like another one, or like nothing, deceives people who read a list.
 
 import { invalidField } from "./errors.ts";
 

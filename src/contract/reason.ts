@@ -1,4 +1,4 @@
-// Why somebody did something at the operator's desk: a sentence that the audit event keeps for good.
+// Why somebody acted at the operator's desk: a sentence that the audit event keeps for good.
 
 import { invalidField } from "../base/errors.ts";
 import { checkText } from "../base/names.ts";

@@ -1,5 +1,5 @@
-// One transaction, as the node of its chain or its processor knows it now: for a buyer who says that
-// he paid, and of whom nothing is found.
+// One transaction, as the node of its chain or its processor knows it now: for a buyer who says
+// that he paid, and of whom nothing is found.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {

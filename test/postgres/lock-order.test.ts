@@ -347,6 +347,7 @@ test("under a random load no transaction locks against the order, and none deadl
           ...{ accountId: accountOf(at), family: at % 4 < 2 ? Family.V1 : Family.V2 },
           ...{ kind: TransferKind.BONUS, amountMicrocredits: 200_000_000n },
           idempotencyKey: `key-${at % 40}`,
+          reason: "a present",
         }),
         callOf(at % 2 === 0 ? owner.token : other),
       ),

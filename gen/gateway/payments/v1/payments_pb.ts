@@ -967,8 +967,8 @@ export const LookUpPaymentRequestSchema: GenMessage<LookUpPaymentRequest> = /*@_
  */
 export type LookUpPaymentResponse = Message<"gateway.payments.v1.LookUpPaymentResponse"> & {
   /**
-   * False: the other side has no such transaction. A node of Bitcoin without an index of transactions
-   * finds those that wait for a block alone.
+   * False: the other side has no such transaction. A node of Bitcoin without an index of
+   * transactions finds those that wait for a block alone.
    *
    * @generated from field: bool is_known = 1;
    */
@@ -3196,9 +3196,9 @@ export const PaymentsService: GenService<{
    * Asks the node of a network that the gateway reads by itself, or a payment processor, for one
    * transaction, for a buyer who says that he paid: what it pays to addresses of this installation,
    * how deep it is, and what became of it. Changes nothing; an order that it paid is looked at
-   * again, unless it is closed or watched no more. Errors: INVALID_REQUEST (network, processor, tx),
-   * GATEWAY_UNAVAILABLE (the other side does not answer), RATE_LIMITED (2 of one caller, or 8 of
-   * this process, are under way).
+   * again, unless it is closed or watched no more. Errors: INVALID_REQUEST (network, processor,
+   * tx), GATEWAY_UNAVAILABLE (the other side does not answer), RATE_LIMITED (2 of one caller, or 8
+   * of this process, are under way).
    *
    * @generated from rpc gateway.payments.v1.PaymentsService.LookUpPayment
    */

@@ -1,5 +1,5 @@
 // Names and texts that people give. Names are those of accounts, keys, persons, passkeys, tokens
-// and promotions. A name that looks like another one, or like nothing, deceives people who read a list.
+// and promotions. One that looks like another, or like nothing, deceives people who read a list.
 
 import { invalidField } from "./errors.ts";
 

@@ -32,11 +32,12 @@ import { onceFor } from "../contract/replays.ts";
 import { postGrants, redecide } from "./crediting.ts";
 import { capUsdMicro, type Decision, isSameAsset } from "./decide.ts";
 import { toDecision } from "./messages.ts";
-import { describe, describeAll, pagesOf } from "./orders.ts";
+import { describe, describeAll } from "./orders.ts";
 import { findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
 import { isCounted } from "./refunds.ts";
 import {
   type PaymentsTables,
+  readOrders,
   type StoredDecision,
   type StoredDeposit,
   type StoredOrder,
@@ -47,9 +48,16 @@ const reopenedForMs = reopenedMinutes * 60_000;
 const amountUsdMicroMax = 1_000_000_000_000n;
 
 export async function listAttention(parts: Parts, request: ListAttentionRequest) {
-  const pages = pagesOf(parts, { accountId: null, needsAttention: true });
-  const { entries, nextPageToken } = await readPage(request, pages);
-  const orders = await describeAll(parts, entries);
+  const { store } = parts;
+  const { entries, nextPageToken } = await readPage(request, {
+    read: (after, rows) => store.run(sql.listUndecided, { after: after ?? null, rows }),
+    cursorOf: ({ orderId }) => orderId,
+  });
+  const found = await readOrders(
+    store,
+    entries.map(({ orderId }) => orderId),
+  );
+  const orders = await describeAll(parts, found);
   return create(ListAttentionResponseSchema, { orders, nextPageToken });
 }
 
@@ -126,7 +134,7 @@ async function reopen(tables: PaymentsTables, order: StoredOrder): Promise<Decid
     throw wrongState("Only an order that has expired or was cancelled can be reopened.");
   const { orderId } = order;
   await tables.run(sql.reopenOrder, { orderId, quotedForMs: reopenedForMs });
-  const reopened = await tables.run(sql.findOrder, { orderId });
+  const reopened = await tables.findOrder(orderId);
   if (!reopened) throw noSuchOrder();
   await redecide(tables, reopened);
   return {};
@@ -222,7 +230,7 @@ async function readMarketRates(
   { rate }: Grant,
 ): Promise<Map<string, bigint>> {
   const rates = new Map<string, bigint>();
-  const order = await store.run(sql.findOrder, { orderId });
+  const order = await store.findOrder(orderId);
   if (rate !== GrantRate.MARKET || !order) return rates;
   const processor = processors().get(order.processor);
   for (const deposit of await store.listDeposits([orderId])) {
@@ -297,7 +305,7 @@ async function carryOut(
   const { decisionId, orderId, facts } = made;
   await tables.insertDecision(made);
   await tables.run(sql.handleFacts, { orderId, facts });
-  const order = await tables.run(sql.findOrder, { orderId });
+  const order = await tables.findOrder(orderId);
   if (order) await redecide(tables, order);
   const stored = await tables.findDecision(decisionId);
   if (!stored) throw new Error("a decision that was stored is gone");

@@ -6,7 +6,7 @@ import {
   AccountStatus,
   type BillingService,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import * as sql from "../../gen/sql/payments.ts";
+import type * as sql from "../../gen/sql/payments.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
@@ -92,7 +92,7 @@ export async function findVisible(
   orderId: string,
   call: AuthenticatedCall,
 ): Promise<StoredOrder> {
-  const order = await store.run(sql.findOrder, { orderId });
+  const order = await store.findOrder(orderId);
   if (!order || order.externalId === null) throw noSuchOrder();
   checkAccess(call, order.accountId, noSuchOrder);
   return order;

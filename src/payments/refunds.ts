@@ -172,7 +172,7 @@ async function insertRefund(
   const { n } = await tables.run(sql.insertRefund, refund);
   if (bonusMicro > 0n) await tables.run(sql.takeBonus, { orderId, refundN: n });
   if (state === "refunding") await tables.run(sql.handleFacts, { orderId, facts });
-  const changed = await tables.run(sql.findOrder, { orderId });
+  const changed = await tables.findOrder(orderId);
   if (changed) await redecide(tables, changed);
   return n;
 }
@@ -266,7 +266,7 @@ export async function cancelRefund(
     await tables.moveRefund(refund, "refunding", refund.micro > 0n ? "cancelling" : "cancelled");
     // What the refund was to deal with waits again.
     await tables.run(sql.restoreFacts, { orderId });
-    const order = await tables.run(sql.findOrder, { orderId });
+    const order = await tables.findOrder(orderId);
     if (order) await redecide(tables, order);
   });
   await postRefunds(parts, orderId);
@@ -299,7 +299,7 @@ async function findOpen(
  */
 export async function postRefunds(parts: Parts, orderId: string): Promise<void> {
   const { store, billing } = parts;
-  const order = await store.run(sql.findOrder, { orderId });
+  const order = await store.findOrder(orderId);
   const refund = await findOpen(store, orderId);
   if (!order || !refund || refund.state === "refunding") return;
   const isCancelled = refund.state === "cancelling";
@@ -331,13 +331,13 @@ export async function postRefunds(parts: Parts, orderId: string): Promise<void> 
     else await tables.moveRefund(refund, "asked", "refunding", { transferId });
     if (isCancelled || transferId === undefined)
       await tables.run(sql.returnBonus, { orderId, refundN: refund.n });
-    const changed = await tables.run(sql.findOrder, { orderId });
+    const changed = await tables.findOrder(orderId);
     if (!changed) return;
     const now = await redecide(tables, changed);
     // What waited goes back: no person has to decide about it any more.
     if (!isCancelled && transferId !== undefined && now.facts.length > 0) {
       await tables.run(sql.handleFacts, { orderId, facts: now.facts });
-      const settled = await tables.run(sql.findOrder, { orderId });
+      const settled = await tables.findOrder(orderId);
       if (settled) await redecide(tables, settled);
     }
   });

@@ -45,6 +45,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "decode-request",
       "descriptors",
       "message-limits",
+      "reason",
       "replays",
     ],
   },

@@ -1445,13 +1445,13 @@ on conflict (account_id) do update set account_id = excluded.account_id`,
   5000,
 );
 
-export type FindOrderRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint };
+export type ReadOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint };
 /**
- * Finds an order, with what was granted for it and what refunds took back.
+ * Reads orders, in any order, with what was granted for each and what refunds took back.
  */
-export const findOrder: Optional<{ orderId: string }, FindOrderRow> = optional(
-  "payments/find-order",
-  `-- payments/find-order
+export const readOrders: Many<{ orderIds: readonly string[] }, ReadOrdersRow> = many(
+  "payments/read-orders",
+  `-- payments/read-orders
 select
   order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
   network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
@@ -1464,36 +1464,25 @@ select
    where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
     as taken_back_micro
 from payment_orders o
-where order_id = $1`,
-  (p) => [p.orderId],
+where order_id = any($1::text[])`,
+  (p) => [p.orderIds],
   (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37] }) as never,
   "externalId quotedAtoms rate cancelledAt attention receiptNumber nextLookAt lookedAt hookAt pageOpenUntil",
   5000,
 );
 
-export type FindOrderByKeyRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint };
+export type FindOrderByKeyRow = { orderId: string };
 /**
  * Finds the order that an account made with an idempotency key.
  */
 export const findOrderByKey: Optional<{ accountId: string; idempotencyKey: string }, FindOrderByKeyRow> = optional(
   "payments/find-order-by-key",
   `-- payments/find-order-by-key
-select
-  order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
-  network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
-  cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
-  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
-  hook_at, page_open_until, version, now() as read_at,
-  (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
-    as granted_micro,
-  (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
-   where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
-    as taken_back_micro
-from payment_orders o
+select order_id from payment_orders
 where account_id = $1 and idempotency_key = $2`,
   (p) => [p.accountId, p.idempotencyKey],
-  (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37] }) as never,
-  "externalId quotedAtoms rate cancelledAt attention receiptNumber nextLookAt lookedAt hookAt pageOpenUntil",
+  (v) => ({ orderId: v[0] }) as never,
+  "",
   5000,
 );
 
@@ -1623,46 +1612,29 @@ limit $1`,
   5000,
 );
 
-export type ListOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint };
+export type ListUndecidedRow = { orderId: string };
 /**
- * Lists orders that their processor has opened, newest first; those that need attention, oldest
- * first.
- * `accountId`: null: of all accounts
- * `needsAttention`: true: only those that wait for a person
+ * Lists the orders of all accounts that wait for a person, oldest first.
  * `after`: the last one of the page before
  */
-export const listOrders: Many<{ accountId: string | null; needsAttention: boolean; after: string | null; rows: bigint | number }, ListOrdersRow> = many(
-  "payments/list-orders",
-  `-- payments/list-orders
-select
-  order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
-  network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
-  cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
-  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
-  hook_at, page_open_until, version, now() as read_at,
-  (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
-    as granted_micro,
-  (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
-   where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
-    as taken_back_micro
-from payment_orders o
-where ($1::text is null or account_id = $1)
-  and (not $2::boolean or attention is not null)
-  and ($3::text is null
-    or case when $2 then order_id > $3 else order_id < $3 end)
-  and external_id is not null
-order by case when $2 then order_id end, order_id desc
-limit $4`,
-  (p) => [p.accountId, p.needsAttention, p.after, p.rows],
-  (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37] }) as never,
-  "externalId quotedAtoms rate cancelledAt attention receiptNumber nextLookAt lookedAt hookAt pageOpenUntil",
+export const listUndecided: Many<{ after: string | null; rows: bigint | number }, ListUndecidedRow> = many(
+  "payments/list-undecided",
+  `-- payments/list-undecided
+select order_id from payment_orders
+where attention is not null and external_id is not null
+  and ($1::text is null or order_id > $1)
+order by order_id
+limit $2`,
+  (p) => [p.after, p.rows],
+  (v) => ({ orderId: v[0] }) as never,
+  "",
   5000,
 );
 
-export type FindOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint; buyerName: string; buyerTaxId: string; transactions: string[] | null };
+export type FindOrdersRow = { orderId: string; buyerName: string; buyerTaxId: string; transactions: string[] | null };
 /**
- * Finds the orders that their processor has opened and that match a filter, newest first, with the
- * transactions that paid them.
+ * Finds the orders that their processor has opened and that match a filter, newest first, with
+ * their buyers and the transactions that paid them. `ReadOrders` has the rest.
  * `accountId`: null: of all accounts
  * `states`: null: in any
  * `processor`: null: of any
@@ -1676,18 +1648,7 @@ export type FindOrdersRow = { orderId: string; accountId: string; family: "v1" |
 export const findOrders: Many<{ accountId: string | null; states: readonly string[] | null; needsAttention: boolean; processor: string | null; asset: string | null; from: Date | string; to: Date | string | null; leastUsdMicro: bigint | number; first: string; last: string; after: string | null; rows: bigint | number }, FindOrdersRow> = many(
   "payments/find-orders",
   `-- payments/find-orders
-select
-  order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
-  network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
-  cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
-  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
-  hook_at, page_open_until, version, now() as read_at,
-  (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
-    as granted_micro,
-  (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
-   where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
-    as taken_back_micro,
-  buyer_name, buyer_tax_id,
+select order_id, buyer_name, buyer_tax_id,
   (select array_agg(t.tx order by t.tx)
    from payment_deposits d
    join payment_transactions t on t.processor = d.processor and t.external_id = d.external_id
@@ -1705,8 +1666,8 @@ where ($1::text is null or account_id = $1)
 order by order_id desc
 limit $12`,
   (p) => [p.accountId, p.states, p.needsAttention, p.processor, p.asset, p.from, p.to, p.leastUsdMicro, p.first, p.last, p.after, p.rows],
-  (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37], buyerName: v[38], buyerTaxId: v[39], transactions: v[40] }) as never,
-  "externalId quotedAtoms rate cancelledAt attention receiptNumber nextLookAt lookedAt hookAt pageOpenUntil transactions",
+  (v) => ({ orderId: v[0], buyerName: v[1], buyerTaxId: v[2], transactions: v[3] }) as never,
+  "transactions",
   5000,
 );
 
@@ -2037,6 +1998,36 @@ update payment_orders
 set hook_at = now(), next_look_at = now()
 where processor = $1 and external_id = $2`,
   (p) => [p.processor, p.externalId],
+  5000,
+);
+
+export type ListOpenedRow = { orderId: string; externalId: string; accountId: string; payTo: string };
+/**
+ * Lists the orders that a processor has opened under some of its ids.
+ */
+export const listOpened: Many<{ processor: string; externalIds: readonly string[] }, ListOpenedRow> = many(
+  "payments/list-opened",
+  `-- payments/list-opened
+select order_id, external_id as external_id, account_id, pay_to
+from payment_orders
+where processor = $1 and external_id = any($2::text[])`,
+  (p) => [p.processor, p.externalIds],
+  (v) => ({ orderId: v[0], externalId: v[1], accountId: v[2], payTo: v[3] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Asks for a look at orders, at once. Changes no row of an order that is closed, or is watched no
+ * more: what it waited for has come, or a person has decided.
+ */
+export const lookAgain: Run<{ orderIds: readonly string[] }> = run(
+  "payments/look-again",
+  `-- payments/look-again
+update payment_orders
+set hook_at = now(), next_look_at = now()
+where order_id = any($1::text[]) and state <> 'closed' and next_look_at is not null`,
+  (p) => [p.orderIds],
   5000,
 );
 

@@ -1,5 +1,5 @@
-// Names that people give: of accounts, keys, persons, passkeys, tokens and promotions. A name that
-// looks like another one, or like nothing, deceives people who read a list.
+// Names and texts that people give. Names are those of accounts, keys, persons, passkeys, tokens
+// and promotions. One that looks like another, or like nothing, deceives people who read a list.
 
 import { invalidField } from "./errors.ts";
 
@@ -25,6 +25,16 @@ export function checkName(field: string, name: string): string {
 /** The same for a name that may be left out. Empty: none is given. */
 export function checkOptionalName(field: string, name: string): string {
   return name === "" ? "" : checkName(field, name);
+}
+
+/** The text, which may have several lines. Throws `invalid_request`. */
+export function checkText(field: string, text: string, charactersMax: number): string {
+  // Counts code points. The number of UTF-16 units bounds the work.
+  if (text.length > 2 * charactersMax || [...text].length > charactersMax)
+    throw invalidField(field, `is longer than ${charactersMax} characters`);
+  if (!text.isWellFormed() || /[^\P{Cc}\n]/u.test(text))
+    throw invalidField(field, "must not hold control characters");
+  return text;
 }
 
 /** What another system calls somebody, as a name. Empty: it is none. */

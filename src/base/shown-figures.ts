@@ -43,5 +43,8 @@ export const reopenedMinutes = 15;
 /** The least USD that a permanent address is credited for. Less waits there for more. */
 export const leastDepositUsd = 1;
 
+/** The fewest characters of the reason for which an operator acts. */
+export const reasonCharactersMin = 5;
+
 /** The longest that a sweep of deposit addresses lasts, in hours. */
 export const sweepHoursMax = 7 * 24;

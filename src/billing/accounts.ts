@@ -23,10 +23,11 @@ import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, timeOrderedId } from "../base/ids.ts";
 import { credits } from "../base/money.ts";
-import { checkName, checkOptionalName, shownName } from "../base/names.ts";
+import { checkName, checkOptionalName, checkText, shownName } from "../base/names.ts";
 import { walkPages } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
+import { readReason } from "../contract/reason.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { AccountStatusName } from "./admission.ts";
@@ -170,14 +171,20 @@ async function giveUp(
 
 export async function suspendAccount(
   parts: AccountParts,
-  { accountId, reason }: SuspendAccountRequest,
+  request: SuspendAccountRequest,
+  call: AuthenticatedCall,
 ) {
-  checkText("reason", reason, 1000);
-  const account = await setStatus(parts, accountId, "suspended", reason);
+  const reason = readReason(request.reason, call);
+  const account = await setStatus(parts, request.accountId, "suspended", reason);
   return create(SuspendAccountResponseSchema, { account });
 }
 
-export async function resumeAccount(parts: AccountParts, { accountId }: ResumeAccountRequest) {
+export async function resumeAccount(
+  parts: AccountParts,
+  { accountId, reason }: ResumeAccountRequest,
+  call: AuthenticatedCall,
+) {
+  readReason(reason, call);
   return create(ResumeAccountResponseSchema, {
     account: await setStatus(parts, accountId, "active", ""),
   });
@@ -231,16 +238,6 @@ export async function lockAccount(tx: Runner, accountId: string): Promise<sql.Lo
   const account = await tx.run(sql.lockAccount, { accountId });
   if (account) return account;
   throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
-}
-
-/** The text, which may have several lines. Throws `invalid_request`. */
-export function checkText(field: string, text: string, charactersMax: number): string {
-  // Counts code points. The number of UTF-16 units bounds the work.
-  if (text.length > 2 * charactersMax || [...text].length > charactersMax)
-    throw invalidField(field, `is longer than ${charactersMax} characters`);
-  if (!text.isWellFormed() || /[^\P{Cc}\n]/u.test(text))
-    throw invalidField(field, "must not hold control characters");
-  return text;
 }
 
 export async function* exportAccount(

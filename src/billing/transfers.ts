@@ -20,6 +20,7 @@ import { familyName } from "../base/families.ts";
 import { idsBetween } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { credits, microCreditsPerMicroDollar, usd } from "../base/money.ts";
+import { checkText } from "../base/names.ts";
 import { readTimeRange } from "../base/paging.ts";
 import { microcreditsPerUsdCent, packStepUsdCents } from "../base/shown-figures.ts";
 import {
@@ -33,8 +34,8 @@ import {
 } from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
+import { readOptionalReason, readReason } from "../contract/reason.ts";
 import { isUniqueViolation } from "../postgres/postgres.ts";
-import { checkText } from "./accounts.ts";
 import { transferKindName } from "./rows.ts";
 import {
   bookTransfer,
@@ -87,10 +88,14 @@ function checkReserved({ kind, idempotencyKey }: CreateTransferRequest, caller: 
 
 export async function createTransfer(
   { store, approvalLimit, log, onTransfer }: TransferParts,
-  request: CreateTransferRequest,
-  { caller }: AuthenticatedCall,
+  given: CreateTransferRequest,
+  call: AuthenticatedCall,
 ) {
-  checkReserved(request, caller);
+  const { caller } = call;
+  checkReserved(given, caller);
+  // A program sells; a person explains.
+  const read = caller.kind === "person" ? readReason : readOptionalReason;
+  const request = { ...given, reason: read(given.reason, call) };
   const isOwed = caller.kind === "internal";
   const transfer = { ...toNewTransfer(request, actorOf(caller)), isOwed };
   const { accountId, amountMicro } = transfer;
@@ -167,7 +172,6 @@ function toNewTransfer(request: CreateTransferRequest, actor: string): NewTransf
   const family = familyName(request.family);
   if (!family) throw invalidField("family", "is not a family");
   checkText("idempotency_key", idempotencyKey, 200);
-  checkText("reason", reason, 1000);
   if (amount > amountMax || amount < -amountMax)
     throw invalidField("amount_microcredits", "is larger than 2^53");
   if (amount < 0n && kind !== TransferKind.ADJUSTMENT)
@@ -205,13 +209,12 @@ export type MoveParts = {
   readonly onTransfer: TransferParts["onTransfer"];
 };
 
-const moveReasonMin = 5;
-
 export async function moveCredits(
   { transaction, ownersMove, onTransfer }: MoveParts,
   request: MoveCreditsRequest,
-  { caller, accountId }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ) {
+  const { caller, accountId } = call;
   const isOwner = caller.kind === "person" && caller.operator < OperatorRole.ADMIN;
   if (isOwner && !ownersMove())
     throw new ApiError("not_permitted", { message: "Only operators move credits here." });
@@ -222,9 +225,7 @@ export async function moveCredits(
   if (amount <= 0n || amount > amountMax)
     throw invalidField("amount_microcredits", "must be above 0 and at most 2^53");
   checkText("idempotency_key", idempotencyKey, 200);
-  const reason = checkText("reason", request.reason, 1000).trim();
-  if ([...reason].length < moveReasonMin)
-    throw invalidField("reason", `has at least ${moveReasonMin} characters`);
+  const reason = readReason(request.reason, call);
   const both = { accountId, kind: TransferKind.ADJUSTMENT, reason, actor: actorOf(caller) };
   const out = { family: from, amountMicro: -amount, idempotencyKey: `move:out:${idempotencyKey}` };
   const into = { family: to, amountMicro: amount, idempotencyKey: `move:in:${idempotencyKey}` };

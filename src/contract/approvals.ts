@@ -97,9 +97,18 @@ export async function askForApproval(tx: Runner, caller: Caller, act: Act): Prom
   const made = { ...act, request, personId, requestedBy: actorOf(caller) };
   await tx.run(sql.replaceApproval, made);
   await tx.run(sql.insertApproval, { ...made, approvalId: timeOrderedId("apv_") });
-  const waiting = await tx.run(sql.findWaiting, act);
+  const waiting = await findWaiting(tx, act);
   if (!waiting) throw new Error("a request that was stored is gone");
-  return toApproval(waiting);
+  return waiting;
+}
+
+/** What waits about a subject. Undefined: nothing does. */
+export async function findWaiting(
+  tx: Runner,
+  about: Pick<Act, "kind" | "accountId" | "subject">,
+): Promise<Approval | undefined> {
+  const waiting = await tx.run(sql.findWaiting, about);
+  return waiting && toApproval(waiting);
 }
 
 /** Notes, in the transaction that does it, that the machine does what a person could not alone. */

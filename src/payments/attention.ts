@@ -10,6 +10,7 @@ import {
   GrantRate,
   type ListAttentionRequest,
   ListAttentionResponseSchema,
+  PaymentsService,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { invalidField } from "../base/errors.ts";
@@ -17,17 +18,26 @@ import { timeOrderedId } from "../base/ids.ts";
 import { credits, microCreditsPerMicroDollar } from "../base/money.ts";
 import { readPage } from "../base/paging.ts";
 import { reopenedMinutes } from "../base/shown-figures.ts";
-import { askForApproval, type CarryOut, mayGive, memberOf } from "../contract/approvals.ts";
+import {
+  askForApproval,
+  type CarryOut,
+  findWaiting,
+  mayGive,
+  memberOf,
+} from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
+import { readReason } from "../contract/reason.ts";
+import { onceFor } from "../contract/replays.ts";
 import { postGrants, redecide } from "./crediting.ts";
 import { capUsdMicro, type Decision, isSameAsset } from "./decide.ts";
 import { toDecision } from "./messages.ts";
-import { describe, describeAll, pagesOf } from "./orders.ts";
-import { checkReason, findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
+import { describe, describeAll } from "./orders.ts";
+import { findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
 import { isCounted } from "./refunds.ts";
 import {
   type PaymentsTables,
+  readOrders,
   type StoredDecision,
   type StoredDeposit,
   type StoredOrder,
@@ -38,18 +48,26 @@ const reopenedForMs = reopenedMinutes * 60_000;
 const amountUsdMicroMax = 1_000_000_000_000n;
 
 export async function listAttention(parts: Parts, request: ListAttentionRequest) {
-  const pages = pagesOf(parts, { accountId: null, needsAttention: true });
-  const { entries, nextPageToken } = await readPage(request, pages);
-  const orders = await describeAll(parts, entries);
+  const { store } = parts;
+  const { entries, nextPageToken } = await readPage(request, {
+    read: (after, rows) => store.run(sql.listUndecided, { after: after ?? null, rows }),
+    cursorOf: ({ orderId }) => orderId,
+  });
+  const found = await readOrders(
+    store,
+    entries.map(({ orderId }) => orderId),
+  );
+  const orders = await describeAll(parts, found);
   return create(ListAttentionResponseSchema, { orders, nextPageToken });
 }
 
 export async function decideOrder(
   parts: Parts,
-  { orderId, choice, reason }: DecideOrderRequest,
+  request: DecideOrderRequest,
   call: AuthenticatedCall,
 ) {
-  checkReason(reason);
+  const { orderId, choice } = request;
+  const reason = readReason(request.reason, call);
   if (choice.case === undefined) throw invalidField("choice", "is required");
   const { accountId } = await findVisible(parts, orderId, call);
   call.note?.({ accountId, choice: choice.case });
@@ -58,9 +76,8 @@ export async function decideOrder(
     choice.case === "grant"
       ? await readMarketRates(parts, orderId, choice.value)
       : new Map<string, bigint>();
-  const decided = await parts.store.transaction(async (tables) => {
-    const order = await tables.lockOrder(orderId);
-    if (!order) throw noSuchOrder();
+  const once = onceFor(PaymentsService.method.decideOrder, request, { ...call, accountId });
+  const decideNow = async (tables: PaymentsTables, order: StoredOrder, decisionId: string) => {
     if (choice.case === "reopen") return reopen(tables, order);
     const now = await redecide(tables, order);
     if (now.facts.length === 0) throw wrongState("Nothing in this order waits for a decision.");
@@ -77,8 +94,18 @@ export async function decideOrder(
         : await grantFor(tables, choice.value, { order, now, waiting, marketRates });
     const { facts } = now;
     const decidedBy = actorOf(call.caller);
-    const made = { orderId, reason, granted, kind: choice.case, facts, decidedBy };
+    const made = { decisionId, orderId, reason, granted, kind: choice.case, facts, decidedBy };
     return decide(parts, tables, order, made, call);
+  };
+  const decided = await parts.store.transaction(async (tables) => {
+    const order = await tables.lockOrder(orderId);
+    if (!order) throw noSuchOrder();
+    let outcome: Decided = {};
+    const made = { id: timeOrderedId("dec_"), secret: "" };
+    const { id } = await once(tables, made, async () => {
+      outcome = await decideNow(tables, order, made.id);
+    });
+    return id === made.id ? outcome : findDecided(tables, order, id);
   });
   await finish(parts, orderId);
   return create(DecideOrderResponseSchema, {
@@ -87,14 +114,30 @@ export async function decideOrder(
   });
 }
 
-async function reopen(tables: PaymentsTables, order: StoredOrder): Promise<undefined> {
+/** Empty: it was reopened. */
+type Decided = { decision?: DecisionMessage; approval?: Approval };
+
+/** What came of a decision that was asked for before, as far as it goes on. */
+async function findDecided(
+  tables: PaymentsTables,
+  { accountId, orderId }: StoredOrder,
+  decisionId: string,
+): Promise<Decided> {
+  const decision = await tables.findDecision(decisionId);
+  if (decision) return { decision: toDecision(decision) };
+  const approval = await findWaiting(tables, { kind: "decision", accountId, subject: orderId });
+  return approval ? { approval } : {};
+}
+
+async function reopen(tables: PaymentsTables, order: StoredOrder): Promise<Decided> {
   if (order.state !== "expired" && order.state !== "cancelled")
     throw wrongState("Only an order that has expired or was cancelled can be reopened.");
   const { orderId } = order;
   await tables.run(sql.reopenOrder, { orderId, quotedForMs: reopenedForMs });
-  const reopened = await tables.run(sql.findOrder, { orderId });
+  const reopened = await tables.findOrder(orderId);
   if (!reopened) throw noSuchOrder();
   await redecide(tables, reopened);
+  return {};
 }
 
 type Waiting = {
@@ -187,7 +230,7 @@ async function readMarketRates(
   { rate }: Grant,
 ): Promise<Map<string, bigint>> {
   const rates = new Map<string, bigint>();
-  const order = await store.run(sql.findOrder, { orderId });
+  const order = await store.findOrder(orderId);
   if (rate !== GrantRate.MARKET || !order) return rates;
   const processor = processors().get(order.processor);
   for (const deposit of await store.listDeposits([orderId])) {
@@ -204,7 +247,7 @@ async function decide(
   { accountId }: StoredOrder,
   made: Made,
   { caller }: AuthenticatedCall,
-): Promise<{ decision?: DecisionMessage; approval?: Approval }> {
+): Promise<Decided> {
   const micro = made.granted.reduce((sum, one) => sum + one.micro, 0n);
   const usdMicro = (micro + microCreditsPerMicroDollar - 1n) / microCreditsPerMicroDollar;
   if (await mayGive(tables, caller, usdMicro, offer().secondApprovalAboveUsdMicro))
@@ -225,7 +268,7 @@ async function decide(
   return { approval };
 }
 
-type Made = Pick<StoredDecision, "orderId" | "reason" | "granted" | "kind" | "facts" | "decidedBy">;
+type Made = Omit<StoredDecision, "approvedBy" | "createdAt">;
 
 /** Carries out an approved decision. Throws `wrong_state` if other facts wait by now. */
 export function carryOutDecision(parts: Parts): CarryOut {
@@ -239,6 +282,7 @@ export function carryOutDecision(parts: Parts): CarryOut {
       throw wrongState("What waits in this order has changed. Decide about it anew.");
     const { granted } = approved.request;
     await carryOut(tables, {
+      decisionId: timeOrderedId("dec_"),
       orderId,
       kind: memberOf(approved, "kind") === "close" ? "close" : "grant",
       facts: now.facts,
@@ -258,11 +302,10 @@ async function carryOut(
   tables: PaymentsTables,
   made: Made & Pick<StoredDecision, "approvedBy">,
 ): Promise<DecisionMessage> {
-  const { orderId, facts } = made;
-  const decisionId = timeOrderedId("dec_");
-  await tables.insertDecision({ ...made, decisionId });
+  const { decisionId, orderId, facts } = made;
+  await tables.insertDecision(made);
   await tables.run(sql.handleFacts, { orderId, facts });
-  const order = await tables.run(sql.findOrder, { orderId });
+  const order = await tables.findOrder(orderId);
   if (order) await redecide(tables, order);
   const stored = await tables.findDecision(decisionId);
   if (!stored) throw new Error("a decision that was stored is gone");

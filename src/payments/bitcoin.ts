@@ -269,6 +269,7 @@ export function createBitcoin(
       return {
         confirmations: confirmations > 0 ? confirmations : undefined,
         isFailed: false,
+        maySendMore: false,
         outputs,
       };
     },

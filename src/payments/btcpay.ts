@@ -7,6 +7,7 @@ import { type Answer, ask } from "./ask.ts";
 import { atomsOf } from "./coins.ts";
 import type {
   Fault,
+  FoundPayment,
   MarketRate,
   Method,
   NewOrder,
@@ -21,6 +22,8 @@ const expirationMinutes = 30;
 const monitoringMinutes = 7 * 24 * 60;
 /** An invoice that was found again is used if its quote stands so long. */
 const leftMsMin = 5 * 60_000;
+/** Invoices whose payments a search reads. */
+const searchedMax = 10;
 
 const speedPolicies: Readonly<Record<number, string>> = {
   1: "MediumSpeed",
@@ -127,6 +130,22 @@ export function createBtcpay(
       const faults: Fault[] = isMarked ? ["marked"] : [];
       return { deposits: shown.list().flatMap((one) => depositsOf(one, settings)), faults };
     },
+    async findPayments(hashOrId, signal) {
+      const text = hashOf(hashOrId) === hashOrId ? bare(hashOrId) : hashOrId;
+      const query = `textSearch=${encodeURIComponent(text)}&take=${searchedMax}`;
+      const invoices = (await call(`${ofStore}?${query}`, signal)).list().slice(0, searchedMax);
+      const found = invoices.map(async (invoice): Promise<FoundPayment[]> => {
+        const externalId = invoice.at("id").text();
+        const path = `${ofInvoice(externalId)}/payment-methods?onlyAccountedPayments=false`;
+        const shown = await call(path, signal);
+        return shown
+          .list()
+          .flatMap((one) => depositsOf(one, settings))
+          .filter(({ externalId: id, hash = "" }) => [id, bare(hash)].includes(text))
+          .map((deposit) => ({ externalId, deposit }));
+      });
+      return (await Promise.all(found)).flat();
+    },
     marketRate: parts.marketRate,
   };
   const { webhookSecret } = secrets;
@@ -204,6 +223,11 @@ function depositsOf(shown: Answer, { methods, confirmations }: BtcpaySettings): 
         confirmationsNeeded: confirmations,
       };
     });
+}
+
+/** A hash as it is compared. */
+function bare(hash: string): string {
+  return hash.toLowerCase().replace(/^0x/, "");
 }
 
 /** The id of a payment on a chain is its transaction and output. That of another is no hash. */

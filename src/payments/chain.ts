@@ -42,6 +42,8 @@ export type FoundTransaction = {
   readonly confirmations: number | undefined;
   /** True: it was included, and did nothing. */
   readonly isFailed: boolean;
+  /** True: it calls a contract, which may have sent the chain's own coin: only balances show it. */
+  readonly maySendMore: boolean;
   /** What it pays, as far as it is read: of listed assets, with single addresses. */
   readonly outputs: readonly {
     readonly address: string;

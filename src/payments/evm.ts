@@ -434,11 +434,14 @@ export function createEvm(
       const address = sent.optional("to").toLowerCase();
       if (takesEther && value > 0n && address !== "")
         outputs.push({ address, asset: native, decimals: nativeDecimals, atoms: value });
+      const isFailed = isIncluded && receipt.optional("status") === "0x0";
+      const isCall = address === "" || !["", "0x"].includes(sent.optional("input"));
       return {
         confirmations: isIncluded
           ? Math.max(1, numberOf(tip) - numberOf(receipt.at("blockNumber")) + 1)
           : undefined,
-        isFailed: isIncluded && receipt.optional("status") === "0x0",
+        isFailed,
+        maySendMore: takesEther && isCall && !isFailed,
         outputs,
       };
     },

@@ -25,6 +25,7 @@ import { coins } from "./coins.ts";
 import { isSameAsset } from "./decide.ts";
 import { stateNames } from "./messages.ts";
 import type { Parts } from "./parts.ts";
+import { readOrders, type StoredOrder } from "./store.ts";
 
 const exportedRows = 500;
 
@@ -55,12 +56,25 @@ export function toQuery(accountId: string | null, filter: OrderFilter | undefine
   };
 }
 
-/** Pages of the orders that match. */
-export function matchingPages({ reports }: Parts, query: OrderQuery) {
+/** An order that matches, with its buyer and the transactions that paid it. */
+export type FoundOrder = sql.FindOrdersRow & { readonly order: StoredOrder };
+
+/** Pages of the orders that match, newest first. */
+export function matchingPages({ reports }: Pick<Parts, "reports">, query: OrderQuery) {
   return {
-    read: (after: string | undefined, rows: number) =>
-      reports.run(sql.findOrders, { ...query, after: after ?? null, rows }),
-    cursorOf: ({ orderId }: sql.FindOrdersRow) => orderId,
+    async read(after: string | undefined, rows: number): Promise<FoundOrder[]> {
+      const found = await reports.run(sql.findOrders, { ...query, after: after ?? null, rows });
+      const orders = await readOrders(
+        reports,
+        found.map(({ orderId }) => orderId),
+      );
+      const byId = new Map(orders.map((order) => [order.orderId, order]));
+      return found.flatMap((one) => {
+        const order = byId.get(one.orderId);
+        return order ? { ...one, order } : [];
+      });
+    },
+    cursorOf: ({ orderId }: FoundOrder) => orderId,
   };
 }
 
@@ -98,10 +112,10 @@ export async function* exportMatching(
   }
 }
 
-async function orderLines({ store }: Parts, orders: readonly sql.FindOrdersRow[]): Promise<string> {
-  const deposits = await store.listDeposits(orders.map(({ orderId }) => orderId));
+async function orderLines({ store }: Parts, found: readonly FoundOrder[]): Promise<string> {
+  const deposits = await store.listDeposits(found.map(({ orderId }) => orderId));
   const depositsOf = Map.groupBy(deposits, ({ orderId }) => orderId);
-  const lines = orders.map((order) => {
+  const lines = found.map(({ order, buyerName, buyerTaxId, transactions }) => {
     const received = (depositsOf.get(order.orderId) ?? [])
       .filter((one) => one.state === "settled" && isSameAsset(one, order))
       .reduce((sum, { atoms }) => sum + atoms, 0n);
@@ -113,8 +127,8 @@ async function orderLines({ store }: Parts, orders: readonly sql.FindOrdersRow[]
       ...[coins(received, order.decimals), decimal(order.rate ?? 0n, 6, 2)],
       ...[dollars(order.usdMicro), credits(order.usdMicro * microCreditsPerMicroDollar)],
       ...[credits(granted), usd(granted), dollars(order.refundedUsdMicro)],
-      ...[order.receiptNumber ?? "", (order.transactions ?? []).join(" ")],
-      ...[textCell(order.buyerName), textCell(order.buyerTaxId), textCell(order.createdBy)],
+      ...[order.receiptNumber ?? "", (transactions ?? []).join(" ")],
+      ...[textCell(buyerName), textCell(buyerTaxId), textCell(order.createdBy)],
     ]);
   });
   return lines.join("");

@@ -10,6 +10,7 @@ import { isStablecoin } from "./decide.ts";
 import type {
   Asset,
   Fault,
+  FoundPayment,
   MarketRate,
   Method,
   NewOrder,
@@ -174,6 +175,18 @@ export function createNowpayments(
         ...(ids.length > furtherMax ? (["flooded"] as const) : []),
       ];
       return { deposits: [first, ...children].flatMap(depositsOf), faults };
+    },
+    async findPayments(id, signal) {
+      // Their list has no hashes.
+      if (!/^[0-9]{1,20}$/.test(id)) return [];
+      const payment = await call(`payment/${id}`, signal).catch((error: unknown) => {
+        if (error instanceof RefusedError && [400, 404].includes(error.status)) return undefined;
+        throw error;
+      });
+      if (!payment) return [];
+      const isFurther = !payment.at("parent_payment_id").isAbsent;
+      const externalId = idOf(payment, isFurther ? "parent_payment_id" : "payment_id");
+      return depositsOf(payment).map((deposit): FoundPayment => ({ externalId, deposit }));
     },
     marketRate: parts.marketRate,
   };

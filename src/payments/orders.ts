@@ -25,26 +25,20 @@ import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { checkText } from "../base/names.ts";
 import { readPage, walkPages } from "../base/paging.ts";
 import { packStepUsdCents } from "../base/shown-figures.ts";
-import { actorOf } from "../contract/callers.ts";
+import { actorOf, checkStrong, isOutsider } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
-import type { Runner } from "../postgres/statement.ts";
+import { readOptionalReason, readReason } from "../contract/reason.ts";
 import { redecide } from "./crediting.ts";
 import { isSameAsset } from "./decide.ts";
 import { readDocuments } from "./documents.ts";
-import { matchingPages, sumOrders, toQuery } from "./export-orders.ts";
+import { type FoundOrder, matchingPages, sumOrders, toQuery } from "./export-orders.ts";
 import { toOrder } from "./messages.ts";
-import {
-  checkText,
-  findOpenAccount,
-  findVisible,
-  noSuchOrder,
-  type Parts,
-  wrongState,
-} from "./parts.ts";
+import { findOpenAccount, findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
 import type { Method, NewOrder, Processor } from "./processor.ts";
-import type { StoredOrder } from "./store.ts";
+import type { PaymentsTables, StoredOrder } from "./store.ts";
 
 const microDollarsPerCent = 10_000n;
 /** Open at once, and made in an hour: before an account has paid for the first time, and after. */
@@ -115,7 +109,7 @@ export async function createOrder(
   const isRepeat = stored.orderId !== orderId;
   if (stored.externalId === null)
     await openAtProcessor(parts, processor, { ...stored, isRepeat }, signal);
-  const order = await store.run(sql.findOrder, { orderId: stored.orderId });
+  const order = await store.findOrder(stored.orderId);
   if (!order) throw new Error("an order that was stored is gone");
   return create(CreateOrderResponseSchema, { order: await describe(parts, order) });
 }
@@ -152,7 +146,10 @@ async function storeOnce(
 ): Promise<StoredOrder> {
   const { store } = parts;
   const { accountId, idempotencyKey } = order;
-  const find = (db: Runner) => db.run(sql.findOrderByKey, { accountId, idempotencyKey });
+  const find = async (tables: PaymentsTables) => {
+    const found = await tables.run(sql.findOrderByKey, { accountId, idempotencyKey });
+    return found && tables.findOrder(found.orderId);
+  };
   const known = await find(store);
   if (known) return known;
   const account = await findOpenAccount(parts, accountId, signal);
@@ -315,23 +312,14 @@ export async function listOrders(
     ...(filter && { question: [toBinary(OrderFilterSchema, filter).join()] }),
     ...matchingPages(parts, query),
   });
-  const orders = await describeAll(parts, entries);
+  const orders = await describeAll(
+    parts,
+    entries.map(({ order }) => order),
+  );
   return create(ListOrdersResponseSchema, {
     ...{ orders, nextPageToken },
     ...(request.withSums && { sums: await sumOrders(parts, query) }),
   });
-}
-
-/** Orders page by page, newest first; those that need attention, oldest first. */
-export function pagesOf(
-  { store }: Parts,
-  filter: { accountId: string | null; needsAttention: boolean },
-) {
-  return {
-    read: (after: string | undefined, rows: number) =>
-      store.run(sql.listOrders, { ...filter, after: after ?? null, rows }),
-    cursorOf: ({ orderId }: StoredOrder) => orderId,
-  };
 }
 
 /** All orders of an account, newest first, then their documents. */
@@ -339,10 +327,11 @@ export async function* exportOrders(
   parts: Parts,
   accountId: string,
 ): AsyncGenerator<{ orders: Order[] } | { documents: Document[] }, void> {
-  const pages = () => walkPages(pagesOf(parts, { accountId, needsAttention: false }));
-  for await (const some of pages()) yield { orders: await describeAll(parts, some) };
+  const pages = () => walkPages(matchingPages(parts, toQuery(accountId, undefined)));
+  const ordersOf = (found: readonly FoundOrder[]) => found.map(({ order }) => order);
+  for await (const some of pages()) yield { orders: await describeAll(parts, ordersOf(some)) };
   for await (const some of pages())
-    for (const order of some) {
+    for (const order of ordersOf(some)) {
       if (order.receiptNumber === null) continue;
       const documents = await readDocuments(parts, order);
       if (documents) yield { documents: [documents.receipt, ...documents.creditNotes] };
@@ -352,11 +341,15 @@ export async function* exportOrders(
 /** Cancels an order to which nothing was paid. What is sent to it all the same still counts. */
 export async function cancelOrder(
   parts: Parts,
-  { orderId }: CancelOrderRequest,
+  { orderId, reason }: CancelOrderRequest,
   call: AuthenticatedCall,
 ) {
   const { accountId } = await findVisible(parts, orderId, call);
   call.note?.({ accountId });
+  if (isOutsider(call.caller, accountId)) {
+    checkStrong(call.caller);
+    readReason(reason, call);
+  } else readOptionalReason(reason, call);
   const state = await cancelOpen(parts, orderId);
   if (state !== "cancelled" && state !== "open")
     throw wrongState("Only an open order can be cancelled: this one is paid, or has ended.");
@@ -385,7 +378,7 @@ async function cancelOpen(parts: Parts, orderId: string): Promise<StoredOrder["s
 export async function describe(parts: Parts, order: StoredOrder): Promise<Order> {
   for (let shown = order, tries = 1; ; tries++) {
     const [described] = await describeAll(parts, [shown]);
-    const now = await parts.store.run(sql.findOrder, { orderId: order.orderId });
+    const now = await parts.store.findOrder(order.orderId);
     if (!described || !now) throw new Error("an order is gone");
     if (now.version === shown.version || tries === readingsMax) return described;
     shown = now;

@@ -6,9 +6,9 @@ import {
   AccountStatus,
   type BillingService,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import * as sql from "../../gen/sql/payments.ts";
+import type * as sql from "../../gen/sql/payments.ts";
 import type { Clock } from "../base/clock.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
 import type { Seller } from "../config/catalog.ts";
@@ -75,6 +75,8 @@ export type Parts = {
   readonly guesses: Guesses;
   /** The last redemption of each account that is under way in this process. */
   readonly redeeming: Map<string, Promise<unknown>>;
+  /** How many look-ups of payments each caller has under way in this process. */
+  readonly lookingUp: Map<string, number>;
   readonly watchers: Watchers;
   /** Call after the commit of a change of an order: streams of this process show it at once. */
   readonly changed: (orderId: string) => void;
@@ -90,7 +92,7 @@ export async function findVisible(
   orderId: string,
   call: AuthenticatedCall,
 ): Promise<StoredOrder> {
-  const order = await store.run(sql.findOrder, { orderId });
+  const order = await store.findOrder(orderId);
   if (!order || order.externalId === null) throw noSuchOrder();
   checkAccess(call, order.accountId, noSuchOrder);
   return order;
@@ -110,17 +112,6 @@ export async function findOpenAccount(
   if (account.status === AccountStatus.SUSPENDED) throw new ApiError("account_suspended");
   if (account.status === AccountStatus.CLOSED) throw new ApiError("account_closed");
   return account;
-}
-
-/** Throws `invalid_request` for a text of more characters than `max`. */
-export function checkText(field: string, text: string, max: number): void {
-  if ([...text].length > max) throw invalidField(field, `has at most ${max} characters`);
-}
-
-/** Checks the reason of a person. Throws `invalid_request`. */
-export function checkReason(reason: string): void {
-  if (reason.trim() === "") throw invalidField("reason", "must not be blank");
-  checkText("reason", reason, 1_000);
 }
 
 /** The error of a method that the state of an order does not permit. */

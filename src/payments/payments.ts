@@ -145,6 +145,7 @@ export function createPayments(parts: {
     watchers,
     guesses,
     redeeming: new Map(),
+    lookingUp: new Map(),
     clock,
     log,
     processors: () => current.processors,

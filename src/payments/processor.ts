@@ -97,6 +97,9 @@ export type LookedAt = {
   readonly named: readonly string[];
 };
 
+/** A payment at a processor. `externalId`: of its order there. */
+export type FoundPayment = { readonly externalId: string; readonly deposit: SeenDeposit };
+
 /** What a webhook is about. A text is empty where it names nothing. */
 export type Hook = {
   readonly deliveryKey: string;
@@ -127,6 +130,11 @@ export interface Processor {
    * processor has no secret, and so no webhooks.
    */
   readHook?(headers: Readonly<Record<string, string>>, raw: Buffer): Hook;
+  /**
+   * The payments that a transaction made, or the one with an id, each with its order at the
+   * processor. Empty: it knows none. Absent: it cannot be asked.
+   */
+  findPayments?(hashOrId: string, signal: AbortSignal): Promise<readonly FoundPayment[]>;
   /** The open orders that an order replaces, because they have the same address. */
   findReplaced?(order: NewOrder): Promise<readonly string[]>;
   /** In micro-dollars of one coin. Absent: none is configured. */

@@ -2,6 +2,7 @@
 
 import { create, fromJson, toJson } from "@bufbuild/protobuf";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
 import {
   type BeginRefundRequest,
   BeginRefundRequestSchema,
@@ -10,26 +11,29 @@ import {
   CancelRefundResponseSchema,
   type CompleteRefundRequest,
   CompleteRefundResponseSchema,
+  PaymentsService,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField, toApiError } from "../base/errors.ts";
 import { familyOf } from "../base/families.ts";
 import { microCreditsPerMicroDollar, usd } from "../base/money.ts";
-import { askForApproval, type CarryOut, mayGive, needsApproval } from "../contract/approvals.ts";
+import { checkText } from "../base/names.ts";
+import {
+  askForApproval,
+  type CarryOut,
+  findWaiting,
+  mayGive,
+  needsApproval,
+} from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
+import { readReason } from "../contract/reason.ts";
+import { onceFor } from "../contract/replays.ts";
 import { redecide } from "./crediting.ts";
 import type { Decision } from "./decide.ts";
 import { documentRefund } from "./documents.ts";
 import { describe } from "./orders.ts";
-import {
-  checkReason,
-  checkText,
-  findVisible,
-  noSuchOrder,
-  type Parts,
-  wrongState,
-} from "./parts.ts";
+import { findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
 import {
   type PaymentsTables,
   type RefundState,
@@ -43,15 +47,16 @@ export async function beginRefund(
   request: BeginRefundRequest,
   call: AuthenticatedCall,
 ) {
-  const { orderId, what, reason } = request;
-  checkReason(reason);
+  const { orderId, what } = request;
+  const reason = readReason(request.reason, call);
   if (what.case === undefined)
     throw invalidField("amount_microdollars", "is required, or a deposit_id");
   const { accountId } = await findVisible(parts, orderId, call);
   const { caller } = call;
   call.note?.({ accountId });
-  const { n, approval } = await parts.store.transaction(async (tables) => {
-    const { order, now } = await lockRefundable(tables, orderId);
+  const once = onceFor(PaymentsService.method.beginRefund, request, { ...call, accountId });
+  const beginNow = async (tables: PaymentsTables, locked: StoredOrder): Promise<Begun> => {
+    const { order, now } = await checkRefundable(tables, locked);
     const amount = await amountOf(tables, order, now, request);
     const limit = parts.offer().secondApprovalAboveUsdMicro;
     // Nobody knows what a deposit without a value is worth.
@@ -70,6 +75,19 @@ export async function beginRefund(
       request: toJson(BeginRefundRequestSchema, request),
     });
     return { approval };
+  };
+  const { n, approval } = await parts.store.transaction(async (tables) => {
+    const order = await tables.lockOrder(orderId);
+    if (!order) throw noSuchOrder();
+    const earlier = await tables.run(sql.listRefunds, { orderIds: [orderId] });
+    const made = { id: `${orderId}#${earlier.length + 1}`, secret: "" };
+    let outcome: Begun = {};
+    const { id } = await once(tables, made, async () => {
+      outcome = await beginNow(tables, order);
+    });
+    if (outcome.n !== undefined || outcome.approval) return outcome;
+    const waiting = await findWaiting(tables, { kind: "refund", accountId, subject: orderId });
+    return waiting ? { approval: waiting } : { n: Number(id.split("#")[1]) };
   });
   if (n !== undefined) {
     await postRefunds(parts, orderId);
@@ -86,13 +104,18 @@ export async function beginRefund(
   });
 }
 
+/** The number of a refund, or the approval that it waits for. */
+type Begun = { readonly n?: number; readonly approval?: Approval };
+
 /** Begins an approved refund. Throws `wrong_state` and `invalid_request` as BeginRefund does. */
 export function carryOutRefund(parts: Parts): CarryOut {
   return async (tx, approved) => {
     const tables = tablesOn(tx);
     const request = fromJson(BeginRefundRequestSchema, approved.request);
     const { orderId } = request;
-    const { order, now } = await lockRefundable(tables, orderId);
+    const locked = await tables.lockOrder(orderId);
+    if (!locked) throw noSuchOrder();
+    const { order, now } = await checkRefundable(tables, locked);
     const amount = await amountOf(tables, order, now, request);
     const { reason, requestedBy: by } = approved;
     await insertRefund(tables, order, now, { amount, reason, by });
@@ -109,13 +132,12 @@ export function carryOutRefund(parts: Parts): CarryOut {
   };
 }
 
-/** Locks an order that can be refunded. Throws `not_found` and `wrong_state`. */
-async function lockRefundable(
+/** What a locked order is now, if it can be refunded. Throws `wrong_state`. */
+async function checkRefundable(
   tables: PaymentsTables,
-  orderId: string,
+  order: StoredOrder,
 ): Promise<{ order: StoredOrder; now: Decision }> {
-  const order = await tables.lockOrder(orderId);
-  if (!order) throw noSuchOrder();
+  const { orderId } = order;
   const now = await redecide(tables, order);
   if (now.state !== "paid" && now.state !== "closed" && now.attention === undefined)
     throw wrongState("Only an order that is paid, closed or waits for a person can be refunded.");
@@ -150,7 +172,7 @@ async function insertRefund(
   const { n } = await tables.run(sql.insertRefund, refund);
   if (bonusMicro > 0n) await tables.run(sql.takeBonus, { orderId, refundN: n });
   if (state === "refunding") await tables.run(sql.handleFacts, { orderId, facts });
-  const changed = await tables.run(sql.findOrder, { orderId });
+  const changed = await tables.findOrder(orderId);
   if (changed) await redecide(tables, changed);
   return n;
 }
@@ -244,7 +266,7 @@ export async function cancelRefund(
     await tables.moveRefund(refund, "refunding", refund.micro > 0n ? "cancelling" : "cancelled");
     // What the refund was to deal with waits again.
     await tables.run(sql.restoreFacts, { orderId });
-    const order = await tables.run(sql.findOrder, { orderId });
+    const order = await tables.findOrder(orderId);
     if (order) await redecide(tables, order);
   });
   await postRefunds(parts, orderId);
@@ -277,7 +299,7 @@ async function findOpen(
  */
 export async function postRefunds(parts: Parts, orderId: string): Promise<void> {
   const { store, billing } = parts;
-  const order = await store.run(sql.findOrder, { orderId });
+  const order = await store.findOrder(orderId);
   const refund = await findOpen(store, orderId);
   if (!order || !refund || refund.state === "refunding") return;
   const isCancelled = refund.state === "cancelling";
@@ -309,13 +331,13 @@ export async function postRefunds(parts: Parts, orderId: string): Promise<void> 
     else await tables.moveRefund(refund, "asked", "refunding", { transferId });
     if (isCancelled || transferId === undefined)
       await tables.run(sql.returnBonus, { orderId, refundN: refund.n });
-    const changed = await tables.run(sql.findOrder, { orderId });
+    const changed = await tables.findOrder(orderId);
     if (!changed) return;
     const now = await redecide(tables, changed);
     // What waited goes back: no person has to decide about it any more.
     if (!isCancelled && transferId !== undefined && now.facts.length > 0) {
       await tables.run(sql.handleFacts, { orderId, facts: now.facts });
-      const settled = await tables.run(sql.findOrder, { orderId });
+      const settled = await tables.findOrder(orderId);
       if (settled) await redecide(tables, settled);
     }
   });

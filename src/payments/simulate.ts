@@ -10,11 +10,12 @@ import {
 import * as sql from "../../gen/sql/payments.ts";
 import { invalidField } from "../base/errors.ts";
 import { randomId } from "../base/ids.ts";
+import { checkText } from "../base/names.ts";
 import { coins } from "../config/catalog.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { parseCoins } from "./coins.ts";
 import { describe } from "./orders.ts";
-import { checkText, findVisible, type Parts } from "./parts.ts";
+import { findVisible, type Parts } from "./parts.ts";
 import { type Asset, usualOf } from "./processor.ts";
 import type { PaymentsStore, SimulatedPayment, StoredOrder } from "./store.ts";
 

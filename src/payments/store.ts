@@ -12,7 +12,7 @@ import { chainTables, type InAtoms, withAtoms } from "./chain-tables.ts";
  * granted, which is all but what persons decided. `grantedMicro` and `takenBackMicro`: all that was
  * granted, and what refunds took back of it.
  */
-export type StoredOrder = Readonly<sql.FindOrderRow>;
+export type StoredOrder = Readonly<sql.ReadOrdersRow>;
 
 /**
  * What arrived for an order. `marketRate`: micro-dollars of one coin at its first sight, null if
@@ -68,8 +68,9 @@ export function tablesOn(db: Runner) {
     /** The order, locked until the end of the transaction. */
     async lockOrder(orderId: string): Promise<StoredOrder | undefined> {
       await db.run(sql.lockOrder, { orderId });
-      return db.run(sql.findOrder, { orderId });
+      return findOrder(db, orderId);
     },
+    findOrder: (orderId: string) => findOrder(db, orderId),
     /** Oldest first. */
     async listDeposits(orderIds: readonly string[]): Promise<StoredDeposit[]> {
       return (await db.run(sql.listDeposits, { orderIds })).map(withAtoms);
@@ -101,6 +102,18 @@ export function tablesOn(db: Runner) {
       return (await db.run(sql.listSimulated, { orderId })).map(withAtoms);
     },
   };
+}
+
+async function findOrder(db: Runner, orderId: string): Promise<StoredOrder | undefined> {
+  const [order] = await db.run(sql.readOrders, { orderIds: [orderId] });
+  return order;
+}
+
+/** The orders with some ids, in their order. */
+export async function readOrders(db: Runner, orderIds: readonly string[]): Promise<StoredOrder[]> {
+  const orders = await db.run(sql.readOrders, { orderIds });
+  const byId = new Map(orders.map((order) => [order.orderId, order]));
+  return orderIds.flatMap((orderId) => byId.get(orderId) ?? []);
 }
 
 function toDecision({ depositIds, micros, ...row }: sql.FindDecisionRow): StoredDecision {

@@ -2,6 +2,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type AuditEvent,
   AuditEventSchema,
@@ -18,8 +19,11 @@ import { readFacts } from "./store.ts";
 export async function listAuditEvents(
   { store }: Parts,
   request: ListAuditEventsRequest,
-  { accountId }: AuthenticatedCall,
+  { accountId, caller }: AuthenticatedCall,
 ) {
+  const withReasons =
+    caller.kind === "admin" ||
+    (caller.kind === "person" && caller.operator !== OperatorRole.UNSPECIFIED);
   const { actor, method, from, to, allAccounts } = request;
   const filter = {
     accountId: allAccounts ? null : accountId,
@@ -27,6 +31,7 @@ export async function listAuditEvents(
     method: method || null,
     from: dateOf(from),
     to: dateOf(to),
+    withReasons,
   };
   const { entries: events, nextPageToken } = await readPage(request, {
     read: (after, rows) => readEvents(store, filter, after, rows),
@@ -40,7 +45,8 @@ export function walkAuditEvents(
   store: Runner,
   accountId: string,
 ): AsyncGenerator<AuditEvent[], void> {
-  const filter = { accountId, actor: null, method: null, from: null, to: null };
+  const any = { actor: null, method: null, from: null, to: null };
+  const filter = { ...any, accountId, withReasons: false };
   return walkPages({
     read: (after, rows) => readEvents(store, filter, after, rows),
     cursorOf: eventCursor,
@@ -54,20 +60,24 @@ type Filter = {
   readonly method: string | null;
   readonly from: Date | null;
   readonly to: Date | null;
+  /** Why operators acted: a word among them. What a customer is to read stands elsewhere. */
+  readonly withReasons: boolean;
 };
 
 async function readEvents(
   store: Runner,
-  filter: Filter,
+  { withReasons, ...filter }: Filter,
   after: string | undefined,
   rows: number,
 ): Promise<AuditEvent[]> {
   const { at: before = null, id: beforeId = null } =
     after === undefined ? {} : parseTimeCursor(after);
   const events = await store.run(sql.listAuditEvents, { ...filter, before, beforeId, rows });
-  return events.map(({ at, facts, ...event }) =>
-    create(AuditEventSchema, { ...event, at: timestampFromDate(at), facts: readFacts(facts) }),
-  );
+  return events.map(({ at, facts: stored, ...event }) => {
+    const { reason = "", ...others } = readFacts(stored);
+    const facts = withReasons && reason !== "" ? { ...others, reason } : others;
+    return create(AuditEventSchema, { ...event, at: timestampFromDate(at), facts });
+  });
 }
 
 function eventCursor({ at, eventId }: AuditEvent): string {

@@ -1,21 +1,32 @@
 // All people, for operators.
 
 import { create } from "@bufbuild/protobuf";
+import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
 import { OperatorRole, OperatorRoleSchema } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type ListPeopleRequest,
   ListPeopleResponseSchema,
   type MakeSignInLinkRequest,
   MakeSignInLinkResponseSchema,
+  PeopleService,
   type UpdatePersonRequest,
   UpdatePersonResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
-import { askForApproval, type CarryOut, memberOf, needsApproval } from "../contract/approvals.ts";
+import {
+  askForApproval,
+  type CarryOut,
+  findWaiting,
+  memberOf,
+  needsApproval,
+} from "../contract/approvals.ts";
 import { actorOf, clientOf } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
+import { readReason } from "../contract/reason.ts";
+import { onceFor } from "../contract/replays.ts";
 import { insertLink, linkAddress, type MintedLink, mailLink, makeLink, mintLink } from "./links.ts";
 import { checkFate, checkSaid, keyFacts, settleKeys, toLabels } from "./managed-keys.ts";
 import { checkStillAdmin, type ManagedKey, type Parts } from "./parts.ts";
@@ -211,14 +222,17 @@ export async function recordOfAccount(
 
 export async function makeSignInLink(
   parts: Parts,
-  { personId, mail }: MakeSignInLinkRequest,
+  request: MakeSignInLinkRequest,
   call: AuthenticatedCall,
 ) {
   const { store, publicUrl, outbox } = parts;
+  const { personId, mail } = request;
   const { caller } = call;
+  const reason = readReason(request.reason, call);
   if (mail && !outbox) throw invalidField("mail", "needs a mail server, and SMTP_URL is not set");
   const minted = mintLink();
-  const { link, ...answer } = await store.transaction(async (tables) => {
+  const once = onceFor(PeopleService.method.makeSignInLink, request, call);
+  const answer = await store.transaction(async (tables) => {
     // Before one of them: several are locked in the order of their ids.
     await tables.run(sql.lockOperators);
     await checkStillAdmin(tables, caller);
@@ -227,29 +241,55 @@ export async function makeSignInLink(
     if (!person) throw noSuchPerson();
     if (mail && person.email === "")
       throw invalidField("mail", "this person has no confirmed address");
-    const address = mail ? "" : linkAddress(publicUrl(), minted.token);
     const isOperator = person.operator !== OperatorRole.UNSPECIFIED;
-    if (isOperator && needsApproval(caller, parts.approvalLimit())) {
-      const approval = await askForApproval(tables, caller, {
-        kind: "sign_in_link",
-        subject: personId,
-        accountId: "",
-        what: `Makes a sign-in link for the operator ${person.login}.`,
-        reason: "",
-        usdMicro: 0n,
-        request: {
-          ...{ personId, mail, linkId: minted.linkId },
-          digest: digestToken(minted.token).toString("base64"),
-        },
-      });
-      return { link: address, approval };
-    }
-    const made = await makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller), minted);
-    if (mail) await mailLink(tables, "recovery", made.link, person.email, {});
-    return { link: address, ...(made.link.endsAt && { endsAt: made.link.endsAt }) };
+    const waits = isOperator && needsApproval(caller, parts.approvalLimit());
+    let outcome: MadeLink | undefined;
+    const makeNow = async (): Promise<MadeLink> => {
+      if (waits)
+        return {
+          approval: await askForApproval(tables, caller, {
+            ...{ kind: "sign_in_link", subject: personId, accountId: "", reason, usdMicro: 0n },
+            what: `Makes a sign-in link for the operator ${person.login}.`,
+            request: {
+              ...{ personId, mail, linkId: minted.linkId },
+              digest: digestToken(minted.token).toString("base64"),
+            },
+          }),
+        };
+      const made = await makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller), minted);
+      if (mail) await mailLink(tables, "recovery", made.link, person.email, {});
+      return { endsAt: made.link.endsAt };
+    };
+    // The secret of a mailed link is in the mail alone.
+    const made = { id: minted.linkId, secret: mail ? "" : minted.token };
+    const { secret } = await once(tables, made, async () => {
+      outcome = await makeNow();
+    });
+    const { approval, endsAt } = outcome ?? (await findMade(tables, personId, secret));
+    return {
+      link: secret === "" ? "" : linkAddress(publicUrl(), secret),
+      ...(approval && { approval }),
+      ...(endsAt && { endsAt }),
+    };
   });
   outbox?.notify();
-  return create(MakeSignInLinkResponseSchema, { link, ...answer });
+  return create(MakeSignInLinkResponseSchema, answer);
+}
+
+type MadeLink = {
+  readonly endsAt?: Timestamp | undefined;
+  readonly approval?: Approval | undefined;
+};
+
+/** What became of a link that was asked for before. Empty: it was used, or is replaced. */
+async function findMade(tables: PeopleTables, personId: string, token: string): Promise<MadeLink> {
+  const link = token === "" ? undefined : await tables.findLink(digestToken(token));
+  return {
+    endsAt: link && timestampFromDate(link.endsAt),
+    approval: await findWaiting(tables, {
+      ...{ kind: "sign_in_link", subject: personId, accountId: "" },
+    }),
+  };
 }
 
 /** Makes an approved link: the one that its maker has, or that is mailed now. */

@@ -29,7 +29,7 @@ afterEach(async () => {
 afterAll(() => world.close());
 
 const never = new AbortController().signal;
-const suspend = async ({ accountId }: Pick<Payer, "accountId">, reason = "") =>
+const suspend = async ({ accountId }: Pick<Payer, "accountId">, reason = "a test") =>
   (
     await world.billing.suspendAccount(
       create(SuspendAccountRequestSchema, { accountId, reason }),
@@ -39,7 +39,7 @@ const suspend = async ({ accountId }: Pick<Payer, "accountId">, reason = "") =>
 const resume = async ({ accountId }: Pick<Payer, "accountId">) =>
   (
     await world.billing.resumeAccount(
-      create(ResumeAccountRequestSchema, { accountId }),
+      create(ResumeAccountRequestSchema, { accountId, reason: "as before" }),
       world.admin,
     )
   ).account;

@@ -599,7 +599,7 @@ test("every read of a key or an operator runs on connections that admissions and
   expect(outcomes.filter(({ status }) => status === "rejected")).toEqual([]);
   // A write does use them, so such a read would have failed.
   const suspended = service.suspendAccount(
-    create(SuspendAccountRequestSchema, { accountId }),
+    create(SuspendAccountRequestSchema, { accountId, reason: "a test" }),
     call,
   );
   await expect(suspended).rejects.toThrow("read on a connection that others need");

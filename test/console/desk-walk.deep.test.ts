@@ -199,7 +199,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await olga.getByLabel("Credits", { exact: true }).fill("500");
     await olga.getByLabel("Reason").fill("why");
     await olga.getByRole("button", { name: "Move them" }).click();
-    await olga.getByText("Say why, in five characters at least.").waitFor();
+    await olga.getByText("Say why, in 5 characters at least.").waitFor();
     await olga.getByLabel("Reason").fill("They use model-v2 alone.");
     await look(olga, "move");
     await olga.getByRole("button", { name: "Move them" }).click();
@@ -211,9 +211,30 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     ]);
   });
 
+  test("an admin voids an open order, and says why", async () => {
+    const { core, call } = gateway.admin;
+    const { order } = await core.payments.createOrder(
+      {
+        ...{ accountId, family: Family.V1, usdCents: 500 },
+        ...{ method: "simulated:usdt", idempotencyKey: "to be void" },
+      },
+      call,
+    );
+    const { orderId = "" } = order ?? {};
+    await open(olga, `/orders/${orderId}`);
+    await olga.getByRole("button", { name: "Cancel order", exact: true }).click();
+    await olga.getByLabel("Reason").fill("The buyer asked for it.");
+    await look(olga, "void");
+    await olga.getByRole("button", { name: "Cancel order", exact: true }).last().click();
+    await olga.locator(".messages", { hasText: "The order is cancelled." }).waitFor();
+    const method = "CancelOrder";
+    const { events } = await core.people.listAuditEvents({ accountId, method }, call);
+    expect(events.map(({ facts }) => facts.reason)).toEqual(["The buyer asked for it."]);
+  });
+
   test("all orders, their file and the documents have the same sums", async () => {
     await open(olga, "/orders");
-    await olga.getByRole("row", { name: /Buyer & Söhne/ }).waitFor();
+    await olga.getByRole("row", { name: /Buyer & Söhne/ }).first().waitFor();
     await olga.getByText("2,000.00").first().waitFor();
     await look(olga, "orders");
     const hrefOf = async (name: string) =>

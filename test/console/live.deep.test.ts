@@ -214,7 +214,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await page.getByText("The operator says: An open invoice.").waitFor();
       expect(await page.getByRole("link", { name: /^Buy credits/ }).count()).toBe(0);
     }
-    await core.billing.resumeAccount({ accountId }, call);
+    await core.billing.resumeAccount({ accountId, reason: "as before" }, call);
   });
 
   test("a pause of a key that was revoked elsewhere makes the page look again", async () => {

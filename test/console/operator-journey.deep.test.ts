@@ -106,7 +106,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await olga.getByLabel("Credits", { exact: true }).fill("2,000");
     await olga.getByText("That is $10.00.").waitFor();
     await olga.getByRole("button", { name: "Move credits" }).last().click();
-    await olga.getByText("Say why.").waitFor();
+    await olga.getByText("Say why, in 5 characters at least.").waitFor();
     await olga.getByLabel("Reason").fill("Goodwill <i>after</i> the outage");
     await olga.getByRole("button", { name: "Move credits" }).last().click();
     await toast(olga, "Another person has to approve this.");
@@ -143,6 +143,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await carla.goto(`${origin}/console/${accountId}`);
     await carla.getByText("The operator says: Your invoice is open.").waitFor();
     await olga.getByRole("button", { name: "Resume", exact: true }).click();
+    await olga.getByLabel("Reason").fill("It is paid.");
+    await olga.getByRole("button", { name: "Resume", exact: true }).last().click();
     await toast(olga, "works again.");
     await carla.reload();
     await carla.getByRole("heading", { name: "Overview" }).waitFor();

@@ -138,7 +138,7 @@ test("a session brings what each page of an account shows: figures, and names fo
   await billing.suspendAccount({ accountId, reason: "Why not." }, gateway.admin.call);
   const after = await people.getSession({}, call);
   expect(after.accounts).toMatchObject([{ suspended: true, statusReason: "Why not." }]);
-  await billing.resumeAccount({ accountId }, gateway.admin.call);
+  await billing.resumeAccount({ accountId, reason: "as before" }, gateway.admin.call);
 });
 
 test("an answer with ids of keys has their names, and usage has what was refused", async () => {

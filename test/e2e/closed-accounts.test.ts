@@ -250,8 +250,8 @@ describe("closing an account", () => {
     const refused: Readonly<Record<string, () => Promise<unknown>>> = {
       rename: () => billing.renameAccount({ accountId, name: "again" }, owner),
       details: () => billing.setBillingDetails({ accountId, billingDetails: { name: "x" } }, owner),
-      suspend: () => billing.suspendAccount({ accountId }, operator),
-      resume: () => billing.resumeAccount({ accountId }, operator),
+      suspend: () => billing.suspendAccount({ accountId, reason: "a test" }, operator),
+      resume: () => billing.resumeAccount({ accountId, reason: "as before" }, operator),
       close: () => billing.closeAccount({ accountId, confirm: words("Acme", "0") }, owner),
       key: () => keys.createKey({ accountId, family: Family.V1, name: "k" }, owner),
       invite: () => core().people.invite({ accountId, role: 1 }, owner),
@@ -334,7 +334,7 @@ describe("money that arrives after the closing", () => {
       (await orderOf(orderId, operator))?.attention === Attention.ACCOUNT_CLOSED;
     const decide = () =>
       core().payments.decideOrder(
-        { orderId, choice: { case: "close", value: {} }, reason: "seen" },
+        { orderId, choice: { case: "close", value: {} }, reason: "seen by us" },
         operator,
       );
     await pay(orderId);
@@ -383,7 +383,7 @@ describe("a suspended account", () => {
     const open2 = core().payments.cancelOrder({ orderId: other.order?.orderId ?? "" }, owner);
     expect(await reasonOf(open2)).toBe("ok");
     expect(await reasonOf(core().payments.getReceiptDocument({ orderId }, owner))).toBe("ok");
-    await core().billing.resumeAccount({ accountId }, operator);
+    await core().billing.resumeAccount({ accountId, reason: "as before" }, operator);
     expect(await reasonOf(redeem())).toBe("ok");
     await expect.poll(async () => (await post(secret)).status).toBe(200);
   });
@@ -399,18 +399,18 @@ describe("a suspended account", () => {
     const { account } = await core().billing.getAccount({ accountId }, owner);
     expect(account).toMatchObject({ status: AccountStatus.SUSPENDED, statusReason: "unpaid" });
     // The link waits.
-    await core().billing.resumeAccount({ accountId }, operator);
+    await core().billing.resumeAccount({ accountId, reason: "as before" }, operator);
     const patient = await redeem(link, "patient");
     expect(await reasonOf(core().billing.getAccount({ accountId }, patient))).toBe("ok");
   });
 
   test("can be closed by its owner", async () => {
     const { accountId, owner } = await open();
-    await core().billing.suspendAccount({ accountId }, operator);
+    await core().billing.suspendAccount({ accountId, reason: "a test" }, operator);
     await core().billing.closeAccount({ accountId, confirm: words("Acme", "1000") }, owner);
-    expect(await reasonOf(core().billing.resumeAccount({ accountId }, operator))).toBe(
-      "account_closed",
-    );
+    expect(
+      await reasonOf(core().billing.resumeAccount({ accountId, reason: "as before" }, operator)),
+    ).toBe("account_closed");
   });
 });
 

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Approval, ApprovalKind } from "../../gen/gateway/common/v1/approval_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   Attention,
   DepositState,
@@ -17,9 +17,9 @@ import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
 import type { CatalogFile } from "../../src/config/catalog.ts";
 import { listBypasses } from "../../src/contract/approvals.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { Authenticator } from "../support/authenticator.ts";
 import { apiErrorOf } from "../support/bindings.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { createOperators, type SignedIn } from "../support/operators.ts";
 import { query } from "../support/query.ts";
 
 const usd = 200_000_000n;
@@ -28,7 +28,7 @@ const limitUsd = 500;
 let gateway: TestGateway;
 let postgres: Postgres;
 let core: TestGateway["admin"]["core"];
-type SignedIn = { readonly personId: string; readonly device: Authenticator; call: CallOptions };
+let operators: ReturnType<typeof createOperators>;
 let ann: SignedIn;
 let bob: SignedIn;
 let cleo: SignedIn;
@@ -36,8 +36,11 @@ beforeAll(async () => {
   gateway = await startTestGateway();
   ({ core } = gateway.admin);
   postgres = connectPostgres(gateway.databaseUrl);
-  ann = await redeem(gateway.ownerLink, "ann");
-  [bob, cleo] = [await newOperator("bob"), await newOperator("cleo")];
+  operators = createOperators(gateway, () =>
+    run("age-links", "update links set made_at = made_at - interval '2 days'"),
+  );
+  ann = await operators.newOwner("ann");
+  [bob, cleo] = [await operators.newOperator("bob"), await operators.newOperator("cleo")];
   gateway.reload(withLimit(limitUsd));
 });
 beforeEach(() => run("forget", "truncate given, approvals"));
@@ -59,41 +62,6 @@ function withLimit(secondApprovalAboveUsd: number): CatalogFile {
 }
 
 const as = (authorization: string): CallOptions => ({ headers: { authorization } });
-
-async function redeem(link: string, login: string): Promise<SignedIn> {
-  const { origin, hash } = new URL(link);
-  const token = hash.slice(1);
-  const device = new Authenticator(origin);
-  const { passkeyOptionsJson } = await core.people.beginPasskey({ linkToken: token, login });
-  const passkeyAnswerJson = device.register(passkeyOptionsJson);
-  const { grant, person } = await core.people.redeemLink({ token, login, passkeyAnswerJson });
-  return {
-    personId: person?.personId ?? "",
-    device,
-    call: as(`Session ${grant?.token}`),
-  };
-}
-
-async function signIn(person: SignedIn): Promise<void> {
-  const { passkeyOptionsJson } = await core.people.beginSignIn({});
-  const answerJson = person.device.sign(passkeyOptionsJson);
-  const { grant } = await core.people.signInWithPasskey({ answerJson });
-  person.call = as(`Session ${grant?.token}`);
-}
-
-async function newPerson(login: string): Promise<SignedIn> {
-  await run("age-links", "update links set made_at = made_at - interval '2 days'");
-  const invitation = { accountId: gateway.accountId, role: AccountRole.VIEWER };
-  return redeem((await core.people.invite(invitation, ann.call)).link, login);
-}
-
-async function newOperator(login: string): Promise<SignedIn> {
-  const person = await newPerson(login);
-  const { personId } = person;
-  await core.people.updatePerson({ personId, operator: OperatorRole.ADMIN }, ann.call);
-  await signIn(person);
-  return person;
-}
 
 let named = 0;
 const unique = (what: string) => `${what}-${++named}`;
@@ -290,7 +258,7 @@ describe("what a person gives away", () => {
   });
 
   test("is not booked for, or by, somebody who lost the role meanwhile", async () => {
-    const dave = await withoutLimit(() => newOperator(unique("dave")));
+    const dave = await withoutLimit(() => operators.newOperator(unique("dave")));
     const { approval: his } = await give(600n, dave.call);
     const { approval: anns } = await give(600n);
     const demoted = { personId: dave.personId, operator: OperatorRole.UNSPECIFIED };
@@ -342,14 +310,14 @@ describe("a promotion", () => {
       by,
     );
   const owner = async () => {
-    const person = await newPerson(unique("owner"));
+    const person = await operators.newPerson(unique("owner"));
     const { account } = await core.billing.createAccount({ name: "x" }, gateway.admin.call);
     const accountId = account?.accountId ?? "";
     await run("own", "insert into members (account_id, person_id, role) values ($1, $2, 'owner')", [
       accountId,
       person.personId,
     ]);
-    await signIn(person);
+    await operators.signIn(person);
     return { ...person, accountId };
   };
 
@@ -494,7 +462,7 @@ describe("of an order", () => {
 
 describe("one person does not become two by", () => {
   test("making somebody an operator admin", async () => {
-    const second = await newPerson(unique("second"));
+    const second = await operators.newPerson(unique("second"));
     const { personId } = second;
     const ask = () =>
       core.people.updatePerson({ personId, operator: OperatorRole.ADMIN }, ann.call);
@@ -503,7 +471,7 @@ describe("one person does not become two by", () => {
     expect(approval).toMatchObject({ kind: ApprovalKind.OPERATOR, subject: personId });
     expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
     await approve(approval);
-    await signIn(second);
+    await operators.signIn(second);
     expect((await waiting()).length).toBe(0);
     expect(await reasonOf(core.people.listAdminTokens({}, second.call))).toBe("ok");
     // Taking it back needs nobody, nor does SUPPORT.
@@ -552,7 +520,7 @@ describe("one person does not become two by", () => {
 
   test("a sign-in link for an operator", async () => {
     const { personId } = bob;
-    const made = await core.people.makeSignInLink({ personId }, ann.call);
+    const made = await core.people.makeSignInLink({ personId, reason: "locked out" }, ann.call);
     expect(made.approval).toMatchObject({ kind: ApprovalKind.SIGN_IN_LINK, subject: personId });
     const open = () => core.people.beginPasskey({ linkToken: new URL(made.link).hash.slice(1) });
     expect(await reasonOf(open())).toBe("not_found");
@@ -560,8 +528,11 @@ describe("one person does not become two by", () => {
     await approve(made.approval, cleo.call);
     expect(await reasonOf(open())).toBe("ok");
     // For others it needs nobody.
-    const plain = await newPerson(unique("plain"));
-    const { approval } = await core.people.makeSignInLink({ personId: plain.personId }, ann.call);
+    const plain = await operators.newPerson(unique("plain"));
+    const { approval } = await core.people.makeSignInLink(
+      { personId: plain.personId, reason: "locked out" },
+      ann.call,
+    );
     expect(approval).toBeUndefined();
   });
 });

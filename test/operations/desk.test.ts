@@ -85,7 +85,7 @@ describe("credits that move between pools", () => {
     // As the first answer was, whatever became of the account.
     await core().billing.suspendAccount({ accountId, reason: "for a look" }, call());
     expect(await core().billing.moveCredits(moving(accountId, 30n, "a"), call())).toEqual(first);
-    await core().billing.resumeAccount({ accountId }, call());
+    await core().billing.resumeAccount({ accountId, reason: "as before" }, call());
     // Back again, under a key that could be taken for one of the first move.
     const back = { ...moving(accountId, 30n, "in:a"), from: V2, to: V1 };
     await core().billing.moveCredits(back, call());

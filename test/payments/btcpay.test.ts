@@ -427,3 +427,25 @@ test("in the end the ledger and the orders agree", async () => {
   );
   expect(await world.violations()).toEqual([]);
 });
+
+test("a payment is found by the hash of its transaction, or by its id there", async () => {
+  const { orderId, accountId } = await orderPack();
+  const other = await orderPack();
+  const hash = "ab".repeat(32);
+  const { id } = btcpay.pay(orderId, "0.00007693", { id: `${hash}-1` });
+  btcpay.pay(other.orderId, "0.00007693", { id: `${"cd".repeat(32)}-0` });
+  const look = (tx: string, processor = "btcpay") =>
+    world.as(admin).lookUpPayment({ processor, tx });
+  for (const tx of [hash, id, `0x${hash.toUpperCase()}`.replace("0X", "0x")])
+    expect(await look(tx)).toMatchObject({
+      ...{ isKnown: true, foreignOutputs: 0 },
+      outputs: [{ orderId, accountId, amount: "0.00007693", asset: "BTC", depositId: id }],
+    });
+  // The look made it be looked at, without a webhook.
+  await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+  expect(await look("ef".repeat(32))).toMatchObject({ isKnown: false, outputs: [] });
+  expect(await errorOf(look(hash, "simulated"))).toMatchObject({ field: "processor" });
+  expect(await errorOf(look("a b"))).toMatchObject({ field: "tx" });
+  btcpay.troubles.push({ path: "/api/v1/", trouble: { kind: "status", status: 503 } });
+  expect(await errorOf(look(hash))).toMatchObject({ reason: "gateway_unavailable" });
+});

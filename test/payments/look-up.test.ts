@@ -2,6 +2,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   DepositState,
   LookUpPaymentRequestSchema,
@@ -24,12 +25,9 @@ const ours = { bitcoin: "bc1qours", evm: `0x${"0a".repeat(20)}` };
 const theirs = `0x${"0b".repeat(20)}`;
 const token = `0x${"0c".repeat(20)}`;
 const transfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
-const [mined, waiting, failed, unknown] = ["1", "2", "3", "4"].map((n) => n.repeat(64)) as [
-  string,
-  string,
-  string,
-  string,
-];
+const [mined, waiting, failed, unknown, paidOut] = ["1", "2", "3", "4", "5"].map((n) =>
+  n.repeat(64),
+) as [string, string, string, string, string];
 const topicOf = (address: string) => `0x${address.slice(2).padStart(64, "0")}`;
 const amountOf = (atoms: bigint) => `0x${atoms.toString(16).padStart(64, "0")}`;
 
@@ -48,7 +46,7 @@ const results: Readonly<Record<string, unknown>> = {
   },
   "eth_chainId ": "0x1",
   "eth_blockNumber ": "0x64",
-  [`eth_getTransactionByHash 0x${mined}`]: { to: token, value: "0x0" },
+  [`eth_getTransactionByHash 0x${mined}`]: { to: token, value: "0x0", input: "0xa9059cbb" },
   [`eth_getTransactionReceipt 0x${mined}`]: {
     ...{ status: "0x1", blockNumber: "0x60" },
     logs: [
@@ -69,10 +67,14 @@ const results: Readonly<Record<string, unknown>> = {
   [`eth_getTransactionByHash 0x${waiting}`]: {
     to: ours.evm.toUpperCase(),
     value: "0xde0b6b3a7640000",
+    input: "0x",
   },
   [`eth_getTransactionReceipt 0x${waiting}`]: null,
-  [`eth_getTransactionByHash 0x${failed}`]: { to: token, value: "0x0" },
+  [`eth_getTransactionByHash 0x${failed}`]: { to: token, value: "0x0", input: "0xa9059cbb" },
   [`eth_getTransactionReceipt 0x${failed}`]: { status: "0x0", blockNumber: "0x64", logs: [] },
+  // A contract that pays out: its Ether is in no log and in no value.
+  [`eth_getTransactionByHash 0x${paidOut}`]: { to: theirs, value: "0x0", input: "0x3ccfd60b" },
+  [`eth_getTransactionReceipt 0x${paidOut}`]: { status: "0x1", blockNumber: "0x60", logs: [] },
   [`eth_getTransactionByHash 0x${unknown}`]: null,
   [`eth_getTransactionReceipt 0x${unknown}`]: null,
 };
@@ -146,10 +148,17 @@ describe("a transaction", () => {
       outputs: [{ address: ours.evm, accountId: "acc_b", asset: "USDT", amount: "7.5" }],
     });
     expect(await lookUp("ethereum", waiting)).toMatchObject({
+      maySendMore: false,
       outputs: [{ accountId: "acc_b", asset: "ETH", amount: "1" }],
     });
     expect(await lookUp("ethereum", failed)).toMatchObject({
-      ...{ isKnown: true, isFailed: true, confirmations: 1, outputs: [] },
+      ...{ isKnown: true, isFailed: true, confirmations: 1, outputs: [], maySendMore: false },
+    });
+  });
+
+  test("that calls a contract may have sent Ether that it does not show", async () => {
+    expect(await lookUp("ethereum", paidOut)).toMatchObject({
+      ...{ isKnown: true, isFailed: false, outputs: [], maySendMore: true },
     });
   });
 
@@ -167,6 +176,70 @@ describe("a transaction", () => {
     expect(await lookUp("ethereum", mined)).toMatchObject({
       outputs: [{ depositId: "ethereum:read", state: DepositState.SETTLED, orderId: "" }],
     });
+  });
+
+  test("makes its order be looked at again, unless that is closed or watched no more", async () => {
+    const orders = { ord_open: "open", ord_closed: "closed", ord_over: "paid" } as const;
+    for (const [orderId, state] of Object.entries(orders))
+      await world.run(
+        `insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro,
+           processor, method, asset, network, decimals, external_id, quoted_atoms,
+           rate, pay_to, created_by, state, quoted_until, watched_until, next_look_at)
+         values ($1, 'acc_b', 'v1', $1, 5000000, 'onchain', 'onchain:usdt', 'USDT', 'ethereum', 6,
+           $1, 5000000, 1000000, $4, 'token:a', $2, now(), now() + interval '1 day', $3)`,
+        [orderId, state, state === "paid" ? null : new Date(Date.now() + 3_600_000), ours.evm],
+      );
+    const hooked = async (orderId: string) => {
+      await world.run(
+        "update chain_payments set order_id = $1 where external_id = 'ethereum:read'",
+        [orderId],
+      );
+      const found = await lookUp("ethereum", mined);
+      expect(found.outputs).toMatchObject([{ orderId }]);
+      const [row] = await world.run<{ hooked: boolean; asked: boolean }>(
+        `select hook_at is not null as hooked, coalesce(next_look_at <= now(), false) as asked
+         from payment_orders where order_id = $1`,
+        [orderId],
+      );
+      return row;
+    };
+    expect(await hooked("ord_open")).toEqual({ hooked: true, asked: true });
+    expect(await hooked("ord_closed")).toEqual({ hooked: false, asked: false });
+    expect(await hooked("ord_over")).toEqual({ hooked: false, asked: false });
+  });
+
+  test("is asked for by few at once: two of one caller, and eight in all", async () => {
+    const { promise: silence, resolve: answer } = Promise.withResolvers<undefined>();
+    const [slow] = parts.chains();
+    if (!slow) throw new Error("no chain is read");
+    let asked = 0;
+    const lookUpSlowly = () => {
+      asked++;
+      return silence;
+    };
+    const chain = { ...slow.chain, lookUp: lookUpSlowly };
+    const waiting = { ...parts, chains: () => [{ ...slow, chain }], lookingUp: new Map() };
+    const by = (personId: string) =>
+      lookUpPayment(
+        waiting,
+        create(LookUpPaymentRequestSchema, { network: "bitcoin", tx: mined }),
+        callBy({
+          ...{ kind: "person", personId, sessionId: "ses", memberships: [] },
+          ...{ operator: OperatorRole.ADMIN, strongUntil: undefined },
+        }),
+      );
+    const running = [by("per_ann"), by("per_ann")];
+    const third = await errorOf(by("per_ann"));
+    expect(third.reason).toBe("rate_limited");
+    expect(third.facts).toMatchObject({ limit: { name: "look_ups_at_once", limit: 2n } });
+    for (const name of ["bob", "cleo", "dan"]) running.push(by(name), by(name));
+    const ninth = await errorOf(by("per_eve"));
+    expect(ninth.facts).toMatchObject({ limit: { name: "look_ups_at_once", limit: 8n } });
+    expect(asked).toBe(8);
+    answer(undefined);
+    expect(await Promise.all(running)).toHaveLength(8);
+    expect(waiting.lookingUp.size).toBe(0);
+    expect(await by("per_ann")).toMatchObject({ isKnown: false });
   });
 
   test("that the node does not have is not known", async () => {

@@ -2,7 +2,6 @@
 
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
-import { findOrder } from "../../gen/sql/payments.ts";
 import { describe as describeOrder } from "../../src/payments/orders.ts";
 import { nextLookMs, type Watched } from "../../src/payments/schedule.ts";
 import { passUntil } from "../support/clock.ts";
@@ -220,7 +219,7 @@ test("an order that is read during a look has the deposits of its state", async 
   const { orderId, quotedAmount: amount } = await order(admin);
   await admin.simulateDeposit({ orderId, amount, confirmations: 1, withoutHook: true });
   const { store } = stage.parts;
-  const before = await store.run(findOrder, { orderId });
+  const before = await store.findOrder(orderId);
   if (!before) throw new Error("there is no order");
   let reads = 0;
   const listDeposits: typeof store.listDeposits = async (orderIds) => {

@@ -428,3 +428,22 @@ test("in the end the ledger and the orders agree", async () => {
   );
   expect(await world.violations()).toEqual([]);
 });
+
+test("a payment is found by its id there, as is what was sent once more", async () => {
+  const { orderId, accountId } = await orderPack();
+  const look = (tx: string) => world.as(admin).lookUpPayment({ processor: "nowpayments", tx });
+  const { payment_id: id } = now.paymentOf(orderId);
+  // Nothing has arrived, so there is nothing to show.
+  expect(await look(String(id))).toMatchObject({ isKnown: false, outputs: [] });
+  now.become(orderId, { payment_status: "finished", actually_paid: 0.00007 });
+  const found = { orderId, accountId, asset: "BTC", amount: "0.00007" };
+  expect(await look(String(id))).toMatchObject({ isKnown: true, outputs: [found] });
+  const paid = { payment_status: "finished", actually_paid: 0.00002, actually_paid_at_fiat: 1.3 };
+  const again = now.redeposit(orderId, paid);
+  expect(await look(String(again.payment_id))).toMatchObject({
+    outputs: [{ ...found, amount: "0.00002", depositId: String(again.payment_id) }],
+  });
+  // Their list has no hashes.
+  for (const other of ["999999999", "ab".repeat(32)])
+    expect(await look(other)).toMatchObject({ isKnown: false, outputs: [] });
+});

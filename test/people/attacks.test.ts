@@ -75,7 +75,9 @@ test("the recovery links of an operator who loses the role end", async () => {
   const { ADMIN, SUPPORT } = OperatorRole;
   await node.as(root.token).updatePerson({ personId, operator: ADMIN });
   const { token } = await signIn(node, rogue);
-  const made = await node.as(token).makeSignInLink({ personId: victim.person.personId });
+  const made = await node
+    .as(token)
+    .makeSignInLink({ personId: victim.person.personId, reason: "locked out" });
   await node.as(root.token).updatePerson({ personId, operator: SUPPORT });
   expect(await errorOf(redeem(node, made.link, ""))).toBe("not_found token");
 });
@@ -117,7 +119,8 @@ describe("where operators have to use a passkey", () => {
     SetPassword: (client) => client.setPassword({ password }),
     SetEmail: (client) => client.setEmail({ email: "" }),
     BeginOidc: (client) => client.beginOidc({ provider: "acme", purpose: OidcPurpose.ADD }),
-    MakeSignInLink: (client) => client.makeSignInLink({ personId: boss.personId }),
+    MakeSignInLink: (client) =>
+      client.makeSignInLink({ personId: boss.personId, reason: "locked out" }),
   };
   /** What each of them meets that is let in. */
   const done: Readonly<Record<string, string>> = {
@@ -227,7 +230,7 @@ describe("rights that are taken away meanwhile", () => {
     ["an operator again", (client, personId) => client.updatePerson({ personId, operator: ADMIN })],
     [
       "a link to another person",
-      (client) => client.makeSignInLink({ personId: root.person.personId }),
+      (client) => client.makeSignInLink({ personId: root.person.personId, reason: "locked out" }),
     ],
     ["an invitation", (client) => client.invite({ accountId, role: OWNER })],
   ])("do not make an operator %s", async ([what, act]) => {

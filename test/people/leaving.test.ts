@@ -284,7 +284,7 @@ describe("a person who is deleted", () => {
          values ('mail_1', 'recovered', $1, '{}', now())`,
       [login],
     );
-    await node.as(owner.token).makeSignInLink({ personId: idOf(zoltan) });
+    await node.as(owner.token).makeSignInLink({ personId: idOf(zoltan), reason: "locked out" });
     const [key] = await makeKeys(zoltan, 1);
     await identify(other, zoltan.token);
     expect(await everything()).toContain("Zoltan");
@@ -341,7 +341,9 @@ describe("a person who is deleted", () => {
     // Nothing brings him back.
     const client = node.as(owner.token);
     const personId = idOf(gus);
-    expect(await errorOf(client.makeSignInLink({ personId }))).toBe("not_found person_id");
+    expect(await errorOf(client.makeSignInLink({ personId, reason: "locked out" }))).toBe(
+      "not_found person_id",
+    );
     expect(await errorOf(client.updatePerson({ personId, disabled: false }))).toBe(
       "not_found person_id",
     );
@@ -402,7 +404,9 @@ describe("a person who is deleted", () => {
   test("loses the links that he made, and those to him", async () => {
     const lea = await named("lea", OWNER);
     const { link } = await node.as(lea.token).invite({ accountId: "acc_a", role: OWNER });
-    const recovery = await node.as(owner.token).makeSignInLink({ personId: idOf(lea) });
+    const recovery = await node
+      .as(owner.token)
+      .makeSignInLink({ personId: idOf(lea), reason: "locked out" });
     expect(await deletePerson(lea)).toBe("no error");
     for (const address of [link, recovery.link]) {
       const request = { token: tokenOf(address), login: "back", password: "long enough here" };

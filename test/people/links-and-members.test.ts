@@ -146,8 +146,8 @@ describe("a recovery link", () => {
   test("replaces all ways in, ends all sessions, and is told to the person's accounts", async () => {
     const person = await redeem(node, await invitation(), "lost");
     const { personId } = person.person;
-    const first = await node.as(owner.token).makeSignInLink({ personId });
-    const { link } = await node.as(owner.token).makeSignInLink({ personId });
+    const first = await node.as(owner.token).makeSignInLink({ personId, reason: "locked out" });
+    const { link } = await node.as(owner.token).makeSignInLink({ personId, reason: "locked out" });
     // A new link ends the one before.
     expect(await errorOf(redeemWith(first.link, ""))).toBe("not_found token");
     const { grant } = await redeemWith(link, "ignored");
@@ -168,13 +168,15 @@ describe("a recovery link", () => {
     const boss = await redeem(node, await invitation("acc_b", OWNER), "boss");
     const worker = await join(node, boss, "acc_b", VIEWER, "worker");
     const { personId } = worker.person;
-    expect(await errorOf(node.as(boss.token).makeSignInLink({ personId }))).toBe("not_permitted");
+    expect(
+      await errorOf(node.as(boss.token).makeSignInLink({ personId, reason: "locked out" })),
+    ).toBe("not_permitted");
   });
 
   test("of a disabled person lets nobody in", async () => {
     const person = await redeem(node, await invitation(), "banned");
     const { personId } = person.person;
-    const { link } = await node.as(owner.token).makeSignInLink({ personId });
+    const { link } = await node.as(owner.token).makeSignInLink({ personId, reason: "locked out" });
     await node.as(owner.token).updatePerson({ personId, disabled: true });
     expect(await errorOf(identify(node, person.token))).toBe("invalid_session");
     expect(await errorOf(signIn(node, person))).toBe("sign_in_failed");

@@ -407,7 +407,9 @@ describe("a link", () => {
 
   test("of a recovery replaces the identities of its person", async () => {
     const one = await signedUp();
-    const { link } = await node.as(owner.token).makeSignInLink({ personId: one.personId });
+    const { link } = await node
+      .as(owner.token)
+      .makeSignInLink({ personId: one.personId, reason: "locked out" });
     newPerson();
     const { person } = await signInAt({ provider: "acme", linkToken: tokenOf(link) });
     expect(person?.personId).toBe(one.personId);
@@ -418,7 +420,9 @@ describe("a link", () => {
 
   test("of a recovery is not taken with the identity of another person", async () => {
     const [one, other] = [await signedUp(), await signedUp()];
-    const { link } = await node.as(owner.token).makeSignInLink({ personId: one.personId });
+    const { link } = await node
+      .as(owner.token)
+      .makeSignInLink({ personId: one.personId, reason: "locked out" });
     idp.person = other.subject;
     expect(await errorOf(signInAt({ provider: "acme", linkToken: tokenOf(link) }))).toBe(
       "login_taken",

@@ -318,7 +318,10 @@ test("under a random load no transaction locks against the order, and none deadl
         create(SuspendAccountRequestSchema, { accountId, reason }),
         call,
       );
-      await services.billing.resumeAccount(create(ResumeAccountRequestSchema, { accountId }), call);
+      await services.billing.resumeAccount(
+        create(ResumeAccountRequestSchema, { accountId, reason: "as before" }),
+        call,
+      );
     },
     spend: async (at) => {
       const keyId = await keyOf(at);
@@ -344,6 +347,7 @@ test("under a random load no transaction locks against the order, and none deadl
           ...{ accountId: accountOf(at), family: at % 4 < 2 ? Family.V1 : Family.V2 },
           ...{ kind: TransferKind.BONUS, amountMicrocredits: 200_000_000n },
           idempotencyKey: `key-${at % 40}`,
+          reason: "a present",
         }),
         callOf(at % 2 === 0 ? owner.token : other),
       ),
@@ -357,7 +361,7 @@ test("under a random load no transaction locks against the order, and none deadl
     },
     askForToken: (at) =>
       as(owner.token).createAdminToken({ name: `bot-${at % 5}`, scope: AdminScope.MONEY }),
-    askForLink: () => as(owner.token).makeSignInLink({ personId }),
+    askForLink: () => as(owner.token).makeSignInLink({ personId, reason: "locked out" }),
     askForRole: (at) =>
       as(owner.token).updatePerson({
         personId: oneOf(persons, at)?.person.personId ?? "",

@@ -99,6 +99,12 @@ export async function startBtcpay() {
       return { status: 401, body: { code: "unauthenticated", message: "Authentication required" } };
     if (path === `/api/v1/stores/${storeId}/invoices`) {
       if (method === "POST") return create(body);
+      const text = query.get("textSearch");
+      if (text !== null) {
+        const isOf = ({ id }: Invoice) =>
+          [...(payments.get(id)?.values() ?? [])].flat().some((one) => one.id.includes(text));
+        return { body: [...invoices.values()].filter(isOf).map(shown) };
+      }
       const orderId = query.get("orderId");
       return {
         body: [...invoices.values()].filter((one) => one.metadata.orderId === orderId).map(shown),

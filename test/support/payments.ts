@@ -183,6 +183,7 @@ export async function startTestPayments<T extends Time>(
     seller: () => ({ id: "main", name: "", address: "", taxId: "" }),
     guesses,
     redeeming: new Map(),
+    lookingUp: new Map(),
     changed: () => {},
     wake: () => {},
     clock: time.clock,

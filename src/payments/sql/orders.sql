@@ -28,8 +28,8 @@ on conflict (account_id, idempotency_key) do nothing;
 insert into payment_accounts (account_id) values (:account_id)
 on conflict (account_id) do update set account_id = excluded.account_id;
 
--- name: FindOrder :optional
--- Finds an order, with what was granted for it and what refunds took back.
+-- name: ReadOrders :many
+-- Reads orders, in any order, with what was granted for each and what refunds took back.
 select
   order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
   network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
@@ -42,22 +42,11 @@ select
    where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
     as "taken_back_micro!"
 from payment_orders o
-where order_id = :order_id;
+where order_id = any(:order_ids::text[]);
 
 -- name: FindOrderByKey :optional
 -- Finds the order that an account made with an idempotency key.
-select
-  order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
-  network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
-  cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
-  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
-  hook_at, page_open_until, version, now() as "read_at!",
-  (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
-    as "granted_micro!",
-  (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
-   where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
-    as "taken_back_micro!"
-from payment_orders o
+select order_id from payment_orders
 where account_id = :account_id and idempotency_key = :idempotency_key;
 
 -- name: FindPaidOrder :optional
@@ -126,35 +115,18 @@ group by account_id
 order by account_id desc
 limit :rows;
 
--- name: ListOrders :many
--- Lists orders that their processor has opened, newest first; those that need attention, oldest
--- first.
--- :account_id?  null: of all accounts
--- :needs_attention  true: only those that wait for a person
+-- name: ListUndecided :many
+-- Lists the orders of all accounts that wait for a person, oldest first.
 -- :after?  the last one of the page before
-select
-  order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
-  network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
-  cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
-  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
-  hook_at, page_open_until, version, now() as "read_at!",
-  (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
-    as "granted_micro!",
-  (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
-   where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
-    as "taken_back_micro!"
-from payment_orders o
-where (:account_id::text is null or account_id = :account_id)
-  and (not :needs_attention::boolean or attention is not null)
-  and (:after::text is null
-    or case when :needs_attention then order_id > :after else order_id < :after end)
-  and external_id is not null
-order by case when :needs_attention then order_id end, order_id desc
+select order_id from payment_orders
+where attention is not null and external_id is not null
+  and (:after::text is null or order_id > :after)
+order by order_id
 limit :rows;
 
 -- name: FindOrders :many
--- Finds the orders that their processor has opened and that match a filter, newest first, with the
--- transactions that paid them.
+-- Finds the orders that their processor has opened and that match a filter, newest first, with
+-- their buyers and the transactions that paid them. `ReadOrders` has the rest.
 -- :account_id?  null: of all accounts
 -- :states?  null: in any
 -- :processor?  null: of any
@@ -164,18 +136,7 @@ limit :rows;
 -- :after?  the last one of the page before
 -- :first  an id below those of the range
 -- :last  an id above those of the range
-select
-  order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
-  network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
-  cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
-  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
-  hook_at, page_open_until, version, now() as "read_at!",
-  (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
-    as "granted_micro!",
-  (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
-   where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
-    as "taken_back_micro!",
-  buyer_name, buyer_tax_id,
+select order_id, buyer_name, buyer_tax_id,
   (select array_agg(t.tx order by t.tx)
    from payment_deposits d
    join payment_transactions t on t.processor = d.processor and t.external_id = d.external_id
@@ -406,6 +367,19 @@ where order_id = :order_id and next_look_at is not null and failed_looks = 0;
 update payment_orders
 set hook_at = now(), next_look_at = now()
 where processor = :processor and external_id = :external_id;
+
+-- name: ListOpened :many
+-- Lists the orders that a processor has opened under some of its ids.
+select order_id, external_id as "external_id!", account_id, pay_to
+from payment_orders
+where processor = :processor and external_id = any(:external_ids::text[]);
+
+-- name: LookAgain :run
+-- Asks for a look at orders, at once. Changes no row of an order that is closed, or is watched no
+-- more: what it waited for has come, or a person has decided.
+update payment_orders
+set hook_at = now(), next_look_at = now()
+where order_id = any(:order_ids::text[]) and state <> 'closed' and next_look_at is not null;
 
 -- name: HookChanged :run
 -- Asks for a look at the orders of payments that changed.

@@ -20,9 +20,7 @@ import { call, invalidate, useCall, usePages } from "../api.ts";
 import { credits, dollars, relative, signedCredits } from "../format.ts";
 import { familyName, roleName } from "../names.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
-import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
-import { Form, TextField } from "../parts/form.tsx";
 import { notify } from "../parts/messages.ts";
 import { OrderTag, packText } from "../parts/orders.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
@@ -34,6 +32,7 @@ import { hrefOf, type PageProps } from "../router.ts";
 import { isOperatorAdmin, operatorPart } from "../session.ts";
 import { words as shared } from "../words.ts";
 import { StatusTag, WaitingTags } from "./accounts.tsx";
+import { type Act, ActDialog } from "./act.tsx";
 import { useEventColumns } from "./audit.tsx";
 import {
   ListTable,
@@ -106,14 +105,9 @@ export function AccountPage({ params }: PageProps): JSX.Element {
 type OfAccount = { readonly accountId: string };
 
 function Tools({ account }: { readonly account: Account }): JSX.Element {
-  const { accountId, name, status } = account;
-  const [open, setOpen] = useState<"transfer" | "move" | "suspend">();
+  const { accountId, status } = account;
+  const [open, setOpen] = useState<"transfer" | "move" | "suspend" | "resume">();
   const close = () => setOpen(undefined);
-  const resume = async () => {
-    await call(BillingService.method.resumeAccount, { accountId });
-    accountChanged();
-    notify(words.account.resumed(name));
-  };
   return (
     <>
       <LinkButton kind="quiet" href={hrefOf(accountId, "")}>
@@ -123,7 +117,7 @@ function Tools({ account }: { readonly account: Account }): JSX.Element {
         <Button onClick={() => setOpen("suspend")}>{words.account.suspend}</Button>
       )}
       {isOperatorAdmin() && status === AccountStatus.SUSPENDED && (
-        <Button onClick={resume}>{words.account.resume}</Button>
+        <Button onClick={() => setOpen("resume")}>{words.account.resume}</Button>
       )}
       {isOperatorAdmin() && status !== AccountStatus.CLOSED && (
         <Button onClick={() => setOpen("move")}>{words.move.open}</Button>
@@ -136,6 +130,7 @@ function Tools({ account }: { readonly account: Account }): JSX.Element {
       {open === "transfer" && <TransferDialog account={account} onClose={close} />}
       {open === "move" && <MoveDialog account={account} onClose={close} />}
       {open === "suspend" && <SuspendDialog account={account} onClose={close} />}
+      {open === "resume" && <ResumeDialog account={account} onClose={close} />}
     </>
   );
 }
@@ -149,34 +144,41 @@ type DialogProps = { readonly account: Account; readonly onClose: () => void };
 
 function SuspendDialog({ account, onClose }: DialogProps): JSX.Element {
   const { accountId, name } = account;
-  const [reason, setReason] = useState("");
-  const suspend = async () => {
+  const suspend = async ({ reason }: Act) => {
     await call(BillingService.method.suspendAccount, { accountId, reason });
     accountChanged();
     notify(words.account.suspended(name));
-    onClose();
   };
   return (
-    <Dialog title={words.account.suspendTitle(name)} onClose={onClose}>
+    <ActDialog
+      title={words.account.suspendTitle(name)}
+      kind="danger"
+      submit={words.account.suspendButton}
+      reasonLabel={words.account.suspendReason}
+      onAct={suspend}
+      onClose={onClose}
+    >
       <p>{words.account.suspendLead}</p>
-      <Form
-        kind="danger"
-        submit={words.account.suspendButton}
-        fields={["reason"]}
-        disabled={reason.trim() === ""}
-        onSubmit={suspend}
-        onCancel={onClose}
-      >
-        <TextField
-          name="reason"
-          label={words.account.suspendReason}
-          lines={3}
-          value={reason}
-          onInput={setReason}
-          isFirst
-        />
-      </Form>
-    </Dialog>
+    </ActDialog>
+  );
+}
+
+function ResumeDialog({ account, onClose }: DialogProps): JSX.Element {
+  const { accountId, name } = account;
+  const resume = async ({ reason }: Act) => {
+    await call(BillingService.method.resumeAccount, { accountId, reason });
+    accountChanged();
+    notify(words.account.resumed(name));
+  };
+  return (
+    <ActDialog
+      title={words.account.resumeTitle(name)}
+      submit={words.account.resume}
+      onAct={resume}
+      onClose={onClose}
+    >
+      <p>{words.account.resumeLead}</p>
+    </ActDialog>
   );
 }
 

@@ -32,6 +32,7 @@ import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { hrefOf, type PageProps } from "../router.ts";
 import { isOperatorAdmin, operatorPart } from "../session.ts";
 import { words as shared } from "../words.ts";
+import { type Act, ActDialog } from "./act.tsx";
 import { ApprovalActions } from "./approvals.tsx";
 import { AccountLink, LookOnly, usePeopleNames, useWaitingAccounts } from "./common.tsx";
 import { transfersChanged } from "./transfer.tsx";
@@ -142,25 +143,21 @@ function orderChanged(): void {
 type DialogProps = OfOrder & { readonly onClose: () => void };
 
 function VoidDialog({ order, onClose }: DialogProps): JSX.Element {
-  const cancel = async () => {
+  const cancel = async ({ reason }: Act) => {
     const { orderId } = order;
-    await call(PaymentsService.method.cancelOrder, { orderId }).finally(orderChanged);
+    await call(PaymentsService.method.cancelOrder, { orderId, reason }).finally(orderChanged);
     notify(words.order.voided);
-    onClose();
   };
   return (
-    <Dialog title={words.order.voidTitle} onClose={onClose}>
+    <ActDialog
+      title={words.order.voidTitle}
+      kind="danger"
+      submit={words.order.void}
+      onAct={cancel}
+      onClose={onClose}
+    >
       <p>{words.order.voidLead}</p>
-      <Form
-        kind="danger"
-        submit={words.order.void}
-        fields={[]}
-        onSubmit={cancel}
-        onCancel={onClose}
-      >
-        {null}
-      </Form>
-    </Dialog>
+    </ActDialog>
   );
 }
 
@@ -175,51 +172,43 @@ function DecideDialog({ order, onClose }: DialogProps): JSX.Element {
   ];
   const [choice, setChoice] = useState<Choice>(waits ? "amount" : "reopen");
   const [amount, setAmount] = useState("");
-  const [reason, setReason] = useState("");
-  const send = async () => {
-    if (reason.trim() === "") throw fieldError("reason", words.missingReason);
+  const send = async (act: Act) => {
     const { approval } = await call(PaymentsService.method.decideOrder, {
-      orderId: order.orderId,
-      reason: reason.trim(),
-      choice: choiceOf(choice, amount),
+      ...{ orderId: order.orderId, ...act, choice: choiceOf(choice, amount) },
     }).finally(orderChanged);
     notify(approval ? words.order.waits : words.order.done);
-    onClose();
   };
   return (
-    <Dialog title={words.order.decideTitle} onClose={onClose}>
-      <Form
-        submit={words.order.submit}
-        fields={["choice", "rate", "amount_microdollars", "reason"]}
-        onSubmit={send}
-        onCancel={onClose}
-      >
-        <ChoiceField
-          name="rate"
-          label={words.order.choice}
-          value={choice}
-          onInput={setChoice}
-          options={choices.map((value) => ({ value, ...words.order.choices[value] }))}
-        />
-        {choice === "amount" && (
-          <TextField
-            name="amount_microdollars"
-            label={words.order.amount}
-            type="number"
-            value={amount}
-            onInput={setAmount}
-          />
-        )}
-        <TextField
-          name="reason"
-          label={words.reason}
-          hint={words.reasonHint}
-          lines={2}
-          value={reason}
-          onInput={setReason}
-        />
-      </Form>
-    </Dialog>
+    <ActDialog
+      title={words.order.decideTitle}
+      submit={words.order.submit}
+      fields={["choice", "rate", "amount_microdollars"]}
+      onAct={send}
+      onClose={onClose}
+    >
+      <ChoiceField
+        name="rate"
+        label={words.order.choice}
+        value={choice}
+        onInput={setChoice}
+        options={choices.map((value) => ({ value, ...words.order.choices[value] }))}
+      />
+      {choice === "amount" && <DollarsField value={amount} onInput={setAmount} />}
+    </ActDialog>
+  );
+}
+
+type DollarsFieldProps = { readonly value: string; readonly onInput: (text: string) => void };
+
+function DollarsField({ value, onInput }: DollarsFieldProps): JSX.Element {
+  return (
+    <TextField
+      name="amount_microdollars"
+      label={words.order.amount}
+      type="number"
+      value={value}
+      onInput={onInput}
+    />
   );
 }
 
@@ -255,65 +244,44 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
   );
   const [what, setWhat] = useState("");
   const [amount, setAmount] = useState("");
-  const [reason, setReason] = useState("");
-  const begin = async () => {
-    if (reason.trim() === "") throw fieldError("reason", words.missingReason);
+  const begin = async (act: Act) => {
     const { approval } = await call(PaymentsService.method.beginRefund, {
-      orderId: order.orderId,
-      reason: reason.trim(),
+      ...{ orderId: order.orderId, ...act },
       what:
         what === ""
           ? { case: "amountMicrodollars", value: dollarsOf(amount) }
           : { case: "depositId", value: what },
     }).finally(orderChanged);
     notify(approval ? words.order.waits : words.order.refundBegun);
-    onClose();
   };
   return (
-    <Dialog title={words.order.refundTitle} onClose={onClose}>
+    <ActDialog
+      title={words.order.refundTitle}
+      kind="danger"
+      submit={words.order.refundSubmit}
+      fields={["deposit_id", "amount_microdollars"]}
+      onAct={begin}
+      onClose={onClose}
+    >
       <p>{words.order.refundLead}</p>
-      <Form
-        kind="danger"
-        submit={words.order.refundSubmit}
-        fields={["deposit_id", "amount_microdollars", "reason"]}
-        onSubmit={begin}
-        onCancel={onClose}
-      >
-        {unvalued.length > 0 && (
-          <ChoiceField
-            name="deposit_id"
-            label={words.order.refundWhat}
-            value={what}
-            onInput={setWhat}
-            options={[
-              { value: "", label: words.order.refundAmount, hint: words.order.refundAmountHint },
-              ...unvalued.map(({ depositId, amount: coins, asset }) => ({
-                value: depositId,
-                label: words.order.refundDeposit(`${coins} ${asset}`),
-                hint: words.order.refundDepositHint,
-              })),
-            ]}
-          />
-        )}
-        {what === "" && (
-          <TextField
-            name="amount_microdollars"
-            label={words.order.amount}
-            type="number"
-            value={amount}
-            onInput={setAmount}
-          />
-        )}
-        <TextField
-          name="reason"
-          label={words.reason}
-          hint={words.reasonHint}
-          lines={2}
-          value={reason}
-          onInput={setReason}
+      {unvalued.length > 0 && (
+        <ChoiceField
+          name="deposit_id"
+          label={words.order.refundWhat}
+          value={what}
+          onInput={setWhat}
+          options={[
+            { value: "", label: words.order.refundAmount, hint: words.order.refundAmountHint },
+            ...unvalued.map(({ depositId, amount: coins, asset }) => ({
+              value: depositId,
+              label: words.order.refundDeposit(`${coins} ${asset}`),
+              hint: words.order.refundDepositHint,
+            })),
+          ]}
         />
-      </Form>
-    </Dialog>
+      )}
+      {what === "" && <DollarsField value={amount} onInput={setAmount} />}
+    </ActDialog>
   );
 }
 

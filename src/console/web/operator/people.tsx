@@ -23,6 +23,7 @@ import { type Column, momentOf } from "../parts/table.tsx";
 import { Empty } from "../parts/view.tsx";
 import { useQuery } from "../router.ts";
 import { isOperatorAdmin, session } from "../session.ts";
+import { type Act, ActDialog } from "./act.tsx";
 import { LookOnly, PagedTable, usePeopleNames } from "./common.tsx";
 import { words } from "./words.ts";
 
@@ -224,28 +225,37 @@ function RoleSelect({ person, onChange }: RoleSelectProps): JSX.Element {
 
 function LinkDialog({ person, onClose }: PersonDialogProps): JSX.Element {
   const [link, setLink] = useState<string>();
-  const make = async () => {
-    const made = await call(PeopleService.method.makeSignInLink, { personId: person.personId });
+  const make = async (act: Act) => {
+    const { personId } = person;
+    const made = await call(PeopleService.method.makeSignInLink, { personId, ...act });
     setLink(made.link);
     if (made.approval) notify(words.people.waits);
     peopleChanged();
   };
+  const title = words.people.linkTitle(nameOf(person));
+  if (link === undefined)
+    return (
+      <ActDialog
+        title={title}
+        kind="danger"
+        submit={words.people.linkMake}
+        onAct={make}
+        onClose={onClose}
+        // The link follows.
+        onDone={() => undefined}
+      >
+        <p>{words.people.linkAsk}</p>
+      </ActDialog>
+    );
   return (
-    <Dialog title={words.people.linkTitle(nameOf(person))} onClose={onClose} wide>
-      {link === undefined ? (
-        <>
-          <p>{words.people.linkAsk}</p>
-          <Form kind="danger" submit={words.people.linkMake} onSubmit={make} onCancel={onClose} />
-        </>
-      ) : (
-        <OnceShown
-          lead={words.people.linkLead}
-          label={words.people.linkLabel}
-          text={link}
-          done={words.people.done}
-          onDone={onClose}
-        />
-      )}
+    <Dialog title={title} onClose={onClose} wide>
+      <OnceShown
+        lead={words.people.linkLead}
+        label={words.people.linkLabel}
+        text={link}
+        done={words.people.done}
+        onDone={onClose}
+      />
     </Dialog>
   );
 }

@@ -118,41 +118,60 @@ export function SearchPage(): JSX.Element {
 }
 
 const hashForm = /^(0x)?[0-9a-f]{64}$/i;
+/** As NOWPayments numbers payments. */
+const numberForm = /^[0-9]{6,20}$/;
 
-/** For a buyer whose hash is nowhere: what the node of a chain says of it. */
+/** For a buyer whose hash is nowhere: what the node of a chain or a processor says of it. */
 function LookOnChain({ tx }: { readonly tx: string }): JSX.Element | null {
-  const isAsked = isOperatorAdmin() && hashForm.test(tx);
-  const { data } = useCall(
-    PaymentsService.method.listDepositAddresses,
-    isAsked ? { pageSize: 1 } : undefined,
-  );
-  const [found, setFound] = useState<LookUpPaymentResponse>();
+  const isHash = hashForm.test(tx);
+  const isAsked = isOperatorAdmin() && (isHash || numberForm.test(tx));
+  const { listDepositAddresses, listPaymentMethods } = PaymentsService.method;
+  const { data } = useCall(listDepositAddresses, isAsked && isHash ? { pageSize: 1 } : undefined);
+  const offered = useCall(listPaymentMethods, isAsked ? {} : undefined).data?.methods ?? [];
+  const [found, setFound] = useState<Found>();
   const networks = data?.networks ?? [];
-  if (!isAsked || networks.length === 0) return null;
-  const look = (network: string) => async () =>
-    setFound(await call(PaymentsService.method.lookUpPayment, { network, tx }));
+  const others = offered.filter((one) => !one.hasDepositAddress && !one.simulated);
+  const processors = [...new Set(others.map(({ processor }) => processor))];
+  if (!isAsked || networks.length + processors.length === 0) return null;
+  const look = (where: { network: string } | { processor: string }) => async () =>
+    setFound({
+      answer: await call(PaymentsService.method.lookUpPayment, { ...where, tx }),
+      isOnChain: "network" in where,
+    });
   return (
     <Card title={words.chain.title} about={words.chain.about}>
       <div class="stack">
         <div class="row">
           {networks.map((network) => (
-            <Button key={network} onClick={look(network)}>
+            <Button key={network} onClick={look({ network })}>
               {words.chain.look(networkName(network))}
             </Button>
           ))}
+          {processors.map((processor) => (
+            <Button key={processor} onClick={look({ processor })}>
+              {words.chain.ask(processor)}
+            </Button>
+          ))}
         </div>
-        <div role="status">{found && <FoundOnChain found={found} />}</div>
+        <div role="status">{found && <FoundOnChain {...found} />}</div>
       </div>
     </Card>
   );
 }
 
-function FoundOnChain({ found }: { readonly found: LookUpPaymentResponse }): JSX.Element {
-  const { isKnown, isFailed, confirmations, outputs } = found;
+type Found = { readonly answer: LookUpPaymentResponse; readonly isOnChain: boolean };
+
+function FoundOnChain({ answer, isOnChain }: Found): JSX.Element {
+  const { isKnown, isFailed, maySendMore, confirmations, outputs } = answer;
   if (!isKnown) return <Notice tone="warn">{words.chain.unknown}</Notice>;
-  const depth = words.chain.depth(confirmations);
+  const depth = isOnChain ? words.chain.depth(confirmations) : "";
   if (isFailed) return <Notice tone="bad">{words.chain.failed}</Notice>;
-  if (outputs.length === 0) return <Notice tone="warn">{words.chain.foreign(depth)}</Notice>;
+  if (outputs.length === 0)
+    return (
+      <Notice tone="warn">
+        {words.chain.foreign(depth)} {maySendMore && words.chain.contract}
+      </Notice>
+    );
   return (
     <>
       {outputs.map(({ address, accountId, asset, amount, orderId, state }) => (

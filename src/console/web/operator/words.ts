@@ -4,6 +4,7 @@ import {
   creditsPerUsd,
   linkHours,
   packStepUsdCents,
+  reasonCharactersMin,
   reopenedMinutes,
   sweepHoursMax,
 } from "../../../base/shown-figures.ts";
@@ -24,7 +25,7 @@ export const words = {
   no: "no",
   reason: "Reason",
   reasonHint: "Kept with it for good.",
-  missingReason: "Say why.",
+  shortReason: `Say why, in ${reasonCharactersMin} characters at least.`,
   copyId: "Copy id",
   showMore: "Show more",
   filters: "Filters",
@@ -103,16 +104,19 @@ export const words = {
 
   chain: {
     title: "Look on the chain",
-    about: "Asks the node of a network for this transaction. Nothing changes.",
+    about: "Asks the node of a network, or a processor, for this transaction. Nothing changes.",
     look: (network: string) => `Look on ${network}`,
+    ask: (processor: string) => `Ask ${processor}`,
     unknown:
-      "The node has no such transaction. A Bitcoin node without txindex finds only those that wait.",
+      "It is not known there. A Bitcoin node without txindex finds only transactions that wait.",
     failed: "It was included in a block, and failed: it moved nothing.",
     depth: (blocks: number | undefined) =>
       blocks === undefined
         ? "It waits for a block."
         : `It is ${plural(blocks, "block", "blocks")} deep.`,
-    foreign: (depth: string) => `It pays no address of this installation. ${depth}`,
+    foreign: (depth: string) => `It shows no payment to an address of ours. ${depth}`,
+    contract:
+      "It calls a contract, which may have sent Ether: that is found by the balance of the address.",
     ours: (amount: string, depth: string) => `It pays ${amount} to an address of ours. ${depth}`,
     states: {
       UNSPECIFIED: "It was not read yet, or is less than is credited.",
@@ -201,7 +205,6 @@ export const words = {
     to: (pool: string) => `They go into the ${pool}.`,
     submit: "Move them",
     done: (amount: string, pool: string) => `${amount} credits are in the ${pool} now.`,
-    shortReason: "Say why, in five characters at least.",
   },
 
   account: {
@@ -218,6 +221,8 @@ export const words = {
     suspendButton: "Suspend account",
     suspended: (name: string) => `${name} is suspended.`,
     resume: "Resume",
+    resumeTitle: (name: string) => `Resume ${name}`,
+    resumeLead: "Within a second its keys work again, and its members can buy and invite.",
     resumed: (name: string) => `${name} works again.`,
     status: {
       suspended: (when: string, reason: string) =>

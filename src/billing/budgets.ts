@@ -20,7 +20,6 @@ import {
   type Payer,
 } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import {
@@ -215,6 +214,7 @@ async function changeBudgets(
     if ((await tx.run(sql.lockAccountPools, { accountId })).length === 0)
       throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
     await checkStillOwner(tx, members, accountId, caller);
+    if (caller.kind === "management") await keys.checkProgram(tx, caller);
     await checkPresent(tx, accountId, named, { members, hasManagementKey });
     const own = named.case === "keyId" ? await tx.run(sql.findPayer, { keyId: named.value }) : null;
     if (named.case === "keyId" && own?.accountId !== accountId) throw noSuchPayer();
@@ -238,8 +238,9 @@ async function checkStillOwner(
   accountId: string,
   caller: Caller,
 ): Promise<void> {
-  if (caller.kind === "person" && caller.operator !== OperatorRole.ADMIN)
-    await members.checkOwner(tx, accountId, caller.personId);
+  if (caller.kind !== "person") return;
+  if ((await members.checkManager(tx, accountId, caller)) !== "owner")
+    throw new ApiError("not_permitted");
 }
 
 async function checkPresent(

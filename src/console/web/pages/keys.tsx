@@ -287,6 +287,11 @@ export function mayManage({ managedBy }: Key): boolean {
   return can("owner") || (can("member") && managedBy === own);
 }
 
+/** A member resumes what a member paused. */
+export function mayResume(key: Key): boolean {
+  return can("owner") || (mayManage(key) && !key.pausedByOwner);
+}
+
 function RowAction({ apiKey }: { apiKey: Key }): JSX.Element | null {
   if (!mayManage(apiKey)) return null;
   if (apiKey.status === KeyStatus.ACTIVE)
@@ -299,7 +304,7 @@ function RowAction({ apiKey }: { apiKey: Key }): JSX.Element | null {
         {words.keys.pause}
       </Button>
     );
-  if (apiKey.status === KeyStatus.PAUSED)
+  if (apiKey.status === KeyStatus.PAUSED && mayResume(apiKey))
     return (
       <Button
         kind="quiet"

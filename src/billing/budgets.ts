@@ -75,15 +75,14 @@ export const budgetsOfKeys = {
 /** Replaces the limits of a payer. Locks the pool. */
 export async function setLimits(tx: Runner, id: BudgetId, limits: BudgetLimits): Promise<void> {
   await tx.run(sql.lockPool, id);
-  if (id.payer === "") await tx.run(sql.setPoolLimits, { ...id, ...columnsOf(limits) });
-  else {
-    // A key has counted since it was made.
-    if (id.payer.includes(":")) {
-      await tx.run(sql.openBudget, id);
-      await tx.run(sql.startManager, id);
-    }
-    await tx.run(sql.setLimits, { ...id, ...columnsOf(limits) });
+  // A key has counted since it was made.
+  if (id.payer.includes(":")) {
+    await tx.run(sql.openBudget, id);
+    await tx.run(sql.startManager, id);
   }
+  const values = { ...id, ...columnsOf(limits) };
+  await tx.run(sql.noteLimitChanges, values);
+  await tx.run(id.payer === "" ? sql.setPoolLimits : sql.setLimits, values);
 }
 
 /** Begins the total of a payer anew. Locks the pool. */

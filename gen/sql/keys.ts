@@ -29,6 +29,21 @@ returning key_id`,
   5000,
 );
 
+/**
+ * Tells every process that the keys of an account changed that somebody manages, because he did.
+ * `changeId`: to which each key adds its own
+ */
+export const announceManaged: Run<{ changeId: string; accountId: string; managedBy: string }> = run(
+  "keys/announce-managed",
+  `-- keys/announce-managed
+insert into key_changes (change_id, key_id)
+select $1 || '_' || key_id, key_id
+  from keys
+ where account_id = $2 and managed_by = $3 and status = 'active'`,
+  (p) => [p.changeId, p.accountId, p.managedBy],
+  5000,
+);
+
 export type ReadChangesRow = { readAt: Date; changeId: string | null; keyId: string | null };
 /**
  * Changes of keys since ten seconds before a time, and the time of this read. One row without a

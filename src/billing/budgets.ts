@@ -98,11 +98,14 @@ type MemberId = { readonly accountId: string; readonly personId: string };
 /** What the ledger does for members, in the transaction in which a person becomes one. */
 export const budgetsOfMembers = {
   lock: (tx: Runner, accountId: string) => tx.run(sql.lockAccountPools, { accountId }),
-  /** Gives a member who has no limit those of the account, if it has some. */
-  async join(tx: Runner, { accountId, personId }: MemberId): Promise<void> {
+  /**
+   * Gives a member who has no limit those of the account, if it has some. Resolves with true if he
+   * got them: keys that he manages have to be announced.
+   */
+  async join(tx: Runner, { accountId, personId }: MemberId): Promise<boolean> {
     const account = await tx.run(sql.readDefaultLimits, { accountId });
     const limits = readStored(account?.defaultMemberLimits ?? null);
-    if (limits) await applyDefault(tx, { accountId, personId }, limits);
+    return limits !== undefined && applyDefault(tx, { accountId, personId }, limits);
   },
   isLimited: async (tx: Runner, member: MemberId) => (await budgetsOfPerson(tx, member)).length > 0,
 };
@@ -111,11 +114,12 @@ async function applyDefault(
   tx: Runner,
   { accountId, personId }: MemberId,
   limits: BudgetLimits,
-): Promise<void> {
+): Promise<boolean> {
   const payer = `person:${personId}`;
   const rows = await tx.run(sql.readBudgetsOf, { accountId, payer });
-  if (rows.some((row) => hasLimit(limitsIn(row)))) return;
+  if (rows.some((row) => hasLimit(limitsIn(row)))) return false;
   for (const family of familyNames) await setLimits(tx, { accountId, family, payer }, limits);
+  return true;
 }
 
 function hasLimit(limits: BudgetLimits): boolean {
@@ -164,7 +168,7 @@ export async function setBudget(
     await setLimits(tx, id, next);
   });
   note?.({ ...factsOf(named), ...limitFacts(next) });
-  return create(SetBudgetResponseSchema, { budgets: rows });
+  return create(SetBudgetResponseSchema, { budgets: rows, accountId: call.accountId });
 }
 
 export async function resetBudget(
@@ -180,7 +184,7 @@ export async function resetBudget(
     await resetTotal(tx, id);
   });
   note?.(factsOf(named));
-  return create(ResetBudgetResponseSchema, { budgets: rows });
+  return create(ResetBudgetResponseSchema, { budgets: rows, accountId: call.accountId });
 }
 
 /**
@@ -375,7 +379,7 @@ export async function setDefaultMemberLimits(
       });
   keys.publish(await transaction((tx) => keys.announce(tx, accountId)));
   note?.(limitFacts(limits));
-  return create(SetDefaultMemberLimitsResponseSchema, {});
+  return create(SetDefaultMemberLimitsResponseSchema, { accountId });
 }
 
 type NamedPayer = Exclude<Payer["payer"], { case: undefined }>;

@@ -19,7 +19,7 @@ import { type AddressLoad, shareOf } from "./connections.ts";
 
 /** An event after which an earlier error of a key may no longer hold. */
 export type PayerChange =
-  | { readonly kind: "transfer" | "settlement"; readonly accountId: string }
+  | { readonly kind: "transfer" | "settlement" | "budget"; readonly accountId: string }
   | { readonly kind: "key"; readonly keyId: string };
 
 /** Subscribes to the changes that this process makes or learns of. */

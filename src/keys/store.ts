@@ -496,6 +496,8 @@ export type ManagedKeys = {
   list(tx: Runner, personId: string): Promise<readonly sql.ListManagedRow[]>;
   /** Gives all of an account to another person there. `to` undefined: to its owners alone. */
   handOver(tx: Runner, manager: Manager, to: string | undefined): Promise<void>;
+  /** Announces that those of an account changed, because their manager did. */
+  announce(tx: Runner, manager: Manager): Promise<void>;
   /** Pauses those of an account. Returns the ids for `publish`. */
   pause(tx: Runner, manager: Manager): Promise<readonly string[]>;
   /** Revokes them for good in the same way. */
@@ -524,6 +526,9 @@ export const managedKeys: ManagedKeys = {
   async handOver(tx, manager, to) {
     const next = to === undefined ? "" : `person:${to}`;
     await tx.run(sql.handOverKeys, { ...managedOf(manager), next, changeId: newChange() });
+  },
+  async announce(tx, manager) {
+    await tx.run(sql.announceManaged, { ...managedOf(manager), changeId: newChange() });
   },
   async pause(tx, manager) {
     return idsOf(await tx.run(sql.pauseManaged, { ...managedOf(manager), changeId: newChange() }));

@@ -232,7 +232,10 @@ export function createPeople(parts: {
 }): People {
   const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
   const { outbound = new Outbound() } = parts;
-  const store = createPeopleStore(parts.postgres, parts.budgets);
+  const store = createPeopleStore(
+    parts.postgres,
+    parts.budgets && announced(parts.budgets, parts.keys),
+  );
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
     hints,
@@ -362,6 +365,18 @@ export function createPeople(parts: {
     },
     async stop() {
       await Promise.all([changes.stop(), outbox?.stop(), retention.stop()]);
+    },
+  };
+}
+
+/** The same budgets. Nodes learn which keys they limit by the feed of these. */
+function announced(budgets: MemberBudgets, keys: ManagedKeys): MemberBudgets {
+  return {
+    ...budgets,
+    async join(tx, member) {
+      const isLimited = await budgets.join(tx, member);
+      if (isLimited) await keys.announce(tx, member);
+      return isLimited;
     },
   };
 }

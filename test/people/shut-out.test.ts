@@ -408,6 +408,27 @@ describe("a node that has not heard of a change of a role", () => {
   });
 });
 
+test("the limits that somebody gets with a role are announced to the keys that he manages", async () => {
+  const setDefault = (limits: string | null) =>
+    run("default", "update accounts set default_member_limits = $1 where account_id = 'acc_a'", [
+      limits,
+    ]);
+  const ana = await member(OWNER);
+  const { secret } = await keysAs(ana).make();
+  const isLimited = async () => {
+    const caller = await elsewhere.authenticate(bearer(secret));
+    return caller.kind === "key" && caller.isLimited;
+  };
+  expect(await isLimited()).toBe(false);
+  await setDefault('{"dailyMicrocredits": "7"}');
+  try {
+    await clientOf(owner).updateMember({ accountId: "acc_a", personId: idOf(ana), role: MEMBER });
+    await vi.waitFor(async () => expect(await isLimited()).toBe(true), soon);
+  } finally {
+    await setDefault(null);
+  }
+});
+
 test("enabling resumes nothing, and the answer names the keys that stay paused", async () => {
   const ana = await member();
   const { keyId } = await keysAs(ana).make();

@@ -189,6 +189,14 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
         </span>
       ),
     },
+    // Beside the name: it is in sight on a phone.
+    {
+      name: "month",
+      head: words.keys.month,
+      end: true,
+      sortBy: "service",
+      cell: (key) => <MonthOfCap apiKey={key} />,
+    },
     {
       name: "models",
       head: words.keys.models,
@@ -209,13 +217,6 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
         ) : (
           count(requestsPerMinute)
         ),
-    },
-    {
-      name: "month",
-      head: words.keys.month,
-      end: true,
-      sortBy: "service",
-      cell: (key) => <MonthOfCap apiKey={key} />,
     },
     {
       name: "used",

@@ -139,6 +139,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "ended_requests",
     "errors_hourly",
     "holds",
+    "limit_changes",
     "nodes",
     "pools",
     "price_versions",

@@ -1532,6 +1532,38 @@ where b.account_id = r.account_id and b."family" = r."family"
   (p) => [p.accountId, p.requestId],
 );
 
+// limits.sql
+
+/**
+ * Notes which limits of credits of a payer's budget change, before they do, and what it has spent
+ * in all by then where one is raised. The caller has locked the pool.
+ * `payer`: empty: the whole pool
+ */
+export const noteLimitChanges: Run<{ accountId: string; family: "v1" | "v2"; payer: string; dayLimit: bigint | number | null; weekLimit: bigint | number | null; monthLimit: bigint | number | null; totalLimit: bigint | number | null }> = run(
+  "billing/note-limit-changes",
+  `-- billing/note-limit-changes
+insert into limit_changes (account_id, "family", payer, "window", changed_at, passed)
+select $1, $2, $3, w.name, clock_timestamp(),
+  case when w.next > w.most then b.spent else 0 end
+from (
+  select spent, day_limit, week_limit, month_limit, total_limit
+  from budgets
+  where account_id = $1 and "family" = $2 and payer = $3
+  union all
+  select spent, day_limit, week_limit, month_limit, total_limit
+  from pools
+  where account_id = $1 and "family" = $2 and $3 = ''
+) b
+cross join lateral (
+  values ('day', b.day_limit, $4::bigint), ('week', b.week_limit, $5::bigint),
+    ('month', b.month_limit, $6::bigint), ('total', b.total_limit, $7::bigint)
+) as w (name, most, next)
+where w.next is distinct from w.most
+on conflict (account_id, "family", payer, "window") do update
+set changed_at = excluded.changed_at, passed = excluded.passed`,
+  (p) => [p.accountId, p.family, p.payer, p.dayLimit, p.weekLimit, p.monthLimit, p.totalLimit],
+);
+
 // nodes.sql
 
 /**
@@ -1881,19 +1913,21 @@ order by model, created_at desc`,
 /**
  * Adds counts of rejected requests: each account, hour, key and reason once. Sorted, so that
  * processes that add at the same time wait for each other in the same order.
+ * `lasts`: when the last of them was rejected
  */
-export const addErrors: Run<{ accountIds: readonly string[]; hours: readonly (Date | string)[]; keyIds: readonly string[]; reasons: readonly string[]; counts: readonly (bigint | number)[] }> = run(
+export const addErrors: Run<{ accountIds: readonly string[]; hours: readonly (Date | string)[]; keyIds: readonly string[]; reasons: readonly string[]; counts: readonly (bigint | number)[]; lasts: readonly (Date | string)[] }> = run(
   "billing/add-errors",
   `-- billing/add-errors
-insert into errors_hourly (account_id, hour, key_id, reason, requests)
-select account_id, hour, key_id, reason, requests
+insert into errors_hourly (account_id, hour, key_id, reason, requests, last_at)
+select account_id, hour, key_id, reason, requests, last_at
 from unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[],
-    $5::bigint[])
-  as e (account_id, hour, key_id, reason, requests)
+    $5::bigint[], $6::timestamptz[])
+  as e (account_id, hour, key_id, reason, requests, last_at)
 order by account_id, hour, key_id, reason
 on conflict (account_id, hour, key_id, reason) do update
-set requests = errors_hourly.requests + excluded.requests`,
-  (p) => [p.accountIds, p.hours, p.keyIds, p.reasons, p.counts],
+set requests = errors_hourly.requests + excluded.requests,
+  last_at = greatest(errors_hourly.last_at, excluded.last_at)`,
+  (p) => [p.accountIds, p.hours, p.keyIds, p.reasons, p.counts, p.lasts],
 );
 
 /**
@@ -2516,12 +2550,13 @@ where hour >= $1::date::timestamp at time zone 'utc' and key_id >= ''`,
   "day",
 );
 
-export type FindSpentLimitsRow = { accountId: string; family: "v1" | "v2"; payer: string; name: string | null; window: "day" | "week" | "month" | "total"; since: string | null; base: bigint; limitMicro: bigint; spentMicro: bigint; isRefused: boolean };
+export type FindSpentLimitsRow = { accountId: string; family: "v1" | "v2"; payer: string; name: string | null; window: "day" | "week" | "month" | "total"; since: string | null; base: bigint; limitMicro: bigint; spentMicro: bigint; passed: bigint; isRefused: boolean };
 /**
  * Finds the limits of active keys, persons, management keys and pools of which a part is spent in
  * the UTC window of now, and whether a request was rejected for them within the last hours of this
  * day: what is left may be too little for any request. Of a rejection only the key is known, so it
- * counts for the limit with the least left of those that bind the key.
+ * counts for the limit with the least left of those that bind the key, unless one of these changed
+ * since: processes may reject by the limits of before for some seconds.
  * `percents`: for each of these accounts, the part
  */
 export const findSpentLimits: Many<{ accountIds: readonly string[]; percents: readonly number[] }, FindSpentLimitsRow> = many(
@@ -2566,11 +2601,19 @@ with asked as (
   where e.account_id = any($1) and e.reason in ('monthly_cap_reached', 'budget_reached')
     and e.hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'
     and e.hour >= date_trunc('day', now(), 'UTC')
+    and not exists (
+      select
+      from limit_changes c
+      where c.account_id = k.account_id and c."family" = k."family"
+        and c.payer in (k.key_id, k.managed_by, '')
+        and c.changed_at > e.last_at - interval '5 seconds'
+    )
   order by k.key_id, e.reason, l.free, l.payer, l.name
 )
 select l.account_id as account_id, l."family" as "family", l.payer as payer,
   coalesce(k.name, m.name) as name, l.name as window, l.since as since,
   l.base as base, l.most as limit_micro, l.spent as spent_micro,
+  coalesce(c.passed, 0) as passed,
   exists (
     select 1
     from refused r
@@ -2582,11 +2625,14 @@ join asked a using (account_id)
 left join keys k on k.key_id = l.payer
 left join management_keys m
   on l.payer like 'mgmt:%' and m.management_key_id = substr(l.payer, 6)
+left join limit_changes c
+  on c.account_id = l.account_id and c."family" = l."family" and c.payer = l.payer
+    and c."window" = l.name
 where (k.status = 'active' or l.payer = '' or strpos(l.payer, ':') > 0) and l.most > 0
   and l.spent * 100::numeric >= l.most * a.percent::numeric
 order by l.account_id, l."family", l.payer, l.since`,
   (p) => [p.accountIds, p.percents],
-  (v) => ({ accountId: v[0], family: v[1], payer: v[2], name: v[3], window: v[4], since: v[5], base: v[6], limitMicro: v[7], spentMicro: v[8], isRefused: v[9] }) as never,
+  (v) => ({ accountId: v[0], family: v[1], payer: v[2], name: v[3], window: v[4], since: v[5], base: v[6], limitMicro: v[7], spentMicro: v[8], passed: v[9], isRefused: v[10] }) as never,
   "name since",
 );
 

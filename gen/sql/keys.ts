@@ -29,6 +29,21 @@ returning key_id`,
   5000,
 );
 
+/**
+ * Tells every process that the keys of an account changed that somebody manages, because he did.
+ * `changeId`: to which each key adds its own
+ */
+export const announceManaged: Run<{ changeId: string; accountId: string; managedBy: string }> = run(
+  "keys/announce-managed",
+  `-- keys/announce-managed
+insert into key_changes (change_id, key_id)
+select $1 || '_' || key_id, key_id
+  from keys
+ where account_id = $2 and managed_by = $3 and status = 'active'`,
+  (p) => [p.changeId, p.accountId, p.managedBy],
+  5000,
+);
+
 export type ReadChangesRow = { readAt: Date; changeId: string | null; keyId: string | null };
 /**
  * Changes of keys since ten seconds before a time, and the time of this read. One row without a
@@ -118,7 +133,7 @@ select $15, $16, key_id, $17 from created`,
   5000,
 );
 
-export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; status: "active" | "paused" | "expired" | "revoked"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; lastUsedAt: Date | null; budget: bigint[]; at: Date };
+export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; pausedByOwner: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; status: "active" | "paused" | "expired" | "revoked"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; lastUsedAt: Date | null; budget: bigint[]; at: Date };
 /**
  * Keys with their budgets, as `base/budgets.ts` reads them, and the time of this, oldest first.
  */
@@ -126,8 +141,8 @@ export const readKeys: Many<{ keyIds: readonly string[] }, ReadKeysRow> = many(
   "keys/read-keys",
   `-- keys/read-keys
 select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
-       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused, k.expires_at,
-       k.created_at, k.revoked_at, k.allowed_addresses,
+       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
+       k.paused_by_owner, k.expires_at, k.created_at, k.revoked_at, k.allowed_addresses,
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
@@ -149,7 +164,7 @@ select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allo
  where k.key_id = any($1::text[])
  order by k.key_id`,
   (p) => [p.keyIds],
-  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], accountReader: v[6], createdBy: v[7], managedBy: v[8], limitedByOwner: v[9], paused: v[10], expiresAt: v[11], createdAt: v[12], revokedAt: v[13], allowedAddresses: v[14], status: v[15], dayLimit: v[16], weekLimit: v[17], monthLimit: v[18], totalLimit: v[19], runningLimit: v[20], lastUsedAt: v[21], budget: v[22], at: v[23] }) as never,
+  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], accountReader: v[6], createdBy: v[7], managedBy: v[8], limitedByOwner: v[9], paused: v[10], pausedByOwner: v[11], expiresAt: v[12], createdAt: v[13], revokedAt: v[14], allowedAddresses: v[15], status: v[16], dayLimit: v[17], weekLimit: v[18], monthLimit: v[19], totalLimit: v[20], runningLimit: v[21], lastUsedAt: v[22], budget: v[23], at: v[24] }) as never,
   "requestsPerMinute expiresAt revokedAt dayLimit weekLimit monthLimit totalLimit runningLimit lastUsedAt",
   5000,
 );
@@ -312,7 +327,7 @@ select k.key_id as key_id
   5000,
 );
 
-export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; expiresAt: Date | null; isExpired: boolean; allowedAddresses: string[]; paused: boolean; pausedByProgram: boolean; limitedByOwner: boolean; limitedByProgram: boolean; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
+export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; expiresAt: Date | null; isExpired: boolean; allowedAddresses: string[]; paused: boolean; pausedByOwner: boolean; pausedByProgram: boolean; limitedByOwner: boolean; limitedByProgram: boolean; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
 /**
  * The limits of an active key, locked until the end of the transaction, and whether it is paused
  * and has expired. No row: the key is revoked or does not exist.
@@ -322,7 +337,7 @@ export const lockKey: Optional<{ keyId: string }, LockKeyRow> = optional(
   `-- keys/lock-key
 select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
        coalesce(k.expires_at <= now(), false) as is_expired,
-       k.allowed_addresses, k.paused, k.paused_by_program,
+       k.allowed_addresses, k.paused, k.paused_by_owner, k.paused_by_program,
        k.limited_by_owner, k.limited_by_program,
        b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
   from keys k
@@ -330,7 +345,7 @@ select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
  where k.key_id = $1 and k.status = 'active'
    for no key update of k`,
   (p) => [p.keyId],
-  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], accountReader: v[2], expiresAt: v[3], isExpired: v[4], allowedAddresses: v[5], paused: v[6], pausedByProgram: v[7], limitedByOwner: v[8], limitedByProgram: v[9], dayLimit: v[10], weekLimit: v[11], monthLimit: v[12], totalLimit: v[13], runningLimit: v[14] }) as never,
+  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], accountReader: v[2], expiresAt: v[3], isExpired: v[4], allowedAddresses: v[5], paused: v[6], pausedByOwner: v[7], pausedByProgram: v[8], limitedByOwner: v[9], limitedByProgram: v[10], dayLimit: v[11], weekLimit: v[12], monthLimit: v[13], totalLimit: v[14], runningLimit: v[15] }) as never,
   "requestsPerMinute expiresAt dayLimit weekLimit monthLimit totalLimit runningLimit",
   5000,
 );
@@ -369,21 +384,22 @@ select $16, key_id from changed`,
 
 /**
  * Pauses a key, or resumes it. The key is locked.
- * `byProgram`: true: a management key does so
+ * `pausedByOwner`: as the columns of the key
  */
-export const pauseKey: Run<{ paused: boolean; byProgram: boolean; keyId: string; changeId: string }> = run(
+export const pauseKey: Run<{ paused: boolean; pausedByOwner: boolean; pausedByProgram: boolean; keyId: string; changeId: string }> = run(
   "keys/pause-key",
   `-- keys/pause-key
 with changed as (
   update keys
-     set paused = $1::boolean, paused_by_program = $1 and $2::boolean,
+     set paused = $1::boolean, paused_by_owner = $2::boolean,
+         paused_by_program = $3::boolean,
          paused_at = case when $1 and not paused then now() else paused_at end
-   where key_id = $3
+   where key_id = $4
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select $4, key_id from changed`,
-  (p) => [p.paused, p.byProgram, p.keyId, p.changeId],
+select $5, key_id from changed`,
+  (p) => [p.paused, p.pausedByOwner, p.pausedByProgram, p.keyId, p.changeId],
   5000,
 );
 
@@ -425,8 +441,8 @@ select $2, key_id from revoked`,
 
 export type PauseManagedRow = { keyId: string };
 /**
- * Pauses the keys of an account that somebody manages, also those that a program has paused and
- * would resume. Returns those that it paused.
+ * Pauses the keys of an account that somebody manages, as an owner does: also those that a member
+ * or a program has paused and would resume. Returns those that it paused.
  * `changeId`: to which each key adds its own
  */
 export const pauseManaged: Many<{ accountId: string; managedBy: string; changeId: string }, PauseManagedRow> = many(
@@ -434,10 +450,10 @@ export const pauseManaged: Many<{ accountId: string; managedBy: string; changeId
   `-- keys/pause-managed
 with changed as (
   update keys
-     set paused = true, paused_by_program = false,
+     set paused = true, paused_by_owner = true, paused_by_program = false,
          paused_at = case when paused then paused_at else now() end
    where account_id = $1 and managed_by = $2 and status = 'active'
-     and (not paused or paused_by_program)
+     and (not paused or paused_by_program or not paused_by_owner)
   returning key_id
 )
 insert into key_changes (change_id, key_id)
@@ -669,7 +685,7 @@ select count(*)::int4 as keys
   5000,
 );
 
-export type ShareManagementKeysRow = { managementKeyId: string; mostKeys: number; childLimits: Json; isUsable: boolean };
+export type ShareManagementKeysRow = { managementKeyId: string; scopes: string[]; mostKeys: number; childLimits: Json; isUsable: boolean };
 /**
  * Management keys, which stay as they are until the end of the transaction, in the order of their
  * ids, and whether each may be used: it is not revoked, and has not expired.
@@ -677,14 +693,14 @@ export type ShareManagementKeysRow = { managementKeyId: string; mostKeys: number
 export const shareManagementKeys: Many<{ managementKeyIds: readonly string[] }, ShareManagementKeysRow> = many(
   "keys/share-management-keys",
   `-- keys/share-management-keys
-select management_key_id, most_keys, child_limits,
+select management_key_id, scopes, most_keys, child_limits,
        revoked_at is null and (expires_at is null or expires_at > now()) as is_usable
   from management_keys
  where management_key_id = any($1::text[])
  order by management_key_id
    for share`,
   (p) => [p.managementKeyIds],
-  (v) => ({ managementKeyId: v[0], mostKeys: v[1], childLimits: v[2], isUsable: v[3] }) as never,
+  (v) => ({ managementKeyId: v[0], scopes: v[1], mostKeys: v[2], childLimits: v[3], isUsable: v[4] }) as never,
   "",
   5000,
 );
@@ -853,7 +869,7 @@ select calls_from from management_keys where management_key_id = $1`,
 
 // secrets.sql
 
-export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; accountStatus: "active" | "suspended" | "closed"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
+export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; pausedByOwner: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; accountStatus: "active" | "suspended" | "closed"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
 /**
  * The secrets with these digests, with their keys. No row for an unknown digest.
  */
@@ -872,7 +888,8 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
             when k.paused then 'paused'
             else 'active' end as status,
        k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
-       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused, k.expires_at,
+       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
+       k.paused_by_owner, k.expires_at,
        k.created_at, k.revoked_at, k.allowed_addresses, a.status as account_status,
        b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit,
        b.is_limited or exists (
@@ -886,7 +903,7 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
   join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where s.digest = any($1::bytea[])`,
   (p) => [p.digests],
-  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], accountReader: v[15], createdBy: v[16], managedBy: v[17], limitedByOwner: v[18], paused: v[19], expiresAt: v[20], createdAt: v[21], revokedAt: v[22], allowedAddresses: v[23], accountStatus: v[24], dayLimit: v[25], weekLimit: v[26], monthLimit: v[27], totalLimit: v[28], runningLimit: v[29], isLimited: v[30] }) as never,
+  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], accountReader: v[15], createdBy: v[16], managedBy: v[17], limitedByOwner: v[18], paused: v[19], pausedByOwner: v[20], expiresAt: v[21], createdAt: v[22], revokedAt: v[23], allowedAddresses: v[24], accountStatus: v[25], dayLimit: v[26], weekLimit: v[27], monthLimit: v[28], totalLimit: v[29], runningLimit: v[30], isLimited: v[31] }) as never,
   "secretExpiresAt secretRevokedAt expiresInMs requestsPerMinute expiresAt revokedAt dayLimit weekLimit monthLimit totalLimit runningLimit",
   5000,
 );

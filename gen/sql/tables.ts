@@ -54,7 +54,7 @@ export type DepositKeysRow = { keyId: string; nextIndex: bigint };
 
 export type EndedRequestsRow = { accountId: string; requestId: string; askedAt: Date };
 
-export type ErrorsHourlyRow = { accountId: string; hour: Date; keyId: string; reason: string; requests: bigint };
+export type ErrorsHourlyRow = { accountId: string; hour: Date; keyId: string; reason: string; requests: bigint; lastAt: Date };
 
 export type GivenRow = { personId: string; day: string; usdMicro: bigint };
 
@@ -68,9 +68,11 @@ export type KeyChangesRow = { changeId: string; keyId: string; changedAt: Date }
 
 export type KeySecretsRow = { digest: Buffer; secretId: string; keyId: string; shown: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; lastUsedAt: Date | null };
 
-export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; limitedByOwner: boolean; allowedAddresses: string[]; limitedByProgram: boolean; pausedByProgram: boolean };
+export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; limitedByOwner: boolean; allowedAddresses: string[]; limitedByProgram: boolean; pausedByProgram: boolean; pausedByOwner: boolean };
 
 export type LeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
+
+export type LimitChangesRow = { accountId: string; family: string; payer: string; window: string; changedAt: Date; passed: bigint };
 
 export type LinksRow = { digest: Buffer; linkId: string; purpose: "owner" | "invitation" | "recovery" | "sign_up" | "email"; personId: string; accountId: string | null; role: "viewer" | "member" | "owner" | null; login: string; email: string | null; madeBy: string; madeAt: Date; endsAt: Date; usedAt: Date | null };
 

@@ -80,6 +80,8 @@ type SpentLimit = {
   readonly base: bigint;
   readonly limitMicro: bigint;
   readonly spentMicro: bigint;
+  /** What the payer had spent in all when the limit was raised. 0: it was not. */
+  readonly passed: bigint;
   /** True: a request was rejected for it a moment ago. */
   readonly isRefused: boolean;
 };
@@ -454,17 +456,21 @@ function capReached(
   percents: readonly number[],
   login: string | undefined,
 ): Finding[] {
-  const { accountId, family, payer, window, since, base, limitMicro, spentMicro } = limit;
+  const { accountId, family, payer, window, since, base, limitMicro, spentMicro, passed } = limit;
   const isKey = payer !== "" && !payer.includes(":");
   if (personIn(limit) !== undefined && login === undefined) return [];
   const share = (percent: number) => spentMicro * 100n >= limitMicro * BigInt(percent);
   const isRefused = limit.isRefused && share(refusedPercentMin);
-  const reached = percents.filter((one) => share(one) || (one === 100 && isRefused));
+  // A raise repeats nothing: what was spent before it passes no part of the new limit.
+  const isNew = (percent: number) => (passed - base) * 100n < limitMicro * BigInt(percent);
+  const reached = percents.filter(
+    (one) => (share(one) && isNew(one)) || (one === 100 && isRefused),
+  );
   const period = since?.slice(0, window === "month" ? 7 : 10);
   return reached.map((percent, index) => ({
     accountId,
     kind: "cap_reached",
-    // A limit that is raised can be reached again, and a total that begins anew.
+    // Another limit can be reached again, and a total that begins anew.
     about: `${isKey ? payer : `${payer || "pool"}-${family}`}-${percent}-of-${credits(limitMicro)}`,
     period:
       window === "total"

@@ -28,7 +28,7 @@ export const errorCatalog = {
   // PermissionDenied, not Unauthenticated: the key is right, and works again once it is resumed.
   key_paused: {
     rpc: Code.PermissionDenied,
-    message: "This API key is paused. Who manages it can resume it.",
+    message: "This API key is paused. An owner of its account can resume it.",
   },
   // PermissionDenied, not Unauthenticated: the key is right, elsewhere.
   address_not_allowed: {

@@ -26,7 +26,7 @@ import { credits } from "../base/money.ts";
 import { checkName, checkOptionalName, checkText, shownName } from "../base/names.ts";
 import { walkPages } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
-import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { AuthenticatedCall, ManagementCaller, Person } from "../contract/contract.ts";
 import { readReason } from "../contract/reason.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
@@ -44,6 +44,11 @@ export type KeysOfAccount = {
   announce(tx: Runner, accountId: string): Promise<readonly string[]>;
   /** Revokes all of them in the same way, for good. */
   revokeAll(tx: Runner, accountId: string): Promise<readonly string[]>;
+  /**
+   * Throws `not_permitted` and `revoked_key` unless the management key may change the keys that it
+   * made at this moment. Until the end of the transaction it may.
+   */
+  checkProgram(tx: Runner, caller: ManagementCaller): Promise<void>;
   /** What people know these keys of an account by, in the order of their ids. */
   labels(db: Runner, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
   /** Called after the commit. */
@@ -57,6 +62,16 @@ export type MembersOfAccount = {
    * transaction he goes on to own it.
    */
   checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
+  /**
+   * As what the person may manage the account at this moment: operator admins do so as an owner,
+   * unless they gave up that role for the call. Until the end of the transaction he stays that.
+   * Throws `not_permitted` for a viewer, and who is no member.
+   */
+  checkManager(
+    tx: Runner,
+    accountId: string,
+    person: Pick<Person, "personId" | "operator">,
+  ): Promise<"owner" | "member">;
   /** Undefined: no member. Until the end of the transaction he keeps the role. */
   roleOf(tx: Runner, accountId: string, personId: string): Promise<MemberRole | undefined>;
   list(

@@ -588,6 +588,7 @@ function distinct(rows: readonly { readonly keyId: string }[]): string[] {
 }
 
 const noKeys: KeysOfAccount = {
+  checkProgram: () => Promise.reject(new ApiError("not_permitted")),
   labels: async () => [],
   announce: async () => [],
   revokeAll: async () => [],
@@ -595,6 +596,7 @@ const noKeys: KeysOfAccount = {
 };
 const noMembers: MembersOfAccount = {
   checkOwner: () => Promise.reject(new ApiError("not_permitted")),
+  checkManager: () => Promise.reject(new ApiError("not_permitted")),
   roleOf: async () => undefined,
   list: async () => [],
 };

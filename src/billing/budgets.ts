@@ -20,7 +20,6 @@ import {
   type Payer,
 } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import {
@@ -76,15 +75,14 @@ export const budgetsOfKeys = {
 /** Replaces the limits of a payer. Locks the pool. */
 export async function setLimits(tx: Runner, id: BudgetId, limits: BudgetLimits): Promise<void> {
   await tx.run(sql.lockPool, id);
-  if (id.payer === "") await tx.run(sql.setPoolLimits, { ...id, ...columnsOf(limits) });
-  else {
-    // A key has counted since it was made.
-    if (id.payer.includes(":")) {
-      await tx.run(sql.openBudget, id);
-      await tx.run(sql.startManager, id);
-    }
-    await tx.run(sql.setLimits, { ...id, ...columnsOf(limits) });
+  // A key has counted since it was made.
+  if (id.payer.includes(":")) {
+    await tx.run(sql.openBudget, id);
+    await tx.run(sql.startManager, id);
   }
+  const values = { ...id, ...columnsOf(limits) };
+  await tx.run(sql.noteLimitChanges, values);
+  await tx.run(id.payer === "" ? sql.setPoolLimits : sql.setLimits, values);
 }
 
 /** Begins the total of a payer anew. Locks the pool. */
@@ -100,11 +98,14 @@ type MemberId = { readonly accountId: string; readonly personId: string };
 /** What the ledger does for members, in the transaction in which a person becomes one. */
 export const budgetsOfMembers = {
   lock: (tx: Runner, accountId: string) => tx.run(sql.lockAccountPools, { accountId }),
-  /** Gives a member who has no limit those of the account, if it has some. */
-  async join(tx: Runner, { accountId, personId }: MemberId): Promise<void> {
+  /**
+   * Gives a member who has no limit those of the account, if it has some. Resolves with true if he
+   * got them: keys that he manages have to be announced.
+   */
+  async join(tx: Runner, { accountId, personId }: MemberId): Promise<boolean> {
     const account = await tx.run(sql.readDefaultLimits, { accountId });
     const limits = readStored(account?.defaultMemberLimits ?? null);
-    if (limits) await applyDefault(tx, { accountId, personId }, limits);
+    return limits !== undefined && applyDefault(tx, { accountId, personId }, limits);
   },
   isLimited: async (tx: Runner, member: MemberId) => (await budgetsOfPerson(tx, member)).length > 0,
 };
@@ -113,11 +114,12 @@ async function applyDefault(
   tx: Runner,
   { accountId, personId }: MemberId,
   limits: BudgetLimits,
-): Promise<void> {
+): Promise<boolean> {
   const payer = `person:${personId}`;
   const rows = await tx.run(sql.readBudgetsOf, { accountId, payer });
-  if (rows.some((row) => hasLimit(limitsIn(row)))) return;
+  if (rows.some((row) => hasLimit(limitsIn(row)))) return false;
   for (const family of familyNames) await setLimits(tx, { accountId, family, payer }, limits);
+  return true;
 }
 
 function hasLimit(limits: BudgetLimits): boolean {
@@ -166,7 +168,7 @@ export async function setBudget(
     await setLimits(tx, id, next);
   });
   note?.({ ...factsOf(named), ...limitFacts(next) });
-  return create(SetBudgetResponseSchema, { budgets: rows });
+  return create(SetBudgetResponseSchema, { budgets: rows, accountId: call.accountId });
 }
 
 export async function resetBudget(
@@ -182,7 +184,7 @@ export async function resetBudget(
     await resetTotal(tx, id);
   });
   note?.(factsOf(named));
-  return create(ResetBudgetResponseSchema, { budgets: rows });
+  return create(ResetBudgetResponseSchema, { budgets: rows, accountId: call.accountId });
 }
 
 /**
@@ -215,6 +217,7 @@ async function changeBudgets(
     if ((await tx.run(sql.lockAccountPools, { accountId })).length === 0)
       throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
     await checkStillOwner(tx, members, accountId, caller);
+    if (caller.kind === "management") await keys.checkProgram(tx, caller);
     await checkPresent(tx, accountId, named, { members, hasManagementKey });
     const own = named.case === "keyId" ? await tx.run(sql.findPayer, { keyId: named.value }) : null;
     if (named.case === "keyId" && own?.accountId !== accountId) throw noSuchPayer();
@@ -238,8 +241,9 @@ async function checkStillOwner(
   accountId: string,
   caller: Caller,
 ): Promise<void> {
-  if (caller.kind === "person" && caller.operator !== OperatorRole.ADMIN)
-    await members.checkOwner(tx, accountId, caller.personId);
+  if (caller.kind !== "person") return;
+  if ((await members.checkManager(tx, accountId, caller)) !== "owner")
+    throw new ApiError("not_permitted");
 }
 
 async function checkPresent(
@@ -375,7 +379,7 @@ export async function setDefaultMemberLimits(
       });
   keys.publish(await transaction((tx) => keys.announce(tx, accountId)));
   note?.(limitFacts(limits));
-  return create(SetDefaultMemberLimitsResponseSchema, {});
+  return create(SetDefaultMemberLimitsResponseSchema, { accountId });
 }
 
 type NamedPayer = Exclude<Payer["payer"], { case: undefined }>;

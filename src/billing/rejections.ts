@@ -31,7 +31,15 @@ type RefusedRequest = { readonly requestId: string; readonly model?: string };
 type Refusal = Payer &
   Required<RefusedRequest> & { readonly at: Date; readonly reason: string; readonly facts: string };
 
-type Rejected = { accountId: string; hourMs: number; keyId: string; reason: string; count: bigint };
+type Rejected = {
+  accountId: string;
+  hourMs: number;
+  keyId: string;
+  reason: string;
+  count: bigint;
+  /** When the last of them was rejected. */
+  lastMs: number;
+};
 
 type Parts = {
   readonly db: Runner;
@@ -82,7 +90,8 @@ export class Rejections {
     const at = new Date();
     const { reason } = error;
     const hour = Math.floor(at.getTime() / hourMs);
-    this.#add({ accountId, keyId, reason, hourMs: hour * hourMs, count: 1n });
+    const lastMs = at.getTime();
+    this.#add({ accountId, keyId, reason, hourMs: hour * hourMs, count: 1n, lastMs });
     const kept = this.#kept.get(`${keyId} ${hour}`) ?? 0;
     if (!request?.requestId || kept >= keptPerHour || this.#refusals.length >= keysMax) return;
     this.#kept.set(`${keyId} ${hour}`, kept + 1);
@@ -112,6 +121,7 @@ export class Rejections {
           keyIds: batch.map(({ keyId }) => keyId),
           reasons: batch.map(({ reason }) => reason),
           counts: batch.map(({ count }) => count),
+          lasts: batch.map(({ lastMs }) => new Date(lastMs)),
         });
         left.splice(0, batch.length);
       }
@@ -146,12 +156,14 @@ export class Rejections {
       this.#cleanedHour = hour;
   }
 
-  #add({ count, ...of }: Rejected): void {
+  #add({ count, lastMs, ...of }: Rejected): void {
     const { countsMax = 20_000 } = this.#parts;
     const name = [of.accountId, of.hourMs, of.keyId, of.reason].join("\n");
     const known = this.#counts.get(name);
-    if (known) known.count += count;
-    else if (this.#counts.size < countsMax) this.#counts.set(name, { ...of, count });
+    if (known) {
+      known.count += count;
+      known.lastMs = Math.max(known.lastMs, lastMs);
+    } else if (this.#counts.size < countsMax) this.#counts.set(name, { ...of, count, lastMs });
     else this.#uncounted += Number(count);
   }
 }

@@ -60,10 +60,10 @@ export function createIdentifyCaller(
   // which many clients may share.
   const known = new BoundedMap<string, IdentifiedCaller>(knownCredentialsMax);
 
-  // After a change of any key, each key is read again.
+  // After a change of any key or budget, each key is read again.
   let keysChangedAtMs = Number.NEGATIVE_INFINITY;
   onPayerChange(({ kind }) => {
-    if (kind === "key") keysChangedAtMs = performance.now();
+    if (kind === "key" || kind === "budget") keysChangedAtMs = performance.now();
   });
   const isReusable = (earlier: IdentifiedCaller, address: string) =>
     performance.now() - earlier.atMs < reuseMs &&

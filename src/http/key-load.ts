@@ -19,7 +19,7 @@ import { type AddressLoad, shareOf } from "./connections.ts";
 
 /** An event after which an earlier error of a key may no longer hold. */
 export type PayerChange =
-  | { readonly kind: "transfer" | "settlement"; readonly accountId: string }
+  | { readonly kind: "transfer" | "settlement" | "budget"; readonly accountId: string }
   | { readonly kind: "key"; readonly keyId: string };
 
 /** Subscribes to the changes that this process makes or learns of. */
@@ -143,7 +143,8 @@ export class KeyLoad {
         const remembered = withoutNeed(error);
         const atMs = this.#clock.now();
         const known = knownFrom(remembered, atMs);
-        const learnt = { known, last: remembered, confirmedAtMs: atMs, startedAt };
+        const endsMs = atMs + resetsInMs(remembered);
+        const learnt = { known, last: remembered, endsMs, confirmedAtMs: atMs, startedAt };
         this.#keys.of(keyId).error = learnt;
         if (known && isManagers(remembered)) this.#keys.of(managerOf(key)).error = learnt;
         if (isFailed) void rateLimits.recordFailed(keyId, requestsPerMinute, bytes);
@@ -159,7 +160,7 @@ export class KeyLoad {
     const settledAt = this.#settlements.get(accountId) ?? 0;
     const find = (id: string) => {
       const error = this.#keys.find(id)?.error;
-      return error && error.startedAt >= changedAt ? error : undefined;
+      return error && error.startedAt >= changedAt && nowMs < error.endsMs ? error : undefined;
     };
     const found = find(keyId);
     for (const error of managedBy === "" ? [found] : [found, find(managerOf(key))])
@@ -306,6 +307,8 @@ type KeyError = {
   readonly known: { readonly error: ApiError; readonly untilMs: number } | undefined;
   /** The last error of a request whose body was read. */
   readonly last: ApiError;
+  /** When `last` ends by itself: its window is over. Infinite: by no time. */
+  readonly endsMs: number;
   /** When `last` was confirmed by a full check. */
   confirmedAtMs: number;
   /** Number of the last change before the request began. */
@@ -529,7 +532,15 @@ function knownFrom(error: ApiError, nowMs: number): KeyError["known"] {
   if (error.reason === "rate_limited")
     return { error, untilMs: nowMs + Math.min(knownMs, retryAfterMs ?? knownMs) };
   if (!isPayment(error) || !limit?.exhausted) return undefined;
-  const { resetsAt } = limit;
-  const resetsInMs = resetsAt ? Number(resetsAt.seconds ?? 0n) * 1000 - Date.now() : knownMs;
-  return { error, untilMs: nowMs + Math.min(knownMs, resetsInMs) };
+  return { error, untilMs: nowMs + Math.min(knownMs, resetsInMs(error)) };
+}
+
+/**
+ * In how many milliseconds the window of a budget that is reached begins anew. The end of a window
+ * is a time of day, and the clock of this memory is none. Infinite: it has no end.
+ */
+function resetsInMs(error: ApiError): number {
+  const seconds = error.facts.limit?.resetsAt?.seconds;
+  if (!isPayment(error) || seconds === undefined) return Number.POSITIVE_INFINITY;
+  return Number(seconds) * 1000 - Date.now();
 }

@@ -4,11 +4,7 @@
 import { create } from "@bufbuild/protobuf";
 import { type Duration, type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import {
-  AccountRole,
-  ManagementScope,
-  OperatorRole,
-} from "../../gen/gateway/common/v1/roles_pb.ts";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type CreateKeyRequest,
   type CreateKeyResponse,
@@ -50,7 +46,7 @@ import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
 import { invalidPageToken, type Page, pageSizeOf, readPage } from "../base/paging.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
-import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
+import type { AuditFacts, AuthenticatedCall, Person } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
 import type { Runner } from "../postgres/statement.ts";
 import {
@@ -72,6 +68,8 @@ import {
   type Limits,
   type NewSecret,
   type Parent,
+  type Pause,
+  type Rank,
 } from "./store.ts";
 
 type Parts = {
@@ -84,11 +82,16 @@ type Parts = {
 };
 
 /**
- * Throws `not_permitted` for a person who was shut out, or left the account, which the node may not
- * know yet: a key that he makes or resumes in that second would go on. Until the end of the
- * transaction he stays what he is.
+ * What a person is to the keys of the account, which the node may not know yet: a key that he makes
+ * or raises in the second after a change would go on. Throws `not_permitted` for one who was shut
+ * out, left the account, or became a viewer. Until the end of the transaction he stays what he is.
+ * `operator`: the role of the call, which an operator may give up for it.
  */
-export type CheckManager = (tx: Runner, accountId: string, personId: string) => Promise<void>;
+export type CheckManager = (
+  tx: Runner,
+  accountId: string,
+  person: Person,
+) => Promise<Exclude<Rank, "program">>;
 
 export async function createKey(
   parts: Parts,
@@ -105,13 +108,13 @@ export async function createKey(
   const liveMax = liveMaxFor(parts, caller);
   const created = await parts.store.createKey(accountId, newSecret(family), {
     once: onceFor(KeysService.method.createKey, request, call),
-    admit: admitTo(parts, accountId, call, createdBy),
-    async decide(tx, parent) {
+    admit: admitTo(parts, { accountId, managedBy: createdBy }, call, { bounds: true }),
+    async decide(tx, { rank, parent }) {
       const controls = parent ? { ...asked, ...boundByParent(asked, parent, "") } : asked;
       if (liveMax !== undefined) await checkBounds(tx, accountId, { liveMax, perHourMax });
       if (parent) await checkManaged(tx, createdBy, parent.mostKeys);
-      const limitedByOwner = !isMember(caller, accountId) && hasLimit(controls);
-      const limitedByProgram = limitedByOwner && caller.kind === "management";
+      const limitedByOwner = rank !== "member" && hasLimit(controls);
+      const limitedByProgram = limitedByOwner && rank === "program";
       const budget = { ...unlimited, ...controls.budget };
       return { ...controls, budget, limitedByOwner, limitedByProgram, family, createdBy };
     },
@@ -190,13 +193,13 @@ export async function updateKey(
   const found = await findUsable(parts, keyId, call);
   const { caller } = call;
   const { accountId, managedBy } = found;
-  const isProgram = caller.kind === "management";
-  if (isProgram) checkNoReader(asked, "key.account_reader");
+  if (caller.kind === "management") checkNoReader(asked, "key.account_reader");
   const { earlier, controls } = await parts.store.updateKey(found, asked, {
-    admit: admitTo(parts, accountId, call, managedBy),
-    async decide(tx, before, parent) {
+    admit: admitTo(parts, found, call, { bounds: true }),
+    async decide(tx, before, { rank, parent }) {
       const controls = parent ? { ...asked, ...boundByParent(asked, parent, "key.") } : asked;
-      const isTheirs = isMember(caller, accountId);
+      const isProgram = rank === "program";
+      const isTheirs = rank === "member";
       const isBound =
         before.limitedByOwner && (isTheirs || (isProgram && !before.limitedByProgram));
       if (isRaise(controls, before)) {
@@ -212,8 +215,8 @@ export async function updateKey(
         if (parent) await checkManaged(tx, managedBy, parent.mostKeys);
       }
       // Who tightens an owner's limits leaves them an owner's; a member's own stay his.
-      const isChanged = controlNames.some((name) => name in controls) && !isTheirs && !isBound;
-      const limitedBy = !isChanged ? undefined : isProgram ? "program" : "owner";
+      const isChanged = controlNames.some((name) => name in controls) && !isBound;
+      const limitedBy = isChanged && !isTheirs ? rank : undefined;
       return { controls, limitedBy };
     },
   });
@@ -229,10 +232,11 @@ export async function rotateKey(
 ): Promise<RotateKeyResponse> {
   const keyId = checkId("key_id", request.keyId);
   const overlapMs = checkOverlap(request.overlap);
-  const { family, accountId } = await findUsable(parts, keyId, call);
+  const found = await findUsable(parts, keyId, call);
+  const { family, accountId } = found;
   const secret = newSecret(checkFamily(family));
   const once = onceFor(KeysService.method.rotateKey, request, { ...call, accountId });
-  const admit = admitTo(parts, accountId, call, "");
+  const admit = admitTo(parts, found, call);
   const created = await parts.store.rotateKey(keyId, secret, overlapMs, { admit, once });
   published(parts, created.key);
   call.note?.({ overlapSeconds: String(overlapMs / 1000) });
@@ -265,21 +269,44 @@ async function setPaused(
 ): Promise<Key> {
   const keyId = checkId("key_id", named);
   const find = paused ? findChangeable : findUsable;
-  const { accountId } = await find(parts, keyId, call);
-  const byProgram = call.caller.kind === "management";
-  const change = { paused, byProgram };
-  const key = await parts.store.pauseKey(keyId, change, {
-    admit: admitTo(parts, accountId, call, ""),
-    check({ pausedByProgram }) {
-      if (paused) return;
-      if (byProgram && !pausedByProgram)
-        throw new ApiError("not_permitted", {
-          message: "A person has paused this key. A management key may not resume it.",
-        });
-      checkStrong(call.caller);
-    },
+  const found = await find(parts, keyId, call);
+  const key = await parts.store.pauseKey(keyId, {
+    admit: admitTo(parts, found, call),
+    decide: paused
+      ? pausedBy
+      : (earlier, rank) => {
+          if (!earlier.paused) return undefined;
+          checkResumes(earlier, rank);
+          checkStrong(call.caller);
+          return { paused: false, pausedByOwner: false, pausedByProgram: false };
+        },
   });
   return published(parts, key);
+}
+
+/** The pause of a key that one more caller pauses. Undefined: it stays as it is. */
+function pausedBy(earlier: Pause, rank: Rank): Pause | undefined {
+  const { paused, pausedByOwner, pausedByProgram } = earlier;
+  const next = {
+    paused: true,
+    // Nobody resumes by a pause of his own what another one paused.
+    pausedByOwner: pausedByOwner || rank !== "member",
+    pausedByProgram: rank === "program" && (pausedByProgram || !paused),
+  };
+  const isSame = pausedByOwner === next.pausedByOwner && pausedByProgram === next.pausedByProgram;
+  return paused && isSame ? undefined : next;
+}
+
+/** Throws `not_permitted`: a member and a management key resume what those like them paused. */
+function checkResumes({ pausedByOwner, pausedByProgram }: Pause, rank: Rank): void {
+  if (rank === "member" && pausedByOwner)
+    throw new ApiError("not_permitted", {
+      message: "An owner has paused this key. Ask an owner of the account to resume it.",
+    });
+  if (rank === "program" && !pausedByProgram)
+    throw new ApiError("not_permitted", {
+      message: "A person has paused this key. A management key may not resume it.",
+    });
 }
 
 export async function revokeKey(
@@ -288,8 +315,7 @@ export async function revokeKey(
   call: AuthenticatedCall,
 ): Promise<RevokeKeyResponse> {
   const keyId = checkId("key_id", request.keyId);
-  const { accountId } = await findChangeable(parts, keyId, call);
-  const admit = admitTo(parts, accountId, call, "");
+  const admit = admitTo(parts, await findChangeable(parts, keyId, call), call);
   const key = published(parts, await parts.store.revokeKey(keyId, admit));
   return create(RevokeKeyResponseSchema, { key });
 }
@@ -303,16 +329,14 @@ export async function revokeSecret(
     checkId("key_id", request.keyId),
     checkId("secret_id", request.secretId),
   ];
-  const { accountId } = await findChangeable(parts, keyId, call);
-  const admit = admitTo(parts, accountId, call, "");
+  const admit = admitTo(parts, await findChangeable(parts, keyId, call), call);
   const key = published(parts, await parts.store.revokeSecret(keyId, secretId, admit));
   return create(RevokeSecretResponseSchema, { key });
 }
 
 /**
- * The key, if the caller may change it: members of its account only if they manage it. Throws
- * `not_found` and `not_permitted`. The account of a key never changes. A person who managed it a
- * moment ago may still change it, unless he left the account or was shut out.
+ * The key, in an account whose keys the caller may change: whether this one is among them decides
+ * `admitTo`. Throws `not_found` and `not_permitted`. The account of a key never changes.
  */
 async function findChangeable(
   { store }: Parts,
@@ -320,22 +344,9 @@ async function findChangeable(
   call: AuthenticatedCall,
 ): Promise<Key> {
   const key = await store.readKey(keyId);
-  const { caller } = call;
   checkAccess(call, key.accountId, noSuchKey);
   // A failure leaves an audit event too, which belongs to the account.
   call.note?.({ accountId: key.accountId });
-  if (isMember(caller, key.accountId) && key.managedBy !== actorOf(caller))
-    throw new ApiError("not_permitted", {
-      message: "As a member of this account you may change only the keys that you manage.",
-    });
-  if (
-    caller.kind === "management" &&
-    !caller.scopes.includes(ManagementScope.ALL_KEYS) &&
-    key.managedBy !== actorOf(caller)
-  )
-    throw new ApiError("not_permitted", {
-      message: "This management key may change only the keys that it created.",
-    });
   return key;
 }
 
@@ -349,17 +360,29 @@ async function findUsable(parts: Parts, keyId: string, call: AuthenticatedCall):
   return key;
 }
 
-/** `managedBy`: of the key whose limits change. Empty: they do not. */
+/**
+ * Admits who may change a key at this moment: members only if they manage it. Who managed it a
+ * moment ago may still change it, unless he left the account or was shut out. `bounds`: its limits
+ * change, which those of a management key bound.
+ */
 function admitTo(
   { checkManager }: Parts,
-  accountId: string,
+  { accountId, managedBy }: Pick<Key, "accountId" | "managedBy">,
   { caller }: AuthenticatedCall,
-  managedBy: string,
+  { bounds } = { bounds: false },
 ): Admit {
   return async (tx) => {
-    if (caller.kind === "person") await checkManager(tx, accountId, caller.personId);
-    if (caller.kind !== "management") return undefined;
-    return checkManagementKey(tx, caller, managedBy);
+    if (caller.kind === "management") {
+      const parent = await checkManagementKey(tx, caller, { managedBy, bounds });
+      return { rank: "program", parent };
+    }
+    const rank =
+      caller.kind === "person" ? await checkManager(tx, accountId, caller) : ("owner" as const);
+    if (rank === "member" && managedBy !== actorOf(caller))
+      throw new ApiError("not_permitted", {
+        message: "As a member of this account you may change only the keys that you manage.",
+      });
+    return { rank, parent: undefined };
   };
 }
 
@@ -431,13 +454,10 @@ function isRaise(changed: Partial<Controls>, before: Limits): boolean {
   );
 }
 
-/** True for a person who may change the keys that he manages alone. */
-function isMember(caller: AuthenticatedCall["caller"], accountId: string): boolean {
-  return (
-    caller.kind === "person" &&
-    caller.operator !== OperatorRole.ADMIN &&
-    roleIn(caller, accountId) !== AccountRole.OWNER
-  );
+/** What a person is to the keys of an account, as the call says. */
+export function rankOf(person: Person, accountId: string): Exclude<Rank, "program"> {
+  const isOperator = person.operator === OperatorRole.ADMIN;
+  return isOperator || roleIn(person, accountId) === AccountRole.OWNER ? "owner" : "member";
 }
 
 function hasLimit(controls: Controls): boolean {

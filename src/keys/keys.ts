@@ -23,18 +23,21 @@ import type {
   AuthenticatedCall,
   Caller,
   Implementation,
+  ManagementCaller,
 } from "../contract/contract.ts";
 import type { CountChange } from "../contract/interceptor.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { type Hints, hintsOn } from "../redis/redis.ts";
-import type { CheckManager, ResolveModel } from "./administration.ts";
 import {
+  type CheckManager,
   createKey,
   getKey,
   listKeys,
   pauseKey,
+  type ResolveModel,
+  rankOf,
   resumeKey,
   revokeKey,
   revokeSecret,
@@ -98,6 +101,11 @@ type KeysOfAccount = {
   /** True if the account has this management key, and it is not revoked. */
   hasManagementKey(tx: Runner, accountId: string, managementKeyId: string): Promise<boolean>;
   /**
+   * Throws `not_permitted` and `revoked_key` unless it may change the keys that it made. It may do
+   * so until the end of the transaction.
+   */
+  checkProgram(tx: Runner, caller: ManagementCaller): Promise<void>;
+  /**
    * Announces, in the transaction that changes the status of an account, that its keys changed.
    * Returns the ids for `publish`.
    */
@@ -124,7 +132,7 @@ export function createKeys(parts: {
   /** Empty: no token authenticates the operator. */
   adminToken: string;
   resolveModel: ResolveModel;
-  /** Default: nobody is shut out here. */
+  /** Default: people are what the call says. */
   checkManager?: CheckManager;
   /** Default: every person owns every account. */
   checkOwner?: CheckOwner;
@@ -179,7 +187,8 @@ export function createKeys(parts: {
     revocation.forget(keyId);
   });
 
-  const { checkManager = async () => {}, keysMax } = parts;
+  const { checkManager = async (_, accountId, person) => rankOf(person, accountId), keysMax } =
+    parts;
   const all = { store, changes, resolveModel, checkManager, keysMax };
   return {
     service: {

@@ -3,7 +3,10 @@
 
 import { create, toJsonString } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { ManagementScope, ManagementScopeSchema } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  type ManagementScope,
+  ManagementScopeSchema,
+} from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type ChildLimits,
   ChildLimitsSchema,
@@ -57,7 +60,14 @@ import {
   checkRequestsPerMinute,
 } from "./administration.ts";
 import { digestBytes, digestSecret, hintOf, mintManagementSecret } from "./secret.ts";
-import { newChange, type Refusal, readChildLimits, refusalBy } from "./store.ts";
+import {
+  newChange,
+  type Refusal,
+  readChildLimits,
+  refusalBy,
+  scopesByName,
+  scopesOf,
+} from "./store.ts";
 
 const keysMax = 20;
 const mostKeysMax = 1_000;
@@ -412,18 +422,6 @@ function mint() {
 }
 
 // Validation of requests, as in the administration of keys.
-
-const scopesByName: Readonly<Record<string, ManagementScope>> = {
-  read: ManagementScope.READ,
-  keys: ManagementScope.KEYS,
-  all_keys: ManagementScope.ALL_KEYS,
-  buy: ManagementScope.BUY,
-};
-
-/** The scopes of a row. One that only a newer program knows is left out. */
-function scopesOf(names: readonly string[]): ManagementScope[] {
-  return names.flatMap((name) => scopesByName[name] ?? []);
-}
 
 type Settings = ReturnType<typeof checkSettings>;
 

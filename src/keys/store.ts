@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { create, fromJsonString } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type ChildLimits,
   ChildLimitsSchema,
@@ -23,6 +24,7 @@ import { type FamilyName, familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { shownName } from "../base/names.ts";
 import type { Found } from "../base/secret-cache.ts";
+import { actorOf } from "../contract/callers.ts";
 import type { KeyCaller, ManagementCaller } from "../contract/contract.ts";
 import type { CreateOnce } from "../contract/replays.ts";
 import type { Postgres } from "../postgres/postgres.ts";
@@ -84,10 +86,19 @@ export type NewKey = Controls & {
 };
 
 /**
- * Throws if the caller may not change the keys of the account any more. Resolves with what bounds
- * them, which stays as it is until the end of the transaction; undefined: nothing does.
+ * As what a caller changes keys: operators and admin tokens do so as an owner. A member changes
+ * those that he manages.
  */
-export type Admit = (tx: Runner) => Promise<Parent | undefined>;
+export type Rank = "owner" | "member" | "program";
+
+/** What a caller may do with keys. `parent`: undefined if no management key bounds them. */
+export type Admitted = { readonly rank: Rank; readonly parent: Parent | undefined };
+
+/**
+ * Throws if the caller may not change the key any more. What it resolves with stays so until the
+ * end of the transaction.
+ */
+export type Admit = (tx: Runner) => Promise<Admitted>;
 
 /** How many keys an account may have, and make. Absent: any number. */
 export type Bounds = {
@@ -102,7 +113,7 @@ export type HowCreated = {
    * The key that may be made. Throws what its parent refuses, and if there may be no further key.
    * The account is locked.
    */
-  readonly decide: (tx: Runner, parent: Parent | undefined) => Promise<NewKey>;
+  readonly decide: (tx: Runner, admitted: Admitted) => Promise<NewKey>;
 };
 
 /** A key as it is now. `secret`: empty if an earlier call made it, and it was not kept. */
@@ -127,14 +138,17 @@ export type EarlierKey = Limits &
 /** A change of a key. `limitedBy`: who limits it from now on; undefined: as before. */
 export type KeyChange = {
   readonly controls: Partial<Controls>;
-  readonly limitedBy: "owner" | "program" | undefined;
+  readonly limitedBy: Exclude<Rank, "member"> | undefined;
 };
+
+/** Who paused a key, if it is paused: what owners and programs paused, members do not resume. */
+export type Pause = Pick<sql.LockKeyRow, "paused" | "pausedByOwner" | "pausedByProgram">;
 
 /** What becomes of a change that was asked for. */
 export type DecideChange = (
   tx: Runner,
   earlier: EarlierKey,
-  parent: Parent | undefined,
+  admitted: Admitted,
 ) => Promise<KeyChange>;
 
 /** What the ledger does for keys, in the transaction that changes them. */
@@ -199,9 +213,9 @@ export function createKeyStore(
         const account = await tx.run(sql.lockAccount, { accountId });
         if (!account) throw new ApiError("not_found", { field: "account_id" });
         if (account.status === "closed") throw new ApiError("account_closed");
-        const parent = await admit(tx);
+        const admitted = await admit(tx);
         return once(tx, { id: keyId, secret: secret.secret }, async () => {
-          const key = await decide(tx, parent);
+          const key = await decide(tx, admitted);
           const managedBy = /^(person|mgmt):/.test(key.createdBy) ? key.createdBy : "";
           const family = familyName(key.family);
           const row = { ...key, accountId, keyId, family, managedBy, ...secret.stored };
@@ -262,10 +276,10 @@ export function createKeyStore(
         // and is live again is counted as a new one.
         if (asked.expiresAt !== undefined) await tx.run(sql.lockAccount, { accountId });
         if (asked.budget) await budgets.lock(tx, key);
-        const parent = await admit(tx);
+        const admitted = await admit(tx);
         const row = await lockKey(tx, keyId);
         const earlier = { ...row, budget: limitsOf(row) };
-        const { controls, limitedBy } = await decide(tx, earlier, parent);
+        const { controls, limitedBy } = await decide(tx, earlier, admitted);
         await tx.run(sql.updateKey, {
           ...{ name: null, requestsPerMinute: null, allowedModels: null },
           ...{ accountReader: null, expiresAt: null, allowedAddresses: null },
@@ -288,25 +302,20 @@ export function createKeyStore(
     },
 
     /**
-     * Pauses a key, or resumes it. `check` runs if that changes anything, and throws what refuses
-     * it. `byProgram`: a management key does so; what it paused, others pause in its place. Throws
-     * `not_found` and `key_not_active`.
+     * Pauses a key, or resumes it, as `decide` says: undefined if that changes nothing. Throws
+     * what `decide` throws, `not_found` and `key_not_active`.
      */
     async pauseKey(
       keyId: string,
-      { paused, byProgram }: { readonly paused: boolean; readonly byProgram: boolean },
       {
         admit,
-        check,
-      }: { admit: Admit; check: (earlier: { readonly pausedByProgram: boolean }) => void },
+        decide,
+      }: { admit: Admit; decide: (earlier: Pause, rank: Rank) => Pause | undefined },
     ): Promise<Key> {
       await transaction(async (tx) => {
-        await admit(tx);
-        const earlier = await lockKey(tx, keyId);
-        const takesOver = paused && earlier.pausedByProgram && !byProgram;
-        if (earlier.paused === paused && !takesOver) return;
-        check(earlier);
-        await tx.run(sql.pauseKey, { keyId, paused, byProgram, changeId: newChange() });
+        const { rank } = await admit(tx);
+        const next = decide(await lockKey(tx, keyId), rank);
+        if (next) await tx.run(sql.pauseKey, { ...next, keyId, changeId: newChange() });
       });
       return this.readKey(keyId);
     },
@@ -404,20 +413,32 @@ export async function checkBounds(tx: Runner, accountId: string, bounds: Bounds)
 export type Parent = { readonly mostKeys: number; readonly childLimits: ChildLimits };
 
 /**
- * Throws `revoked_key` if the caller may not be used any more. What bounds the keys of `managedBy`,
- * of which the caller need not be the maker; undefined: no management key manages them. Until the
- * end of the transaction all of it stays so.
+ * Throws `revoked_key` if the caller may not be used any more, and `not_permitted` if it may not
+ * change the keys of `managedBy`, of which it need not be the maker. Resolves with what bounds
+ * their limits, if `bounds`; undefined: no management key manages them. Until the end of the
+ * transaction all of it stays so.
  */
 export async function checkManagementKey(
   tx: Runner,
   { managementKeyId }: ManagementCaller,
-  managedBy: string,
+  { managedBy, bounds }: { readonly managedBy: string; readonly bounds: boolean },
 ): Promise<Parent | undefined> {
-  const parentId = /^mgmt:(.*)/.exec(managedBy)?.[1];
+  const parentId = bounds ? /^mgmt:(.*)/.exec(managedBy)?.[1] : undefined;
   const managementKeyIds = [managementKeyId, ...(parentId === undefined ? [] : [parentId])];
   const rows = await tx.run(sql.shareManagementKeys, { managementKeyIds });
   const rowOf = (id: string | undefined) => rows.find((row) => row.managementKeyId === id);
-  if (!rowOf(managementKeyId)?.isUsable) throw new ApiError("revoked_key");
+  const caller = rowOf(managementKeyId);
+  if (!caller?.isUsable) throw new ApiError("revoked_key");
+  // What a node remembers of its scopes may be a second old.
+  const scopes = scopesOf(caller.scopes);
+  const isOwn = managedBy === `mgmt:${managementKeyId}`;
+  if (!scopes.includes(ManagementScope.ALL_KEYS))
+    if (!isOwn || !scopes.includes(ManagementScope.KEYS))
+      throw new ApiError("not_permitted", {
+        message: isOwn
+          ? "This management key may not change keys."
+          : "This management key may change only the keys that it created.",
+      });
   const parent = rowOf(parentId);
   return parent && { mostKeys: parent.mostKeys, childLimits: readChildLimits(parent.childLimits) };
 }
@@ -432,6 +453,18 @@ export async function checkManaged(tx: Runner, managedBy: string, mostKeys: numb
   });
 }
 
+export const scopesByName: Readonly<Record<string, ManagementScope>> = {
+  read: ManagementScope.READ,
+  keys: ManagementScope.KEYS,
+  all_keys: ManagementScope.ALL_KEYS,
+  buy: ManagementScope.BUY,
+};
+
+/** The scopes of a row. One that only a newer program knows is left out. */
+export function scopesOf(names: readonly string[]): ManagementScope[] {
+  return names.flatMap((name) => scopesByName[name] ?? []);
+}
+
 /** The limits of a row. One that only a newer program knows is left out. */
 export function readChildLimits(json: Json): ChildLimits {
   return fromJsonString(ChildLimitsSchema, JSON.stringify(json), { ignoreUnknownFields: true });
@@ -442,6 +475,10 @@ export const accountKeys = {
   /** True if the account has this management key, and it is not revoked. */
   hasManagementKey: async (tx: Runner, accountId: string, managementKeyId: string) =>
     (await tx.run(sql.findManagementKeyOf, { accountId, managementKeyId })) !== undefined,
+  /** Throws `not_permitted` and `revoked_key` unless it may change the keys that it made. */
+  async checkProgram(tx: Runner, caller: ManagementCaller): Promise<void> {
+    await checkManagementKey(tx, caller, { managedBy: actorOf(caller), bounds: false });
+  },
   async announce(tx: Runner, accountId: string): Promise<readonly string[]> {
     return idsOf(await tx.run(sql.announceAccount, { accountId, changeId: newChange() }));
   },
@@ -459,6 +496,8 @@ export type ManagedKeys = {
   list(tx: Runner, personId: string): Promise<readonly sql.ListManagedRow[]>;
   /** Gives all of an account to another person there. `to` undefined: to its owners alone. */
   handOver(tx: Runner, manager: Manager, to: string | undefined): Promise<void>;
+  /** Announces that those of an account changed, because their manager did. */
+  announce(tx: Runner, manager: Manager): Promise<void>;
   /** Pauses those of an account. Returns the ids for `publish`. */
   pause(tx: Runner, manager: Manager): Promise<readonly string[]>;
   /** Revokes them for good in the same way. */
@@ -487,6 +526,9 @@ export const managedKeys: ManagedKeys = {
   async handOver(tx, manager, to) {
     const next = to === undefined ? "" : `person:${to}`;
     await tx.run(sql.handOverKeys, { ...managedOf(manager), next, changeId: newChange() });
+  },
+  async announce(tx, manager) {
+    await tx.run(sql.announceManaged, { ...managedOf(manager), changeId: newChange() });
   },
   async pause(tx, manager) {
     return idsOf(await tx.run(sql.pauseManaged, { ...managedOf(manager), changeId: newChange() }));

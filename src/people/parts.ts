@@ -56,6 +56,8 @@ export type ManagedKeys = {
   list(tx: Runner, personId: string): Promise<readonly ManagedKey[]>;
   /** Gives all of an account to another person there. `to` undefined: to its owners alone. */
   handOver(tx: Runner, manager: Membership, to: string | undefined): Promise<void>;
+  /** Announces that those of an account changed, because their manager did. */
+  announce(tx: Runner, manager: Membership): Promise<void>;
   /** Pauses those of an account. Returns the ids for `publish`. */
   pause(tx: Runner, manager: Membership): Promise<readonly string[]>;
   /** Revokes them for good in the same way. */

@@ -1,7 +1,7 @@
 // People: who somebody is, how a person signs in, and which accounts a person belongs to.
 
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
-import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type {
   AuditEvent,
   Invitation,
@@ -23,6 +23,7 @@ import type {
   AuthenticatedCall,
   Implementation,
   OnCallerChange,
+  Person,
 } from "../contract/contract.ts";
 import type { AuditSink } from "../contract/interceptor.ts";
 import type { Mailer } from "../mail/mail.ts";
@@ -120,15 +121,19 @@ type MembersOfAccount = {
   roleOf(tx: Runner, accountId: string, personId: string): Promise<MemberRole | undefined>;
   list(db: Runner, accountId: string): Promise<readonly sql.ListRolesRow[]>;
   /**
-   * Throws `not_permitted` unless the person may manage keys of the account at this moment, as a
-   * member or an operator. Until the end of the transaction he goes on to be that.
+   * As what the person may manage keys of the account at this moment: all of them, as an owner or
+   * an operator admin, or his own. Until the end of the transaction he goes on to be that. Throws
+   * `not_permitted` for others.
    */
-  checkManager(tx: Runner, accountId: string, personId: string): Promise<void>;
+  checkManager(tx: Runner, accountId: string, person: Manager): Promise<"owner" | "member">;
   /** The members and open invitations, then all audit events of the account, newest first. */
   export(accountId: string): AsyncIterable<PeopleOfAccount>;
 };
 
 type MemberRole = sql.ListRolesRow["role"];
+
+/** `operator`: the role that the call has, which an operator may give up for it. */
+type Manager = Pick<Person, "personId" | "operator">;
 
 /** What alerts ask about people. */
 type PeopleForAlerts = {
@@ -227,7 +232,10 @@ export function createPeople(parts: {
 }): People {
   const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
   const { outbound = new Outbound() } = parts;
-  const store = createPeopleStore(parts.postgres, parts.budgets);
+  const store = createPeopleStore(
+    parts.postgres,
+    parts.budgets && announced(parts.budgets, parts.keys),
+  );
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
     hints,
@@ -361,6 +369,18 @@ export function createPeople(parts: {
   };
 }
 
+/** The same budgets. Nodes learn which keys they limit by the feed of these. */
+function announced(budgets: MemberBudgets, keys: ManagedKeys): MemberBudgets {
+  return {
+    ...budgets,
+    async join(tx, member) {
+      const isLimited = await budgets.join(tx, member);
+      if (isLimited) await keys.announce(tx, member);
+      return isLimited;
+    },
+  };
+}
+
 /** What transactions of other services check of members, without a service of people. */
 export const membersOfAccount = {
   async checkOwner(tx: Runner, accountId: string, personId: string) {
@@ -370,11 +390,12 @@ export const membersOfAccount = {
   roleOf: async (tx: Runner, accountId: string, personId: string) =>
     (await tx.run(sql.shareMember, { accountId, personId }))?.role,
   list: (db: Runner, accountId: string) => db.run(sql.listRoles, { accountId }),
-  async checkManager(tx: Runner, accountId: string, personId: string) {
+  async checkManager(tx: Runner, accountId: string, { personId, operator }: Manager) {
     const member = await tx.run(sql.shareMember, { accountId, personId });
     const person = await tx.run(sql.sharePerson, { personId });
-    const isManager = member !== undefined && member.role !== "viewer";
-    if (!person || (!isManager && person.operator !== "admin")) throw new ApiError("not_permitted");
+    if (person?.operator === "admin" && operator === OperatorRole.ADMIN) return "owner";
+    if (!person || !member || member.role === "viewer") throw new ApiError("not_permitted");
+    return member.role;
   },
 };
 

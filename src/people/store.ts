@@ -127,11 +127,14 @@ export type AttemptSubject = {
 export type MemberBudgets = {
   /** Locks the pools of the account, which everybody locks before its members. */
   lock(tx: Runner, accountId: string): Promise<unknown>;
-  /** Called in the transaction in which a person becomes neither owner nor viewer. */
+  /**
+   * Called in the transaction in which a person becomes neither owner nor viewer. True: his keys
+   * have limits that they had not.
+   */
   join(
     tx: Runner,
     member: { readonly accountId: string; readonly personId: string },
-  ): Promise<void>;
+  ): Promise<boolean>;
   /** True if an owner limits what the keys of this member spend. */
   isLimited(
     tx: Runner,
@@ -141,7 +144,7 @@ export type MemberBudgets = {
 
 const noBudgets: MemberBudgets = {
   lock: async () => {},
-  join: async () => {},
+  join: async () => false,
   isLimited: async () => false,
 };
 

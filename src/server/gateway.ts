@@ -21,7 +21,7 @@ import {
 import { registerConnect } from "../http/connect.ts";
 import { AddressLoad } from "../http/connections.ts";
 import { createHttpServer, type Readiness } from "../http/http.ts";
-import { KeyLoad, type OnPayerChange, type PayerChange } from "../http/key-load.ts";
+import { KeyLoad } from "../http/key-load.ts";
 import { SealedContent } from "../http/sealed-content.ts";
 import {
   Metrics,
@@ -37,6 +37,7 @@ import { type FirstKeys, saveAdminToken, seed, signInLinkAdvice } from "./bootst
 import { watchCertificate } from "./certificate-watch.ts";
 import { findContentKeys } from "./content-key.ts";
 import type { GatewayParts } from "./parts.ts";
+import { watchChanges } from "./payer-changes.ts";
 import { remoteReadiness } from "./readiness.ts";
 import { type StartedServices, startServices } from "./services.ts";
 
@@ -433,36 +434,6 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
 
 /** A facade counts the failed requests by itself, with the other workers of its parent. */
 const alone = { id: () => "facade", live: () => ["facade"] };
-
-/** The same core, and the changes that are made through it. */
-function watchChanges(core: Core): { core: Core; onPayerChange: OnPayerChange } {
-  const listeners: ((change: PayerChange) => void)[] = [];
-  const report = (change: PayerChange) => {
-    for (const listener of listeners) listener(change);
-  };
-  return {
-    onPayerChange: (listener) => void listeners.push(listener),
-    core: {
-      ...core,
-      billing: {
-        ...core.billing,
-        async createTransfer(request, options) {
-          const answer = await core.billing.createTransfer(request, options);
-          report({ kind: "transfer", accountId: answer.transfer?.accountId ?? "" });
-          return answer;
-        },
-      },
-      keys: {
-        ...core.keys,
-        async updateKey(request, options) {
-          const answer = await core.keys.updateKey(request, options);
-          report({ kind: "key", keyId: answer.key?.keyId ?? "" });
-          return answer;
-        },
-      },
-    },
-  };
-}
 
 declare module "../base/log.ts" {
   interface LogCodes {

@@ -12,8 +12,9 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { CreateOrderRequestSchema } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import type { PostWebhook } from "../../src/alerts/webhook.ts";
-import { startsOf } from "../../src/base/budgets.ts";
+import { startsOf, unlimited } from "../../src/base/budgets.ts";
 import { newRequestId } from "../../src/base/ids.ts";
+import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import { type Caller, environmentToken } from "../../src/contract/contract.ts";
 import { createMailer } from "../../src/mail/mail.ts";
 import { type AlertNodes, member, settingsBy, startAlertNodes } from "../support/alerts.ts";
@@ -173,6 +174,97 @@ test("a cap is told at 80 % and when it is reached, and again after it was raise
     `The key “test” has reached the limit of 20 credits for ${month}.`,
     `The key “test” has spent 80 % of the limit of 10 credits for ${month}.`,
   ]);
+});
+
+/** Sets the limit of a day of a key, as its owner does. */
+const limitDay = (accountId: string, keyId: string, day: bigint | null) =>
+  nodes.postgres.transaction((tx) =>
+    budgetsOfKeys.setLimits(tx, { accountId, family: "v1", keyId }, { ...unlimited, day }),
+  );
+
+test("a raise repeats nothing: only what is spent after it is told of the new limit", async () => {
+  const { accountId, keyId } = await nodes.payer(1_000n * credit);
+  const told = async () => {
+    await look();
+    await look();
+    return (await capsOf(accountId)).map(({ facts }) => `${facts.percent} of ${facts.cap_credits}`);
+  };
+  const all: string[] = [];
+  for (const [limit, spent, ...news] of [
+    [100, 79],
+    [100, 85, "80 of 100"],
+    // 81 % of the new one, of which nothing was spent since.
+    [105, 85],
+    [105, 104],
+    [105, 105, "100 of 105"],
+    [120, 105],
+    [120, 119],
+    [120, 120, "100 of 120"],
+    // Raised far enough, it begins anew.
+    [200, 120],
+    [200, 159],
+    [200, 160, "80 of 200"],
+    // One that is lowered is reached by that.
+    [165, 160, "80 of 165"],
+    // Each of them once.
+    [200, 160],
+    [100, 160, "100 of 100"],
+    // So is one that is set where there was none.
+    [null, 160],
+    [180, 160, "80 of 180"],
+    [140, 170, "100 of 140"],
+    // Nor what was spent before a raise to less than that.
+    [150, 170],
+  ] as const) {
+    await limitDay(accountId, keyId, limit === null ? null : BigInt(limit) * credit);
+    await spend(keyId, BigInt(spent) * credit);
+    all.push(...news);
+    expect([limit, spent, await told()]).toEqual([limit, spent, all]);
+  }
+  // On the next day all of it is new.
+  await nodes.run(
+    `update budgets set day = day + 1, day_base = spent, spent = spent + 120000000
+       where payer = $1`,
+    [keyId],
+  );
+  expect(await told()).toEqual([...all, "80 of 150"]);
+});
+
+test("a request that was rejected by the limit of before does not reach the new one", async () => {
+  const { accountId, keyId } = await nodes.payer(100n * credit);
+  const reject = (seconds: number) =>
+    nodes.run(
+      `insert into errors_hourly (account_id, hour, key_id, reason, requests, last_at)
+         values ($1, date_trunc('hour', now(), 'UTC'), $2, 'budget_reached', 1,
+           now() + $3 * interval '1 second')
+         on conflict (account_id, hour, key_id, reason) do update set last_at = excluded.last_at`,
+      [accountId, keyId, seconds],
+    );
+  const told = async () => {
+    await look();
+    return (await capsOf(accountId)).map(({ facts }) => `${facts.of} ${facts.cap_credits}`);
+  };
+  await limitDay(accountId, keyId, 10n * credit);
+  await spend(keyId, 9n * credit);
+  // The pool has a limit of which as much is spent, and more is left.
+  await nodes.run(
+    `update pools set day = (now() at time zone 'utc')::date, spent = $2, day_limit = $3
+       where account_id = $1 and family = 'v1'`,
+    [accountId, 9n * credit, 13n * credit],
+  );
+  await reject(10);
+  expect(await told()).toEqual(["key 10"]);
+  await limitDay(accountId, keyId, 11n * credit);
+  await nodes.run("update pools set day_limit = $2 where account_id = $1", [
+    ...[accountId, 10_500_000n],
+  ]);
+  // Neither of the key nor of the pool, which has the least left now.
+  await reject(0);
+  expect(await told()).toEqual(["key 10", "pool 10.5"]);
+  expect(await percentsOf(accountId)).toEqual(["100", "80"]);
+  await nodes.run("update pools set day_limit = null where account_id = $1", [accountId]);
+  await reject(10);
+  expect(await told()).toEqual(["key 10", "pool 10.5", "key 11"]);
 });
 
 test("each percent that the owner chose of a limit raises one alert a window", async () => {

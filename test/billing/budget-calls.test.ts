@@ -26,6 +26,7 @@ import {
   OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { tokenCategories } from "../../src/base/token-categories.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { budgetsOfMembers, createBilling } from "../../src/billing/billing.ts";
@@ -43,6 +44,8 @@ const announced: string[] = [];
 const funded: string[] = [];
 /** A member at whom the database fails. */
 let failsAt = "";
+/** Who lost, a moment ago, the rights that the call still has. */
+const lessened = new Set<string>();
 let members: Record<string, AccountRole> = {};
 const roles: Partial<Record<AccountRole, "viewer" | "member" | "owner">> = {
   [AccountRole.VIEWER]: "viewer",
@@ -80,6 +83,9 @@ function open(caller: Caller) {
         announced.push(accountId);
         return [];
       },
+      checkProgram: async (_, { managementKeyId }) => {
+        if (lessened.has(managementKeyId)) throw new ApiError("not_permitted");
+      },
       revokeAll: async () => [],
       labels: async () => [],
       publish() {},
@@ -87,6 +93,11 @@ function open(caller: Caller) {
     hasManagementKey: async (_, __, id) => id === "mgk_1",
     members: {
       checkOwner: async () => {},
+      checkManager: async (_, __, { personId, operator }) =>
+        !lessened.has(personId) &&
+        (operator === OperatorRole.ADMIN || members[personId] === AccountRole.OWNER)
+          ? "owner"
+          : "member",
       roleOf: async (_, __, personId) =>
         personId === failsAt
           ? Promise.reject(new Error("the database is away"))
@@ -111,9 +122,9 @@ function open(caller: Caller) {
       [],
     list: (request: Parameters<typeof create<typeof ListBudgetsRequestSchema>>[1] = {}) =>
       intercepted.listBudgets(create(ListBudgetsRequestSchema, request), call),
-    setDefault: (limits?: Partial<BudgetLimits>) =>
+    setDefault: (limits?: Partial<BudgetLimits>, accountId = "") =>
       intercepted.setDefaultMemberLimits(
-        create(SetDefaultMemberLimitsRequestSchema, { ...(limits && { limits }) }),
+        create(SetDefaultMemberLimitsRequestSchema, { accountId, ...(limits && { limits }) }),
         call,
       ),
     forecast: () => intercepted.getForecast(create(GetForecastRequestSchema), call),
@@ -253,6 +264,23 @@ test("only owners set budgets, who confirm what raises or removes a limit; membe
       reason: "confirm_identity",
     });
   await weak.set({ ...ofAna, limits: { weeklyMicrocredits: 4n, dailyMicrocredits: 1n } });
+});
+
+test("who was an owner or an operator a moment ago sets no budget", async () => {
+  const { accountId, owner } = await newAccount();
+  const operator = open(person("per_operator", accountId, { operator: OperatorRole.ADMIN }));
+  const payer = { payer: { case: "pool" as const, value: true } };
+  const acts = ({ set, reset, setDefault }: ReturnType<typeof open>) => [
+    set({ accountId, payer, limits: { dailyMicrocredits: 7n } }),
+    reset({ accountId, payer }),
+    setDefault({ dailyMicrocredits: 7n }, accountId),
+  ];
+  for (const caller of [owner, operator]) {
+    expect(await Promise.all(acts(caller).map(reasonOf))).toEqual(Array(3).fill("no error"));
+    lessened.add("per_owner").add("per_operator");
+    expect(await Promise.all(acts(caller).map(reasonOf))).toEqual(Array(3).fill("not_permitted"));
+    lessened.clear();
+  }
 });
 
 test("budgets are set for who is there, with amounts that can be", async () => {
@@ -465,6 +493,10 @@ test("an owner limits all keys of a management key together, which resets those 
   expect(await reset(manager("mgk_1", KEYS), { payer: ofKey })).toBe("not_permitted");
   await ledger.run("update keys set limited_by_program = true where key_id = $1", [keyId]);
   expect(await reset(manager("mgk_1", KEYS), { payer: ofKey })).toBe("no error");
+  // Its scope was taken away a moment ago.
+  lessened.add("mgk_1");
+  expect(await reset(manager("mgk_1", KEYS), { payer: ofKey })).toBe("not_permitted");
+  lessened.clear();
   expect(await reset(manager("mgk_2", KEYS), { payer: ofKey })).toBe("not_permitted");
   expect(await reset(manager("mgk_2", ALL_KEYS), { payer: ofKey })).toBe("not_permitted");
   expect(await reset(manager("mgk_1", READ), { payer: ofKey })).toBe("not_permitted");

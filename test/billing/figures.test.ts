@@ -285,6 +285,14 @@ const anyBudget = fc.record({
   held: fc.constantFrom(0, 0, 15),
   spent: four(fc.constantFrom(0, 79, 80, 99, 100, 101)),
   limits: four(anyLimit),
+  // One of its limits was changed so many seconds before the last rejection.
+  change: fc.option(
+    fc.record({
+      secondsAgo: fc.constantFrom(-60, 4, 6, 6, 60),
+      window: fc.constantFrom("day", "week", "month", "total"),
+      passed: fc.constantFrom(0, 400, 500),
+    }),
+  ),
 });
 /** Of an account: two keys of one pool, the member who manages the first of them, and the pool. */
 const anyBudgets = fc.record({
@@ -317,6 +325,10 @@ const byPlace = (one: sql.FindSpentLimitsRow, other: sql.FindSpentLimitsRow) =>
   placeOf(one) < placeOf(other) ? -1 : 1;
 const placeOf = (row: sql.FindSpentLimitsRow) => `${row.accountId} ${row.payer} ${row.window}`;
 
+/** A time before that of the last rejection. */
+const secondsBefore = (seconds: number) =>
+  new Date(Date.UTC(2026, 0, 1, 12) - seconds * 1_000).toISOString();
+
 /** Stores them. Returns the limits that they have now. */
 async function newBudgets(facts: AnyBudgets) {
   const { budgets, isActive, rejection, hoursAgo } = facts;
@@ -337,7 +349,12 @@ async function newBudgets(facts: AnyBudgets) {
   for (const [index, payer] of payers.entries()) {
     const budget = budgets[index];
     expect.assert(budget);
-    const { daysAgo, held, spent, limits: most } = budget;
+    const { daysAgo, held, spent, limits: most, change } = budget;
+    if (change)
+      await run(
+        `insert into limit_changes values ($1, 'v1', $2, $3, $4::timestamptz, $5)`,
+        ...[[accountId, payer, change.window, secondsBefore(change.secondsAgo), change.passed]],
+      );
     // What it had spent in all is more than in any window.
     const all = 500;
     const [table, more] = payer === "" ? ["pools", ", posted = 15"] : ["budgets", ""];
@@ -365,19 +382,24 @@ async function newBudgets(facts: AnyBudgets) {
           base: BigInt(all - (spent[place] ?? 0)),
           limitMicro: limit,
           spentMicro: inWindow,
+          passed: BigInt(change?.window === name ? change.passed : 0),
           free: limit - inWindow - BigInt(held),
         });
   }
   if (rejection !== null)
     await run(
-      `insert into errors_hourly (account_id, hour, key_id, reason, requests)
-       values ($1, date_trunc('hour', now()) - $2 * interval '1 hour', $3, $4, 1)`,
-      [accountId, hoursAgo, managed, rejection],
+      `insert into errors_hourly (account_id, hour, key_id, reason, requests, last_at)
+       values ($1, date_trunc('hour', now()) - $2 * interval '1 hour', $3, $4, 1, $5)`,
+      [accountId, hoursAgo, managed, rejection, secondsBefore(0)],
     );
+  // By limits that bind the key, and may be those of before.
+  const isOld = payers.some(
+    (payer, index) => payer !== revoked && (budgets[index]?.change?.secondsAgo ?? 60) < 5,
+  );
   // A rejection an hour ago was yesterday.
   const isCap = rejection === "monthly_cap_reached";
   const [least] =
-    hoursAgo > 0 || (!isCap && rejection !== "budget_reached")
+    hoursAgo > 0 || isOld || (!isCap && rejection !== "budget_reached")
       ? []
       : limits
           .filter(({ payer }) => payer !== revoked)

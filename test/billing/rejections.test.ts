@@ -2,7 +2,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import {
   Bucket,
   ErrorGroup,
@@ -62,12 +62,10 @@ test("rejections of several processes are added up, by key and reason", async ()
 test("pages follow each other, and a range beyond what is kept says where it begins", async () => {
   const payer = await world.payer(0n);
   for (const daysAgo of [90, 60, 30, 1])
-    await world.run("insert into errors_hourly values ($1, $2, $3, 'rate_limited', $4)", [
-      payer.accountId,
-      world.daysAgo(daysAgo),
-      payer.keyId,
-      daysAgo,
-    ]);
+    await world.run(
+      "insert into errors_hourly (account_id, hour, key_id, reason, requests) values ($1, $2, $3, 'rate_limited', $4)",
+      [payer.accountId, world.daysAgo(daysAgo), payer.keyId, daysAgo],
+    );
   const asked = { from: stamp(world.daysAgo(300)), bucket: Bucket.DAY, pageSize: 3 };
   const first = await query(payer, asked);
   expect(first.total).toBe(181n);
@@ -97,6 +95,33 @@ test("counts that cannot be written now are written later", async () => {
     [payer.accountId],
   );
   expect(row?.requests).toBe(2n);
+});
+
+test("a count has the time of the last rejection, whichever process writes it last", async () => {
+  const payer = await world.payer(0n);
+  const [one, other] = [0, 1].map(() => new Rejections({ db: world.postgres, log }));
+  expect.assert(one && other);
+  const times = ["2026-03-04T05:10:00Z", "2026-03-04T05:20:00Z", "2026-03-04T05:05:00Z"];
+  vi.useFakeTimers({ toFake: ["Date"] });
+  try {
+    for (const [index, at] of times.entries()) {
+      vi.setSystemTime(new Date(at));
+      (index === 2 ? other : one).count(payer, new ApiError("rate_limited"));
+    }
+    // The clock of a process may go back.
+    vi.setSystemTime(new Date("2026-03-04T05:15:00Z"));
+    one.count(payer, new ApiError("rate_limited"));
+  } finally {
+    vi.useRealTimers();
+  }
+  for (const rejections of [one, other]) {
+    await rejections.write();
+    const [row] = await world.run<{ last_at: Date }>(
+      "select last_at from errors_hourly where account_id = $1",
+      [payer.accountId],
+    );
+    expect(row?.last_at).toEqual(new Date("2026-03-04T05:20:00Z"));
+  }
 });
 
 test("memory is bounded: more keys than it holds are left out, and the ones in it are counted on", async () => {

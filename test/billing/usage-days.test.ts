@@ -185,11 +185,10 @@ test("a day that differs from its hours is mended before they are removed", asyn
 test("counts of rejected requests are removed with the hours", async () => {
   const { accountId, keyId } = payer;
   for (const daysAgo of [150, 99])
-    await world.run("insert into errors_hourly values ($1, $2, $3, 'rate_limited', 1)", [
-      accountId,
-      world.daysAgo(daysAgo),
-      keyId,
-    ]);
+    await world.run(
+      "insert into errors_hourly (account_id, hour, key_id, reason, requests) values ($1, $2, $3, 'rate_limited', 1)",
+      [accountId, world.daysAgo(daysAgo), keyId],
+    );
   await world.days.run();
   const left = await world.run<{ hour: Date }>("select hour from errors_hourly");
   expect(left.map(({ hour }) => hour)).toEqual([world.daysAgo(99)]);

@@ -207,6 +207,24 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await save(mia);
       await mia.getByText("of 10 credits today").waitFor();
 
+      // What an owner pauses, the member sees, and does not resume; his own pause he ends.
+      await go(olga, "keys");
+      await olga.getByRole("button", { name: `Pause ${name("job")}` }).click();
+      await olga.getByText(`${name("job")} is paused.`, { exact: false }).waitFor();
+      await mia.getByText("An owner has paused this key.").waitFor();
+      expect(await mia.getByRole("button", { name: "Resume" }).count()).toBe(0);
+      await seen(mia, "10b-member-key-paused");
+      await go(mia, "keys?status=paused");
+      await mia.getByRole("link", { name: name("job") }).waitFor();
+      expect(await mia.getByRole("button", { name: /^Resume/ }).count()).toBe(0);
+      await go(olga, "keys?status=paused");
+      await olga.getByRole("button", { name: `Resume ${name("job")}` }).click();
+      await olga.getByText(`${name("job")} works again.`).waitFor();
+      await go(mia, "keys");
+      await mia.getByRole("button", { name: `Pause ${name("job")}` }).click();
+      await mia.getByRole("button", { name: `Resume ${name("job")}` }).click();
+      await mia.getByRole("button", { name: `Pause ${name("job")}` }).waitFor();
+
       // What the page shows is what a request meets.
       await go(olga, "members");
       await row.getByText("of 20 today").first().waitFor();

@@ -103,6 +103,44 @@ test("the end of a manager's budget is known of all his keys in the pool, and of
   expect(errorOf(load, ofAna("key_4"))).toBeUndefined();
 });
 
+test("a budget that begins anew is known no longer, however much of the key has failed", () => {
+  const { load, now } = setUp();
+  const endMs = now.ms + 40_000;
+  /** As the services have it, whose clock is that of the day. */
+  const reached = () =>
+    new ApiError("budget_reached", {
+      limit: {
+        ...{ name: "key_daily_microcredits", limit: 0n, exhausted: true },
+        resetsAt: { seconds: BigInt(Math.round((Date.now() + endMs - now.ms) / 1_000)) },
+      },
+    });
+  const failing = () => failAfter(begin(load), reached(), 402, 32 * 1024 * 1024);
+  failing();
+  expect(errorOf(load)?.reason).toBe("budget_reached");
+  // Each is known for a second alone, until so many bytes of them have failed.
+  for (let times = 1; times < 8; times++) {
+    now.ms += 1_100;
+    failing();
+  }
+  now.ms += 20_000;
+  expect(errorOf(load)?.reason).toBe("budget_reached");
+  now.ms = endMs - 2_000;
+  expect(errorOf(load)?.reason).toBe("budget_reached");
+  now.ms = endMs + 2_000;
+  expect(errorOf(load)).toBeUndefined();
+});
+
+test("a budget that begins anew within the second is known until then", () => {
+  const { load, now } = setUp();
+  const resetsAt = { seconds: BigInt(Math.floor(Date.now() / 1_000)) };
+  const reached = new ApiError("budget_reached", {
+    limit: { name: "key_daily_microcredits", limit: 0n, exhausted: true, resetsAt },
+  });
+  failAfter(begin(load), reached, 402);
+  now.ms += 1;
+  expect(errorOf(load)).toBeUndefined();
+});
+
 describe("an empty pool", () => {
   test("is known for one second after the last error", () => {
     const { load, now } = setUp();
@@ -123,6 +161,7 @@ describe("an empty pool", () => {
   const changes: PayerChange[] = [
     { kind: "transfer", accountId: "acc_1" },
     { kind: "settlement", accountId: "acc_1" },
+    { kind: "budget", accountId: "acc_1" },
     { kind: "key", keyId: "key_1" },
   ];
   for (const change of changes) {

@@ -290,6 +290,39 @@ describe("its keys", () => {
     );
   });
 
+  test("are changed by the scopes that it has then, not by those of a moment ago", async () => {
+    const { id, secret } = await make({ scopes: [KEYS, ALL_KEYS] });
+    const { key } = await fixture.client.createKey({ accountId: "acc_a" });
+    const child = (await by(secret).createKey())?.keyId ?? "";
+    const caller = await fixture.keys.authenticate(bearer(secret));
+    const forgetful = open(caller);
+    const acts = (keyId: string) =>
+      Promise.all(
+        [
+          forgetful.updateKey({ key: { keyId, name: "n" }, updateMask: { paths: ["name"] } }),
+          forgetful.rotateKey({ keyId }),
+          forgetful.pauseKey({ keyId }),
+        ].map(errorOf),
+      );
+    const makeOne = () =>
+      errorOf(forgetful.createKey({ accountId: "acc_a", family: Family.V1, name: "n" }));
+    const rescope = (...scopes: ManagementScope[]) =>
+      open(owner).updateManagementKey({
+        managementKey: { managementKeyId: id, scopes },
+        updateMask: { paths: ["scopes"] },
+      });
+    const [may, mayNot] = [Array(3).fill("no error"), Array(3).fill("not_permitted")];
+    expect([await acts(child), await acts(key?.keyId ?? "")]).toEqual([may, may]);
+    await rescope(KEYS);
+    expect([await acts(child), await acts(key?.keyId ?? "")]).toEqual([may, mayNot]);
+    expect(await makeOne()).toBe("no error");
+    await rescope(ALL_KEYS);
+    expect([await acts(child), await acts(key?.keyId ?? "")]).toEqual([may, may]);
+    await rescope(READ, BUY);
+    expect([await acts(child), await acts(key?.keyId ?? "")]).toEqual([mayNot, mayNot]);
+    expect(await makeOne()).toBe("not_permitted");
+  });
+
   test("that had expired are counted again when they live again", async () => {
     const { secret } = await make({ mostKeys: 2 });
     const { createKey, service, options } = by(secret);
@@ -383,6 +416,28 @@ describe("its keys", () => {
         await owning.resumeKey({ keyId });
         await limit(owning, keyId, 5);
       }
+    }
+  });
+
+  test("that it pauses are resumed by no member, and what both pause by an owner alone", async () => {
+    const member = open(person(AccountRole.MEMBER, { personId: "per_ana" }));
+    const { service, options } = by((await make({ scopes: [ALL_KEYS] })).secret);
+    const { key } = await member.createKey({ accountId: "acc_a", family: Family.V1, name: "a" });
+    const keyId = key?.keyId ?? "";
+    const resumes = async () => [
+      await errorOf(member.resumeKey({ keyId })),
+      await errorOf(service.resumeKey({ keyId }, options)),
+    ];
+    await service.pauseKey({ keyId }, options);
+    expect(await resumes()).toEqual(["not_permitted", "no error"]);
+    for (const [first, second] of [
+      [service, member],
+      [member, service],
+    ] as const) {
+      await first.pauseKey({ keyId }, first === service ? options : undefined);
+      await second.pauseKey({ keyId }, second === service ? options : undefined);
+      expect(await resumes()).toEqual(["not_permitted", "not_permitted"]);
+      await open(owner).resumeKey({ keyId });
     }
   });
 

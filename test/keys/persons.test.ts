@@ -433,3 +433,47 @@ describe("a key whose limits an owner has set", () => {
     }
   });
 });
+
+describe("a pause", () => {
+  const acts = (caller: Caller, keyId: string) => {
+    const { service, call } = open(caller);
+    return {
+      pause: () => errorOf(service.pauseKey(create(PauseKeyRequestSchema, { keyId }), call)),
+      resume: () => errorOf(service.resumeKey(create(ResumeKeyRequestSchema, { keyId }), call)),
+    };
+  };
+  const shown = async (keyId: string) => {
+    const { key } = await fixture.client.getKey(keyId);
+    return { paused: key?.paused, pausedByOwner: key?.pausedByOwner };
+  };
+
+  test("of a member is resumed by him", async () => {
+    const keyId = await createBy(ana);
+    expect(await acts(ana, keyId).pause()).toBe("no error");
+    expect(await shown(keyId)).toEqual({ paused: true, pausedByOwner: false });
+    expect(await acts(ana, keyId).resume()).toBe("no error");
+    expect(await shown(keyId)).toEqual({ paused: false, pausedByOwner: false });
+  });
+
+  test.for([
+    ["an owner", owner],
+    ["an operator", operator],
+    ["an admin token", environmentToken],
+  ] as const)("of %s is resumed by no member, also if he pauses too", async ([, caller]) => {
+    const keyId = await createBy(ana);
+    const [theirs, his] = [acts(caller, keyId), acts(ana, keyId)];
+    expect(await theirs.pause()).toBe("no error");
+    expect(await shown(keyId)).toEqual({ paused: true, pausedByOwner: true });
+    expect(await his.resume()).toBe("not_permitted");
+    expect(await his.pause()).toBe("no error");
+    expect(await his.resume()).toBe("not_permitted");
+    expect(await shown(keyId)).toEqual({ paused: true, pausedByOwner: true });
+    expect(await acts(owner, keyId).resume()).toBe("no error");
+    expect(await shown(keyId)).toEqual({ paused: false, pausedByOwner: false });
+    // What he pauses then is his own.
+    expect([await his.pause(), await his.resume()]).toEqual(["no error", "no error"]);
+    // And an owner takes over what he has paused.
+    expect([await his.pause(), await theirs.pause()]).toEqual(["no error", "no error"]);
+    expect(await his.resume()).toBe("not_permitted");
+  });
+});

@@ -16,6 +16,7 @@ import {
   ListKeysRequestSchema,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
+  RevokeKeyRequestSchema,
   RevokeManagementKeyRequestSchema,
   RotateKeyRequestSchema,
   RotateManagementKeyRequestSchema,
@@ -25,6 +26,7 @@ import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import { closedPeople } from "../../src/config/catalog.ts";
+import type { Caller } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
 import { bearer, errorOf, keysClient } from "../support/keys.ts";
@@ -145,6 +147,15 @@ function keysAs(session: SignedIn, from = node) {
     pause: (keyId: string) => service.pauseKey(create(PauseKeyRequestSchema, { keyId }), call),
     resume: (keyId: string) => service.resumeKey(create(ResumeKeyRequestSchema, { keyId }), call),
     rotate: (keyId: string) => service.rotateKey(create(RotateKeyRequestSchema, { keyId }), call),
+    revoke: (keyId: string) => service.revokeKey(create(RevokeKeyRequestSchema, { keyId }), call),
+    limit: (keyId: string, requestsPerMinute: number) =>
+      service.updateKey(
+        create(UpdateKeyRequestSchema, {
+          key: { keyId, requestsPerMinute },
+          updateMask: { paths: ["requests_per_minute"] },
+        }),
+        call,
+      ),
     rename: (keyId: string) =>
       service.updateKey(
         create(UpdateKeyRequestSchema, {
@@ -325,17 +336,117 @@ test("a node that has not heard of it lets him change no key", async () => {
   expect((await read(keyId))?.status).toBe(PAUSED);
 });
 
+describe("a node that has not heard of a change of a role", () => {
+  /** Two members, and what they may do as a node remembers it that misses what follows. */
+  async function remembering(role: AccountRole) {
+    const [ana, ben] = [await member(role), await member()];
+    const caller = await node.authenticate(new Headers({ authorization: `Session ${ana.token}` }));
+    const forgetful = keysAs(ana, { ...node, authenticate: async () => caller });
+    const [own, theirs] = [await forgetful.make(), await keysAs(ben).make()];
+    return { ana, forgetful, own: own.keyId, theirs: theirs.keyId };
+  }
+  const become = (person: SignedIn, role: AccountRole) =>
+    clientOf(owner).updateMember({ accountId: "acc_a", personId: idOf(person), role });
+
+  test("lets a viewer, who was a member, change no key", async () => {
+    const { ana, forgetful, own } = await remembering(MEMBER);
+    await become(ana, VIEWER);
+    for (const act of ["pause", "rotate", "rename"] as const)
+      expect(await errorOf(forgetful[act](own))).toBe("not_permitted");
+    expect(await errorOf(forgetful.make())).toBe("not_permitted");
+  });
+
+  test("judges a member, who was an owner, by what a member may do", async () => {
+    const { ana, forgetful, own, theirs } = await remembering(OWNER);
+    expect(await errorOf(forgetful.limit(theirs, 5))).toBe("no error");
+    await keysAs(owner).limit(own, 5);
+    await keysAs(owner).pause(own);
+    await become(ana, MEMBER);
+    // Not those of others,
+    for (const act of ["pause", "rotate", "rename", "revoke"] as const)
+      expect(await errorOf(forgetful[act](theirs))).toBe("not_permitted");
+    expect(await errorOf(forgetful.limit(theirs, 1))).toBe("not_permitted");
+    // and of his own what an owner set no more than tightened.
+    expect(await errorOf(forgetful.limit(own, 6))).toBe("not_permitted");
+    expect(await errorOf(forgetful.limit(own, 4))).toBe("no error");
+    expect(await errorOf(forgetful.resume(own))).toBe("not_permitted");
+    // What he makes is limited by himself.
+    const { keyId } = await forgetful.make();
+    await forgetful.limit(keyId, 5);
+    expect((await read(keyId))?.limitedByOwner).toBe(false);
+    // He is an owner again.
+    await become(ana, OWNER);
+    expect(await errorOf(forgetful.limit(theirs, 6))).toBe("no error");
+  });
+
+  test("lets an owner do at once what a member may not", async () => {
+    const { ana, forgetful, theirs } = await remembering(MEMBER);
+    expect(await errorOf(forgetful.limit(theirs, 5))).toBe("not_permitted");
+    await become(ana, OWNER);
+    expect(await errorOf(forgetful.limit(theirs, 5))).toBe("no error");
+    expect((await read(theirs))?.limitedByOwner).toBe(true);
+  });
+
+  test("judges an operator, who gave the role up or lost it, by the role in the account", async () => {
+    const { ana, own, theirs } = await remembering(MEMBER);
+    const { ADMIN, UNSPECIFIED } = OperatorRole;
+    const makeOperator = (operator: OperatorRole) =>
+      clientOf(owner).updatePerson({ personId: idOf(ana), operator });
+    await makeOperator(ADMIN);
+    const again = await signIn(node, ana);
+    const caller = await node.authenticate(
+      new Headers({ authorization: `Session ${again.token}` }),
+    );
+    expect.assert(caller.kind === "person" && caller.operator === ADMIN);
+    const as = (one: Caller) =>
+      keysAs(again, { ...node, authenticate: async () => one }).limit(theirs, 5);
+    expect(await errorOf(as(caller))).toBe("no error");
+    expect(await errorOf(as({ ...caller, operator: UNSPECIFIED }))).toBe("not_permitted");
+    await makeOperator(UNSPECIFIED);
+    expect(await errorOf(as(caller))).toBe("not_permitted");
+    expect((await read(own))?.limitedByOwner).toBe(false);
+  });
+});
+
+test("the limits that somebody gets with a role are announced to the keys that he manages", async () => {
+  const setDefault = (limits: string | null) =>
+    run("default", "update accounts set default_member_limits = $1 where account_id = 'acc_a'", [
+      limits,
+    ]);
+  const ana = await member(OWNER);
+  const { secret } = await keysAs(ana).make();
+  const isLimited = async () => {
+    const caller = await elsewhere.authenticate(bearer(secret));
+    return caller.kind === "key" && caller.isLimited;
+  };
+  expect(await isLimited()).toBe(false);
+  await setDefault('{"dailyMicrocredits": "7"}');
+  try {
+    await clientOf(owner).updateMember({ accountId: "acc_a", personId: idOf(ana), role: MEMBER });
+    await vi.waitFor(async () => expect(await isLimited()).toBe(true), soon);
+  } finally {
+    await setDefault(null);
+  }
+});
+
 test("enabling resumes nothing, and the answer names the keys that stay paused", async () => {
   const ana = await member();
   const { keyId } = await keysAs(ana).make();
+  const other = await keysAs(ana).make();
+  await keysAs(ana).pause(other.keyId);
   const disabled = await disable(ana, { keys: PAUSE });
-  const label = { keyId, name: "k", hint: expect.stringContaining("…") };
-  expect(disabled.keys).toMatchObject([label]);
+  const labels = [keyId, other.keyId].map((id) => ({
+    ...{ keyId: id, name: "k", hint: expect.stringContaining("…") },
+  }));
+  expect(disabled.keys).toMatchObject(labels);
   const enabled = await clientOf(owner).updatePerson({ personId: idOf(ana), disabled: false });
-  expect(enabled.keys).toMatchObject([label]);
+  expect(enabled.keys).toMatchObject(labels);
   expect((await read(keyId))?.status).toBe(PAUSED);
   const back = await signIn(node, ana);
-  await keysAs(back).resume(keyId);
+  // Who shut him out paused them, also the one that he had paused: an owner resumes them.
+  for (const id of [keyId, other.keyId])
+    expect(await errorOf(keysAs(back).resume(id))).toBe("not_permitted");
+  await keysAs(owner).resume(keyId);
   expect((await read(keyId))?.status).toBe(ACTIVE);
 });
 

@@ -1,14 +1,16 @@
 -- name: AddErrors :run
 -- Adds counts of rejected requests: each account, hour, key and reason once. Sorted, so that
 -- processes that add at the same time wait for each other in the same order.
-insert into errors_hourly (account_id, hour, key_id, reason, requests)
-select account_id, hour, key_id, reason, requests
+-- :lasts  when the last of them was rejected
+insert into errors_hourly (account_id, hour, key_id, reason, requests, last_at)
+select account_id, hour, key_id, reason, requests, last_at
 from unnest(:account_ids::text[], :hours::timestamptz[], :key_ids::text[], :reasons::text[],
-    :counts::bigint[])
-  as e (account_id, hour, key_id, reason, requests)
+    :counts::bigint[], :lasts::timestamptz[])
+  as e (account_id, hour, key_id, reason, requests, last_at)
 order by account_id, hour, key_id, reason
 on conflict (account_id, hour, key_id, reason) do update
-set requests = errors_hourly.requests + excluded.requests;
+set requests = errors_hourly.requests + excluded.requests,
+  last_at = greatest(errors_hourly.last_at, excluded.last_at);
 
 -- name: AddRefusals :run
 -- Stores refused requests: at most 100 of a key in an hour, as far as processes see each other's.

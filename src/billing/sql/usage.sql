@@ -314,7 +314,8 @@ where hour >= :day::date::timestamp at time zone 'utc' and key_id >= '';
 -- Finds the limits of active keys, persons, management keys and pools of which a part is spent in
 -- the UTC window of now, and whether a request was rejected for them within the last hours of this
 -- day: what is left may be too little for any request. Of a rejection only the key is known, so it
--- counts for the limit with the least left of those that bind the key.
+-- counts for the limit with the least left of those that bind the key, unless one of these changed
+-- since: processes may reject by the limits of before for some seconds.
 -- :percents  for each of these accounts, the part
 -- =family pools.family
 -- =window 'day' | 'week' | 'month' | 'total'
@@ -357,11 +358,19 @@ with asked as (
   where e.account_id = any(:account_ids) and e.reason in ('monthly_cap_reached', 'budget_reached')
     and e.hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'
     and e.hour >= date_trunc('day', now(), 'UTC')
+    and not exists (
+      select
+      from limit_changes c
+      where c.account_id = k.account_id and c."family" = k."family"
+        and c.payer in (k.key_id, k.managed_by, '')
+        and c.changed_at > e.last_at - interval '5 seconds'
+    )
   order by k.key_id, e.reason, l.free, l.payer, l.name
 )
 select l.account_id as "account_id!", l."family" as "family!", l.payer as "payer!",
   coalesce(k.name, m.name) as "name?", l.name as "window!", l.since as "since?",
   l.base as "base!", l.most as "limit_micro!", l.spent as "spent_micro!",
+  coalesce(c.passed, 0) as "passed!",
   exists (
     select 1
     from refused r
@@ -373,6 +382,9 @@ join asked a using (account_id)
 left join keys k on k.key_id = l.payer
 left join management_keys m
   on l.payer like 'mgmt:%' and m.management_key_id = substr(l.payer, 6)
+left join limit_changes c
+  on c.account_id = l.account_id and c."family" = l."family" and c.payer = l.payer
+    and c."window" = l.name
 where (k.status = 'active' or l.payer = '' or strpos(l.payer, ':') > 0) and l.most > 0
   and l.spent * 100::numeric >= l.most * a.percent::numeric
 order by l.account_id, l."family", l.payer, l.since;

@@ -368,6 +368,7 @@ export const words = {
     saved: "Saved.",
     rotate: "Rotate",
     revoke: "Revoke",
+    pausedByOwner: "An owner has paused this key. Only an owner can resume it.",
     spent: "Spent this month",
     ofCap: (cap: string) => `of ${cap} credits`,
     addresses: "Addresses",

@@ -15,6 +15,14 @@ select :change_id || '_' || k.key_id, k.key_id
          where account_id = :account_id and revoked_at is null) as k
 returning key_id;
 
+-- name: AnnounceManaged :run
+-- Tells every process that the keys of an account changed that somebody manages, because he did.
+-- :change_id  to which each key adds its own
+insert into key_changes (change_id, key_id)
+select :change_id || '_' || key_id, key_id
+  from keys
+ where account_id = :account_id and managed_by = :managed_by and status = 'active';
+
 -- name: ReadChanges :many
 -- Changes of keys since ten seconds before a time, and the time of this read. One row without a
 -- change if there is none. The ten seconds: transactions do not commit in the order of their times.

@@ -25,8 +25,8 @@ select :digest, :secret_id, key_id, :hint from created;
 -- Keys with their budgets, as `base/budgets.ts` reads them, and the time of this, oldest first.
 -- =status 'active' | 'paused' | 'expired' | 'revoked'
 select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
-       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused, k.expires_at,
-       k.created_at, k.revoked_at, k.allowed_addresses,
+       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
+       k.paused_by_owner, k.expires_at, k.created_at, k.revoked_at, k.allowed_addresses,
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
@@ -141,7 +141,7 @@ select k.key_id as "key_id!"
 -- and has expired. No row: the key is revoked or does not exist.
 select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
        coalesce(k.expires_at <= now(), false) as "is_expired!",
-       k.allowed_addresses, k.paused, k.paused_by_program,
+       k.allowed_addresses, k.paused, k.paused_by_owner, k.paused_by_program,
        k.limited_by_owner, k.limited_by_program,
        b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
   from keys k
@@ -182,10 +182,11 @@ select :change_id, key_id from changed;
 
 -- name: PauseKey :run
 -- Pauses a key, or resumes it. The key is locked.
--- :by_program  true: a management key does so
+-- :paused_by_owner  as the columns of the key
 with changed as (
   update keys
-     set paused = :paused::boolean, paused_by_program = :paused and :by_program::boolean,
+     set paused = :paused::boolean, paused_by_owner = :paused_by_owner::boolean,
+         paused_by_program = :paused_by_program::boolean,
          paused_at = case when :paused and not paused then now() else paused_at end
    where key_id = :key_id
   returning key_id
@@ -216,15 +217,15 @@ insert into key_changes (change_id, key_id)
 select :change_id, key_id from revoked;
 
 -- name: PauseManaged :many
--- Pauses the keys of an account that somebody manages, also those that a program has paused and
--- would resume. Returns those that it paused.
+-- Pauses the keys of an account that somebody manages, as an owner does: also those that a member
+-- or a program has paused and would resume. Returns those that it paused.
 -- :change_id  to which each key adds its own
 with changed as (
   update keys
-     set paused = true, paused_by_program = false,
+     set paused = true, paused_by_owner = true, paused_by_program = false,
          paused_at = case when paused then paused_at else now() end
    where account_id = :account_id and managed_by = :managed_by and status = 'active'
-     and (not paused or paused_by_program)
+     and (not paused or paused_by_program or not paused_by_owner)
   returning key_id
 )
 insert into key_changes (change_id, key_id)

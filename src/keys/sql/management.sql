@@ -93,7 +93,7 @@ select count(*)::int4 as "keys!"
 -- name: ShareManagementKeys :many
 -- Management keys, which stay as they are until the end of the transaction, in the order of their
 -- ids, and whether each may be used: it is not revoked, and has not expired.
-select management_key_id, most_keys, child_limits,
+select management_key_id, scopes, most_keys, child_limits,
        revoked_at is null and (expires_at is null or expires_at > now()) as "is_usable!"
   from management_keys
  where management_key_id = any(:management_key_ids::text[])

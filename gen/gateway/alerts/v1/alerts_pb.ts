@@ -465,7 +465,9 @@ export const AlertKind = {
    * Of a limit of credits, `percents` of the settings are spent: of a key, a member, a management
    * key or a pool, for a UTC day, week or month, or in total. 100 also if little is left and a
    * request was rejected for it. Once for each percent, limit and window; a total begins anew with
-   * ResetBudget. The mail goes to the member as well.
+   * ResetBudget. After a limit was raised, only for the parts of the new one that were not spent
+   * before; one that is lowered, or the first, also for those that are spent already. The mail goes
+   * to the member as well.
    *
    * @generated from enum value: ALERT_KIND_CAP_REACHED = 2;
    */

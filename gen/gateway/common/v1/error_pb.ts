@@ -157,7 +157,8 @@ export const Reason = {
   KEY_EXPIRED: 60,
 
   /**
-   * The key is paused. Who manages it may resume it.
+   * The key is paused. An owner of its account may resume it, and who manages it if a member paused
+   * it.
    *
    * @generated from enum value: REASON_KEY_PAUSED = 61;
    */

@@ -28,14 +28,14 @@ import {
 import { NewestRequests } from "../parts/newest-requests.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { useSeen } from "../parts/seen.ts";
-import { Facts, Meter, Tag, Time } from "../parts/small.tsx";
+import { Facts, Meter, Notice, Tag, Time } from "../parts/small.tsx";
 import { type Column, momentOf, Table } from "../parts/table.tsx";
 import { DayBars, timedRows, useLastDays } from "../parts/usage-bars.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
-import { KeyTags, mayManage } from "./keys.tsx";
+import { KeyTags, mayManage, mayResume } from "./keys.tsx";
 
 export function KeyPage({ params }: PageProps): JSX.Element {
   const keyId = params.keyId ?? "";
@@ -75,7 +75,7 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
     <>
       <Button onClick={() => setDialog("edit")}>{words.key.edit}</Button>
       {apiKey.paused ? (
-        <Button onClick={() => resumeKey(apiKey)}>{words.keys.resume}</Button>
+        mayResume(apiKey) && <Button onClick={() => resumeKey(apiKey)}>{words.keys.resume}</Button>
       ) : (
         <Button onClick={() => pauseKey(apiKey)}>{words.keys.pause}</Button>
       )}
@@ -99,6 +99,9 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
         }
         tools={tools}
       />
+      {mayManage(apiKey) && apiKey.paused && !mayResume(apiKey) && (
+        <Notice>{words.key.pausedByOwner}</Notice>
+      )}
       <KeyFigures apiKey={apiKey} />
       <Usage keyId={keyId} />
       <div class="two columns">

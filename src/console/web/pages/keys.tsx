@@ -189,6 +189,14 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
         </span>
       ),
     },
+    // Beside the name: it is in sight on a phone.
+    {
+      name: "month",
+      head: words.keys.month,
+      end: true,
+      sortBy: "service",
+      cell: (key) => <MonthOfCap apiKey={key} />,
+    },
     {
       name: "models",
       head: words.keys.models,
@@ -209,13 +217,6 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
         ) : (
           count(requestsPerMinute)
         ),
-    },
-    {
-      name: "month",
-      head: words.keys.month,
-      end: true,
-      sortBy: "service",
-      cell: (key) => <MonthOfCap apiKey={key} />,
     },
     {
       name: "used",
@@ -287,6 +288,11 @@ export function mayManage({ managedBy }: Key): boolean {
   return can("owner") || (can("member") && managedBy === own);
 }
 
+/** A member resumes what a member paused. */
+export function mayResume(key: Key): boolean {
+  return can("owner") || (mayManage(key) && !key.pausedByOwner);
+}
+
 function RowAction({ apiKey }: { apiKey: Key }): JSX.Element | null {
   if (!mayManage(apiKey)) return null;
   if (apiKey.status === KeyStatus.ACTIVE)
@@ -299,7 +305,7 @@ function RowAction({ apiKey }: { apiKey: Key }): JSX.Element | null {
         {words.keys.pause}
       </Button>
     );
-  if (apiKey.status === KeyStatus.PAUSED)
+  if (apiKey.status === KeyStatus.PAUSED && mayResume(apiKey))
     return (
       <Button
         kind="quiet"

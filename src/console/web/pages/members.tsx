@@ -178,12 +178,6 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       ),
     },
     {
-      name: "spent",
-      head: words.budget.spent,
-      sortBy: (member) => Number(spentBy(member)),
-      cell: (member) => credits(spentBy(member)),
-    },
-    {
       name: "budget",
       head: words.budget.column,
       cell: (member) => (
@@ -192,6 +186,12 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
           onEdit={isKnown ? () => setLimiting(member) : undefined}
         />
       ),
+    },
+    {
+      name: "spent",
+      head: words.budget.spent,
+      sortBy: (member) => Number(spentBy(member)),
+      cell: (member) => credits(spentBy(member)),
     },
     {
       name: "role",

@@ -2,6 +2,8 @@
 
 import { create } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import {
   type AuditEvent,
   AuditEventSchema,
@@ -10,21 +12,27 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { encodeTimeCursor, parseTimeCursor, readPage, walkPages } from "../base/paging.ts";
-import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { Parts } from "./parts.ts";
 import { readFacts } from "./store.ts";
 
+/** Operators keep notes about an account to themselves: its members learn of no act on them. */
+const actsOnNotes = [OperationsService.method.addNote, OperationsService.method.listNotes].map(
+  ({ name }) => name,
+);
+
 export async function listAuditEvents(
   { store }: Parts,
   request: ListAuditEventsRequest,
-  { accountId }: AuthenticatedCall,
+  { accountId, caller }: AuthenticatedCall,
 ) {
   const { actor, method, from, to, allAccounts } = request;
   const filter = {
     accountId: allAccounts ? null : accountId,
     actor: actor || null,
     method: method || null,
+    hidden: isMember(caller) ? actsOnNotes : [],
     from: dateOf(from),
     to: dateOf(to),
   };
@@ -35,12 +43,13 @@ export async function listAuditEvents(
   return create(ListAuditEventsResponseSchema, { events, nextPageToken });
 }
 
-/** All events of an account, in pages, newest first. */
+/** The events of an account that its owners may see, in pages, newest first. */
 export function walkAuditEvents(
   store: Runner,
   accountId: string,
 ): AsyncGenerator<AuditEvent[], void> {
-  const filter = { accountId, actor: null, method: null, from: null, to: null };
+  const hidden = actsOnNotes;
+  const filter = { accountId, actor: null, method: null, hidden, from: null, to: null };
   return walkPages({
     read: (after, rows) => readEvents(store, filter, after, rows),
     cursorOf: eventCursor,
@@ -52,9 +61,16 @@ type Filter = {
   readonly accountId: string | null;
   readonly actor: string | null;
   readonly method: string | null;
+  /** Methods that are left out. */
+  readonly hidden: readonly string[];
   readonly from: Date | null;
   readonly to: Date | null;
 };
+
+/** True for a person who is no operator. */
+function isMember(caller: Caller): boolean {
+  return caller.kind === "person" && caller.operator === OperatorRole.UNSPECIFIED;
+}
 
 async function readEvents(
   store: Runner,

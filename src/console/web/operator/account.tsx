@@ -99,10 +99,10 @@ export function AccountPage({ params }: PageProps): JSX.Element {
         <div>
           <NotesCard accountId={accountId} />
           <OrdersCard accountId={accountId} />
-          <TransfersCard accountId={accountId} />
-          <EventsCard accountId={accountId} />
         </div>
       </div>
+      <TransfersCard accountId={accountId} />
+      <EventsCard accountId={accountId} />
     </>
   );
 }
@@ -490,7 +490,7 @@ function PromotionsCard({ accountId }: OfAccount): JSX.Element {
             head: head.name,
             cell: ({ name, orderId, isTakenBack, transferId }) => (
               <span class="row">
-                <bdi title={name}>
+                <bdi class="clipped" title={name}>
                   {orderId === "" ? (
                     name || words.promotions.unnamed
                   ) : (
@@ -508,7 +508,6 @@ function PromotionsCard({ accountId }: OfAccount): JSX.Element {
             end: true,
             cell: ({ bonusMicrocredits }) => credits(bonusMicrocredits),
           },
-          { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
           { name: "at", head: head.at, cell: ({ usedAt }) => <Time at={usedAt} as="day" /> },
         ]}
         keyOf={({ codeId }) => codeId}

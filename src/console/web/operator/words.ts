@@ -284,7 +284,7 @@ export const words = {
     promotions: "Promotions it used",
     promotionsNone: "It has used no code.",
     promotionsCaption: "Promotions that the account used, newest first",
-    promotionsHead: { name: "Promotion", bonus: "Credits", pool: "Pool", at: "Time" },
+    promotionsHead: { name: "Promotion", bonus: "Credits", at: "Time" },
     takenBack: "taken back by a refund",
     notPosted: "not posted yet",
     documents: "Documents",

@@ -86,6 +86,8 @@ limit $3`,
   5000,
 );
 
+// purchases.sql
+
 export type HasAccountRow = { hasAccount: boolean };
 /**
  * True if there is such an account.
@@ -96,6 +98,46 @@ export const hasAccount: One<{ accountId: string }, HasAccountRow> = one(
 select exists (select from accounts where account_id = $1) as has_account`,
   (p) => [p.accountId],
   (v) => ({ hasAccount: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListPromotionUsesRow = { codeId: string; name: string; family: "v1" | "v2"; bonusMicro: bigint; orderId: string; isTakenBack: boolean; usedAt: Date; transferId: string };
+/**
+ * Lists the promotions that an account used, newest first.
+ */
+export const listPromotionUses: Many<{ accountId: string; rows: bigint | number }, ListPromotionUsesRow> = many(
+  "operations/list-promotion-uses",
+  `-- operations/list-promotion-uses
+select p.code_id, p.name, p."family", p.bonus_micro, coalesce(u.order_id, '') as order_id,
+  u.refund_n is not null as is_taken_back, u.used_at,
+  coalesce(u.transfer_id, '') as transfer_id
+from promotion_uses u
+join promotions p on p.code_id = u.code_id
+where u.account_id = $1
+order by u.used_at desc, u.code_id
+limit $2`,
+  (p) => [p.accountId, p.rows],
+  (v) => ({ codeId: v[0], name: v[1], family: v[2], bonusMicro: v[3], orderId: v[4], isTakenBack: v[5], usedAt: v[6], transferId: v[7] }) as never,
+  "",
+  5000,
+);
+
+export type ListDocumentsOfRow = { number: string; kind: "receipt" | "credit_note"; orderId: string; issuedAt: Date };
+/**
+ * Lists the receipts and credit notes of an account, newest first.
+ */
+export const listDocumentsOf: Many<{ accountId: string; rows: bigint | number }, ListDocumentsOfRow> = many(
+  "operations/list-documents-of",
+  `-- operations/list-documents-of
+select d.number, d.kind, d.order_id, d.issued_at
+from payment_orders o
+join payment_documents d on d.order_id = o.order_id
+where o.account_id = $1
+order by d.issued_at desc, d.number desc
+limit $2`,
+  (p) => [p.accountId, p.rows],
+  (v) => ({ number: v[0], kind: v[1], orderId: v[2], issuedAt: v[3] }) as never,
   "",
   5000,
 );
@@ -118,54 +160,57 @@ select set_config('enable_seqscan', 'off', true) as enable_seqscan`,
 
 export type SearchIdsRow = { kind: string; id: string; accountId: string; accountName: string; title: string; at: Date };
 /**
- * Finds what has a text as its id, number, hash or address. A thing can be found in several ways,
- * and then has several rows.
+ * Finds what has a text as its id, number, hash or address. A thing that is found in several ways
+ * may have several rows.
  * `small`: the text in small letters
  * `hash`: the text in small letters, without `0x`
  * `digest`: SHA-256 of the text
  */
-export const searchIds: Many<{ text: string; digest: Buffer; hash: string; small: string }, SearchIdsRow> = many(
+export const searchIds: Many<{ text: string; hash: string; digest: Buffer; small: string }, SearchIdsRow> = many(
   "operations/search-ids",
   `-- operations/search-ids
-with hits as (
+with payments as (
+  select processor, external_id from payment_deposits where external_id = $1
+  union
+  select processor, external_id from chain_payments where external_id = $1
+  union
+  select processor, external_id
+  from payment_transactions
+  where tx = any(array[$2, '0x' || $2])
+), hits as (
   select 'account' as kind, a.account_id as id, a.account_id, a.name as title, a.created_at as at
   from accounts a
   where a.account_id = $1
   union all
   select 'key', k.key_id, k.account_id, k.name, k.created_at
-  from keys k
-  where k.key_id = $1
-  union all
-  select 'key', k.key_id, k.account_id, k.name, k.created_at
-  from key_secrets s
-  join keys k on k.key_id = s.key_id
-  where s.secret_id = $1
-  union all
-  select 'key', k.key_id, k.account_id, k.name, k.created_at
-  from key_secrets s
-  join keys k on k.key_id = s.key_id
-  where s.digest = $2
+  from (
+    select $1 as key_id
+    union
+    select key_id from key_secrets where secret_id = $1
+    union
+    select key_id from key_secrets where digest = $3
+  ) f
+  join keys k on k.key_id = f.key_id
   union all
   select 'management_key', m.management_key_id, m.account_id, m.name, m.created_at
-  from management_keys m
-  where m.management_key_id = $1
-  union all
-  select 'management_key', m.management_key_id, m.account_id, m.name, m.created_at
-  from management_secrets s
-  join management_keys m on m.management_key_id = s.management_key_id
-  where s.digest = $2
+  from (
+    select $1 as management_key_id
+    union
+    select management_key_id from management_secrets where digest = $3
+  ) f
+  join management_keys m on m.management_key_id = f.management_key_id
   union all
   select 'person', p.person_id, '', coalesce(p.login, ''), p.created_at
   from people p
   where p.person_id = $1
   union all
   select 'order', o.order_id, o.account_id, '', o.created_at
-  from payment_orders o
-  where o.order_id = $1
-  union all
-  select 'order', o.order_id, o.account_id, '', o.created_at
-  from payment_orders o
-  where o.external_id = $1
+  from (
+    select $1 as order_id
+    union
+    select order_id from payment_orders where external_id = $1
+  ) f
+  join payment_orders o on o.order_id = f.order_id
   union all
   select 'document', d.order_id, o.account_id, d.number, d.issued_at
   from payment_documents d
@@ -187,27 +232,14 @@ with hits as (
   union all
   select case when d.order_id is null then 'payment' else 'order' end,
     coalesce(d.order_id, d.external_id), d.account_id, '', d.first_seen_at
-  from payment_deposits d
-  where d.external_id = $1
-  union all
-  select case when d.order_id is null then 'payment' else 'order' end,
-    coalesce(d.order_id, d.external_id), d.account_id, '', d.first_seen_at
-  from payment_transactions t
-  join payment_deposits d on d.processor = t.processor and d.external_id = t.external_id
-  where t.tx = any(array[$3, '0x' || $3])
+  from payments f
+  join payment_deposits d on d.processor = f.processor and d.external_id = f.external_id
   union all
   select case when c.order_id is null then 'payment' else 'order' end,
     coalesce(c.order_id, c.external_id), a.account_id, '', c.first_seen_at
-  from chain_payments c
+  from payments f
+  join chain_payments c on c.processor = f.processor and c.external_id = f.external_id
   join deposit_addresses a on a.address = c.address
-  where c.external_id = $1
-  union all
-  select case when c.order_id is null then 'payment' else 'order' end,
-    coalesce(c.order_id, c.external_id), a.account_id, '', c.first_seen_at
-  from payment_transactions t
-  join chain_payments c on c.processor = t.processor and c.external_id = t.external_id
-  join deposit_addresses a on a.address = c.address
-  where t.tx = any(array[$3, '0x' || $3])
   union all
   select 'address', a.address, a.account_id, '', a.created_at
   from deposit_addresses a
@@ -228,7 +260,7 @@ select h.kind as kind, h.id as id, h.account_id as account_id,
 from hits h
 left join accounts a on a.account_id = h.account_id
 limit 100`,
-  (p) => [p.text, p.digest, p.hash, p.small],
+  (p) => [p.text, p.hash, p.digest, p.small],
   (v) => ({ kind: v[0], id: v[1], accountId: v[2], accountName: v[3], title: v[4], at: v[5] }) as never,
   "",
   5000,
@@ -296,45 +328,48 @@ export type SearchNamesRow = { kind: string; id: string; accountId: string; acco
  * `small`: the text in small letters
  * `words`: a tsquery; null: too short to look for words
  */
-export const searchNames: Many<{ text: string; small: string; words: string | null }, SearchNamesRow> = many(
+export const searchNames: Many<{ small: string; text: string; words: string | null }, SearchNamesRow> = many(
   "operations/search-names",
   `-- operations/search-names
-with hits as (
+with people_found as (
+  (
+    select person_id
+    from people
+    where login >= $1 and login < $1 || chr(1114111)
+    order by login
+    limit 21
+  )
+  union
+  (
+    select person_id
+    from people
+    where lower(email) collate "C" >= $1 and lower(email) collate "C" < $1 || chr(1114111)
+    order by lower(email) collate "C"
+    limit 21
+  )
+  union
+  (
+    select person_id
+    from people
+    where lower(name) collate "C" >= lower($2) collate "C"
+      and lower(name) collate "C" < (lower($2) || chr(1114111)) collate "C"
+      and login is not null
+    order by lower(name) collate "C"
+    limit 21
+  )
+), hits as (
   (
     select 1 as rank, 'account' as kind, a.account_id as id, a.name as title, a.created_at as at
     from accounts a
-    where lower(a.name) collate "C" >= lower($1) collate "C"
-      and lower(a.name) collate "C" < (lower($1) || chr(1114111)) collate "C"
+    where lower(a.name) collate "C" >= lower($2) collate "C"
+      and lower(a.name) collate "C" < (lower($2) || chr(1114111)) collate "C"
     order by lower(a.name) collate "C"
     limit 21
   )
   union all
-  (
-    select 1, 'person', p.person_id, coalesce(p.login, ''), p.created_at
-    from people p
-    where p.login >= $2 and p.login < $2 || chr(1114111)
-    order by p.login
-    limit 21
-  )
-  union all
-  (
-    select 1, 'person', p.person_id, coalesce(p.login, ''), p.created_at
-    from people p
-    where lower(p.email) collate "C" >= $2
-      and lower(p.email) collate "C" < $2 || chr(1114111)
-    order by lower(p.email) collate "C"
-    limit 21
-  )
-  union all
-  (
-    select 1, 'person', p.person_id, coalesce(p.login, ''), p.created_at
-    from people p
-    where lower(p.name) collate "C" >= lower($1) collate "C"
-      and lower(p.name) collate "C" < (lower($1) || chr(1114111)) collate "C"
-      and p.login is not null
-    order by lower(p.name) collate "C"
-    limit 21
-  )
+  select 1, 'person', p.person_id, coalesce(p.login, ''), p.created_at
+  from people_found f
+  join people p on p.person_id = f.person_id
   union all
   (
     select 2, 'account', a.account_id, a.name, a.created_at
@@ -360,7 +395,7 @@ select h.kind as kind, h.id as id, case h.kind when 'account' then h.id else '' 
 from hits h
 order by h.rank, h.title
 limit 100`,
-  (p) => [p.text, p.small, p.words],
+  (p) => [p.small, p.text, p.words],
   (v) => ({ kind: v[0], id: v[1], accountId: v[2], accountName: v[3], title: v[4], at: v[5] }) as never,
   "",
   5000,

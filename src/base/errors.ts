@@ -307,6 +307,11 @@ export type ErrorFacts = {
   retryAfterMs?: number;
   limit?: Limit;
   /**
+   * What the request needs set aside, in micro-credits, with a limit of credits. Callers read it in
+   * the message alone.
+   */
+  neededMicro?: bigint;
+  /**
    * The provider's own answer, with `upstream_refused`. With `upstream_error` its status alone, if
    * only the operator can solve the problem.
    */

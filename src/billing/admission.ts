@@ -387,6 +387,7 @@ function creditsExhausted(
       : `has ${credits(remaining)} credits free, and this request needs ${credits(why.neededMicro)} set aside`;
   return new ApiError("credits_exhausted", {
     message: `The ${payer.family} pool of this account ${state}. Add credits to continue.`,
+    ...(why !== "in debt" && why),
     limit: {
       name: "pool_microcredits",
       // Only what is free: a key may not learn what the account bought and what other keys hold.
@@ -424,6 +425,7 @@ function reached({ of, held, left, window }: WindowLimit, neededMicro: bigint): 
     message:
       `${what} is reached: ${credits(remaining)} credits of it are left, and this request needs ` +
       `${credits(neededMicro)} set aside.${reset}`,
+    neededMicro,
     limit: {
       name: isCap ? "monthly_cap_microcredits" : `${of}_${adjectives[name]}_microcredits`,
       // Only what is free of what others spend, too: a key may not learn it.

@@ -1,13 +1,12 @@
 // What operators ask about the whole ledger, for the operations service.
 
 import { create } from "@bufbuild/protobuf";
-import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { Account, Pool } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Price, PriceSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { toAccount, toPool } from "./rows.ts";
-import { runningReceipt } from "./settlement.ts";
-import type { LedgerStore } from "./store.ts";
+import { type LedgerStore, searchedMonths } from "./store.ts";
 import { latestVerification } from "./verification.ts";
 
 /** An account with what operators ask first. */
@@ -41,25 +40,19 @@ export type LedgerOverview = ReturnType<typeof createOverview>;
 export function createOverview(reports: LedgerStore) {
   const { run } = reports;
   return {
-    /** The running, charged and refused requests with an id, in all accounts. */
-    async findRequests(requestId: string): Promise<FoundRequest[]> {
-      // In this order a request that is settled between the reads is found.
-      const running = await reports.findRunning(requestId);
-      const charged = await reports.findCharges(requestId);
-      const refused = await run(sql.findRefusals, { requestId });
-      const settled = new Set(charged.map(({ accountId }) => accountId));
-      const receipts = [...running.map(runningReceipt), ...charged].filter(
-        ({ accountId, settledAt }) => settledAt !== undefined || !settled.has(accountId),
-      );
-      return [
-        ...receipts.map(({ accountId, model, admittedAt }) => ({
-          ...{ kind: "request" as const, accountId, model },
-          at: admittedAt ? timestampDate(admittedAt) : new Date(0),
-        })),
-        ...refused.map(({ accountId, model, at }) => ({
-          ...{ kind: "refusal" as const, accountId, model, at },
-        })),
-      ];
+    /**
+     * The running, charged and refused requests with an id, in all accounts. Charges are looked for
+     * in three months at most. `db`: may be a transaction of the caller.
+     */
+    async findRequests(db: Runner, requestId: string): Promise<FoundRequest[]> {
+      const rows = await db.run(sql.findRequests, {
+        requestId,
+        months: searchedMonths(requestId),
+      });
+      return rows.map(({ kind, ...row }) => ({
+        ...row,
+        kind: kind === "refusal" ? "refusal" : "request",
+      }));
     },
     /** These accounts, in any order. `since`: a UTC day, `2026-11-22`. */
     async readAccounts(accountIds: readonly string[], since: string): Promise<AccountFigures[]> {

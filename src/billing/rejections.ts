@@ -17,9 +17,13 @@ const everyMs = 1_000;
 const batchMax = 1_000;
 /** Of one removal, in which others of the database wait. */
 const removedMax = 10_000;
-/** Refused requests of a key that are kept for each hour. */
-const keptPerHour = 100;
+/** Refused requests that are kept for each hour: of a key, and of an account with all its keys. */
+const keptOfKey = 100;
+const keptOfAccount = 500;
 const keysMax = 20_000;
+/** Refused requests in memory. The second half has room for the first few of an account only. */
+const refusalsMax = 20_000;
+const firstFew = 10;
 const modelLengthMax = 200;
 const fieldLengthMax = 100;
 
@@ -56,8 +60,9 @@ export class Rejections {
   #counts = new Map<string, Rejected>();
   #uncounted = 0;
   #refusals: Refusal[] = [];
-  /** How many of the hour are kept, by key and hour. */
-  readonly #kept = new BoundedMap<string, number>(keysMax);
+  /** How many of the hour are kept, by key and hour, and by account and hour. */
+  readonly #keptOfKeys = new BoundedMap<string, number>(keysMax);
+  readonly #keptOfAccounts = new BoundedMap<string, number>(keysMax);
   #cleanedHour = 0;
 
   constructor(parts: Parts) {
@@ -92,13 +97,25 @@ export class Rejections {
     const hour = Math.floor(at.getTime() / hourMs);
     const lastMs = at.getTime();
     this.#add({ accountId, keyId, reason, hourMs: hour * hourMs, count: 1n, lastMs });
-    const kept = this.#kept.get(`${keyId} ${hour}`) ?? 0;
-    if (!request?.requestId || kept >= keptPerHour || this.#refusals.length >= keysMax) return;
-    this.#kept.set(`${keyId} ${hour}`, kept + 1);
+    if (!request?.requestId || !this.#mayKeep(accountId, keyId, hour)) return;
     const { requestId, model = "" } = request;
     const asked = plainText(model, modelLengthMax);
     const facts = JSON.stringify(factsOf(error));
     this.#refusals.push({ accountId, keyId, requestId, at, reason, model: asked, facts });
+  }
+
+  /** Counts one more, unless there are enough. Callers who flood leave room for those of others. */
+  #mayKeep(accountId: string, keyId: string, hour: number): boolean {
+    const account = `${accountId} ${hour}`;
+    const key = `${keyId} ${hour}`;
+    const ofAccount = this.#keptOfAccounts.get(account) ?? 0;
+    const ofKey = this.#keptOfKeys.get(key) ?? 0;
+    const inMemory = this.#refusals.length;
+    const most = inMemory < refusalsMax / 2 ? keptOfAccount : firstFew;
+    if (inMemory >= refusalsMax || ofAccount >= most || ofKey >= keptOfKey) return false;
+    this.#keptOfAccounts.set(account, ofAccount + 1);
+    this.#keptOfKeys.set(key, ofKey + 1);
+    return true;
   }
 
   /** Throws when it cannot: what is left is written the next time. */
@@ -175,8 +192,12 @@ export function toRefused({ facts, at, ...row }: sql.FindRefusalsRow) {
 }
 
 /** What an error says besides its reason, without words of the request. */
-function factsOf({ facts: { field, limit, retryAfterMs } }: ApiError): Record<string, string> {
+function factsOf({ facts }: ApiError): Record<string, string> {
+  const { field, limit, retryAfterMs, neededMicro } = facts;
+  const free = limit?.name === "pool_microcredits" ? limit.remaining : undefined;
   return {
+    ...(neededMicro !== undefined && { needed_microcredits: String(neededMicro) }),
+    ...(free !== undefined && { free_microcredits: String(free) }),
     ...(field !== undefined && { field: plainText(named(field), fieldLengthMax) }),
     ...(limit && { limit_name: limit.name, limit: String(limit.limit) }),
     ...(limit?.used !== undefined && { used: String(limit.used) }),

@@ -301,6 +301,18 @@ export function createLedgerStore({ run, transaction, runSlices, heartbeats }: D
  * The months since that of a time, `YYYY-MM-01`, up to the next one: the clock of the database may
  * be ahead.
  */
+/**
+ * The months in which a request with this id may have been charged: three at most. Those since the
+ * time that the id tells, else the newest ones.
+ */
+export function searchedMonths(requestId: string): string[] {
+  const newest = new Date();
+  newest.setUTCMonth(newest.getUTCMonth() - 2, 1);
+  const madeAtMs = timeOf(requestId);
+  const sinceMs = madeAtMs === undefined ? newest.getTime() : madeAtMs - aheadMsMax;
+  return monthsSince(sinceMs).slice(0, 3);
+}
+
 function monthsSince(ms: number): string[] {
   const first = new Date(`${new Date(ms).toISOString().slice(0, 7)}-01`);
   const months: string[] = [];

@@ -518,7 +518,8 @@ function withoutNeed(error: ApiError): ApiError {
     budget_reached: `A budget that bounds this key is reached: ${free} credits of it are left.`,
   };
   const message = reached[error.reason];
-  return new ApiError(error.reason, { ...error.facts, message });
+  const { neededMicro: _, ...facts } = error.facts;
+  return new ApiError(error.reason, { ...facts, message });
 }
 
 function familyNameOf(family: Family | undefined): string {

@@ -12,20 +12,22 @@ import {
   OperationsService,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import * as sql from "../../gen/sql/operations.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { readPage } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
-import type { Postgres } from "../postgres/postgres.ts";
+import type { Reports } from "../postgres/postgres.ts";
+import { checkAccount, noSuchAccount } from "./store.ts";
 
 const textLengthMax = 2_000;
 
-export type NotesParts = { readonly postgres: Pick<Postgres, "run" | "transaction"> };
+/** Notes are few and delay no request. */
+export type NotesParts = { readonly reports: Reports };
 
 export async function addNote(
-  { postgres }: NotesParts,
+  { reports }: NotesParts,
   request: AddNoteRequest,
   call: AuthenticatedCall,
 ) {
@@ -33,25 +35,23 @@ export async function addNote(
   const text = checkedText(request.text);
   const once = onceFor(OperationsService.method.addNote, request, call);
   const made = { id: timeOrderedId("not_"), secret: "" };
-  const { id } = await postgres.transaction((tx) =>
+  const { id } = await reports.transaction((tx) =>
     once(tx, made, async () => {
       const note = { accountId, noteId: made.id, by: actorOf(call.caller), text };
       if ((await tx.run(sql.insertNote, note)) === 0) throw noSuchAccount();
     }),
   );
-  const note = await postgres.run(sql.findNote, { accountId, noteId: id });
+  const note = await reports.run(sql.findNote, { accountId, noteId: id });
   if (!note) throw new Error("a note that was stored is gone");
   return create(AddNoteResponseSchema, { note: toNote(note) });
 }
 
-export async function listNotes({ postgres }: NotesParts, request: ListNotesRequest) {
+export async function listNotes({ reports }: NotesParts, request: ListNotesRequest) {
   const { accountId } = request;
-  const { hasAccount } = await postgres.run(sql.hasAccount, { accountId });
-  if (!hasAccount) throw noSuchAccount();
+  await checkAccount(reports, accountId);
   const { entries, nextPageToken } = await readPage(request, {
     question: [accountId],
-    read: (before, rows) =>
-      postgres.run(sql.listNotes, { accountId, before: before ?? null, rows }),
+    read: (before, rows) => reports.run(sql.listNotes, { accountId, before: before ?? null, rows }),
     cursorOf: ({ noteId }) => noteId,
   });
   return create(ListNotesResponseSchema, { notes: entries.map(toNote), nextPageToken });
@@ -69,8 +69,4 @@ function checkedText(text: string): string {
 
 function toNote({ at, ...note }: sql.FindNoteRow): AccountNote {
   return create(AccountNoteSchema, { ...note, at: timestampFromDate(at) });
-}
-
-function noSuchAccount(): ApiError {
-  return new ApiError("not_found", { message: "No such account.", field: "account_id" });
 }

@@ -3,11 +3,13 @@
 
 import type { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import { type AccountsParts, findAccounts } from "./accounts.ts";
 import { type ApprovalsParts, approve, listApprovals, reject } from "./approvals.ts";
 import { type ConfiguredParts, listCatalog, listProviders } from "./configured.ts";
-import { addNote, listNotes, type NotesParts } from "./notes.ts";
-import { type SearchParts, search } from "./search.ts";
+import { addNote, listNotes } from "./notes.ts";
+import { listDocuments, listPromotionUses } from "./purchases.ts";
+import { search } from "./search.ts";
 import { describeNode, getStatus, type StatusParts, UnnamedProxies } from "./status.ts";
 import { createOperationsStore } from "./store.ts";
 import { getVerification, type VerificationParts } from "./verification.ts";
@@ -25,21 +27,22 @@ type Parts = StatusParts &
   ConfiguredParts &
   VerificationParts &
   ApprovalsParts &
-  NotesParts &
-  Omit<AccountsParts, "store" | "search"> &
-  Omit<SearchParts, "postgres"> & {
-    readonly postgres: Parameters<typeof createOperationsStore>[0];
+  Omit<AccountsParts, "store" | "reports"> & {
+    readonly postgres: Pick<Postgres, "reports">;
   };
 
 export function createOperations(parts: Parts): Operations {
   const proxies = new UnnamedProxies(parts.clock);
-  const all = { ...parts, store: createOperationsStore(parts.postgres) };
+  const { reports } = parts.postgres;
+  const all = { ...parts, reports, store: createOperationsStore(reports) };
   return {
     service: {
       findAccounts: (request) => findAccounts(all, request),
       search: (request) => search(all, request),
       addNote: (request, call) => addNote(all, request, call),
       listNotes: (request) => listNotes(all, request),
+      listPromotionUses: (request) => listPromotionUses(all, request),
+      listDocuments: (request) => listDocuments(all, request),
       listApprovals: (request) => listApprovals(all, request),
       approve: (request, call) => approve(all, request, call),
       reject: (request, call) => reject(all, request, call),

@@ -16,7 +16,7 @@ import {
 import * as sql from "../../gen/sql/operations.ts";
 import { invalidField } from "../base/errors.ts";
 import { isRequestId } from "../base/ids.ts";
-import type { Postgres } from "../postgres/postgres.ts";
+import type { Reports } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 
 const queryLengthMax = 200;
@@ -28,9 +28,10 @@ const hintHead = /^[sm]k-gw2-/;
 const decimalsMax = 30;
 
 export type SearchParts = {
-  readonly postgres: Pick<Postgres, "transaction">;
-  /** The running, charged and refused requests with an id. */
-  readonly findRequests: (requestId: string) => Promise<readonly FoundRequest[]>;
+  /** A search delays no request. */
+  readonly reports: Pick<Reports, "transaction">;
+  /** The running, charged and refused requests with an id, looked up in the transaction `db`. */
+  readonly findRequests: (db: Runner, requestId: string) => Promise<readonly FoundRequest[]>;
 };
 
 type FoundRequest = {
@@ -95,13 +96,13 @@ export async function accountsOfExact(parts: SearchParts, query: string): Promis
  * beginning where it takes a word for one of many names: it may not.
  */
 async function lookUp(
-  { postgres, findRequests }: SearchParts,
+  { reports, findRequests }: SearchParts,
   text: string,
   find: (db: Runner) => Promise<Found[]>,
 ): Promise<Found[]> {
-  const requests = isRequestId(text) ? await findRequests(text) : [];
-  return postgres.transaction(async (db) => {
+  return reports.transaction(async (db) => {
     await db.run(sql.followIndexes);
+    const requests = isRequestId(text) ? await findRequests(db, text) : [];
     const named = await accountNames(db, requests);
     const found = requests.map(({ model, ...request }) => ({
       ...{ ...request, id: text, title: model },

@@ -2,8 +2,9 @@
 // use and which end a statement that takes too long.
 
 import * as sql from "../../gen/sql/operations.ts";
+import { ApiError } from "../base/errors.ts";
 import { countApprovals } from "../contract/approvals.ts";
-import type { Postgres } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 
 /** Which accounts. */
 export type AccountSearch = {
@@ -19,7 +20,17 @@ export type AccountSearch = {
 
 export type OperationsStore = ReturnType<typeof createOperationsStore>;
 
-export function createOperationsStore({ reports }: Pick<Postgres, "reports">) {
+/** Throws `not_found`. */
+export async function checkAccount(reports: Runner, accountId: string): Promise<void> {
+  const { hasAccount } = await reports.run(sql.hasAccount, { accountId });
+  if (!hasAccount) throw noSuchAccount();
+}
+
+export function noSuchAccount(): ApiError {
+  return new ApiError("not_found", { message: "No such account.", field: "account_id" });
+}
+
+export function createOperationsStore(reports: Runner) {
   return {
     /**
      * The ids of accounts before `before`, newest first. Throws `report_too_large` and

@@ -3,6 +3,7 @@
 import { create } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import {
   type AuditEvent,
   AuditEventSchema,
@@ -11,10 +12,15 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { encodeTimeCursor, parseTimeCursor, readPage, walkPages } from "../base/paging.ts";
-import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { Parts } from "./parts.ts";
 import { readFacts } from "./store.ts";
+
+/** Operators keep notes about an account to themselves: its members learn of no act on them. */
+const actsOnNotes = [OperationsService.method.addNote, OperationsService.method.listNotes].map(
+  ({ name }) => name,
+);
 
 export async function listAuditEvents(
   { store }: Parts,
@@ -29,6 +35,7 @@ export async function listAuditEvents(
     accountId: allAccounts ? null : accountId,
     actor: actor || null,
     method: method || null,
+    hidden: isMember(caller) ? actsOnNotes : [],
     from: dateOf(from),
     to: dateOf(to),
     withReasons,
@@ -40,13 +47,13 @@ export async function listAuditEvents(
   return create(ListAuditEventsResponseSchema, { events, nextPageToken });
 }
 
-/** All events of an account, in pages, newest first. */
+/** The events of an account that its owners may see, in pages, newest first. */
 export function walkAuditEvents(
   store: Runner,
   accountId: string,
 ): AsyncGenerator<AuditEvent[], void> {
   const any = { actor: null, method: null, from: null, to: null };
-  const filter = { ...any, accountId, withReasons: false };
+  const filter = { ...any, accountId, hidden: actsOnNotes, withReasons: false };
   return walkPages({
     read: (after, rows) => readEvents(store, filter, after, rows),
     cursorOf: eventCursor,
@@ -58,11 +65,18 @@ type Filter = {
   readonly accountId: string | null;
   readonly actor: string | null;
   readonly method: string | null;
+  /** Methods that are left out. */
+  readonly hidden: readonly string[];
   readonly from: Date | null;
   readonly to: Date | null;
   /** Why operators acted: a word among them. What a customer is to read stands elsewhere. */
   readonly withReasons: boolean;
 };
+
+/** True for a person who is no operator. */
+function isMember(caller: Caller): boolean {
+  return caller.kind === "person" && caller.operator === OperatorRole.UNSPECIFIED;
+}
 
 async function readEvents(
   store: Runner,

@@ -50,6 +50,12 @@ export interface Connection {
   readonly lost: boolean;
 }
 
+/** The connections for reports. */
+export interface Reports extends Runner {
+  /** As that of `Postgres`. */
+  transaction<T>(work: (tx: Runner) => Promise<T>): Promise<T>;
+}
+
 /** The database of one gateway. */
 export interface Postgres extends Runner {
   /**
@@ -62,7 +68,7 @@ export interface Postgres extends Runner {
    * A separate pool for reports. Callers may request as many large reports as they like; other
    * statements do not wait for them. The server ends a statement after ten seconds.
    */
-  readonly reports: Runner;
+  readonly reports: Reports;
   /** For heartbeats: other statements that wait for locks do not keep them waiting. */
   readonly heartbeats: Runner;
   /**
@@ -168,7 +174,11 @@ export function connectPostgres(
     ...runsOn(({ pool }) => pool),
     transaction: (work, options) =>
       pools.use(({ pool }) => transaction(pool, work, options)).catch(throwUnavailable),
-    reports: runsOn(({ reports }) => reports, throwTooLarge),
+    reports: {
+      ...runsOn(({ reports }) => reports, throwTooLarge),
+      transaction: (work) =>
+        pools.use(({ reports }) => transaction(reports, work)).catch(throwTooLarge),
+    },
     heartbeats: runsOn(({ heartbeats }) => heartbeats),
     runSlices: (work, signal) =>
       pools

@@ -159,3 +159,92 @@ test("refused requests are kept by their ids, 100 of a key and hour, without wor
   for (const requestId of ["req_refused_100", "req_refused_elsewhere", "req_refused_none"])
     expect(await found(requestId)).toEqual([]);
 });
+
+const refusedOf = async (accountId: string) =>
+  Number(
+    (
+      await world.run<{ refused: bigint }>(
+        "select count(*) as refused from refusals where account_id = $1",
+        [accountId],
+      )
+    )[0]?.refused,
+  );
+
+test("those of an account are bounded, however many keys and processes it has", async () => {
+  const payer = await world.payer(0n);
+  // The second process knows nothing of what the first one kept.
+  for (const process of ["one", "two"]) {
+    const rejections = new Rejections({ db: world.postgres, log });
+    for (let key = 0; key < 40; key++)
+      for (let n = 0; n < 40; n++)
+        rejections.count({ ...payer, keyId: `key_of_many_${key}` }, new ApiError("rate_limited"), {
+          requestId: `req_many_${process}_${key}_${n}`,
+        });
+    await rejections.stop();
+    expect(await refusedOf(payer.accountId)).toBe(500);
+  }
+});
+
+test("a key that floods takes no room of the other keys of its account", async () => {
+  const payer = await world.payer(0n);
+  const rejections = new Rejections({ db: world.postgres, log });
+  for (let n = 0; n < 1_000; n++)
+    rejections.count(payer, new ApiError("rate_limited"), { requestId: `req_flooding_${n}` });
+  const other = { ...payer, keyId: "key_that_is_quiet" };
+  rejections.count(other, new ApiError("rate_limited"), { requestId: "req_of_quiet_key" });
+  await rejections.stop();
+  expect(await refusedOf(payer.accountId)).toBe(101);
+});
+
+test("while nothing can be written, accounts that flood leave room for those of others", async () => {
+  const payer = await world.payer(0n);
+  let isAway = true;
+  const run: Runner["run"] = (statement, ...parameters) =>
+    isAway ? Promise.reject(new Error("away")) : world.postgres.run(statement, ...parameters);
+  const rejections = new Rejections({ db: { run }, log, countsMax: 200_000 });
+  for (let account = 0; account < 50; account++)
+    for (let n = 0; n < 1_000; n++)
+      rejections.count(
+        { accountId: `acc_floods_${account}`, keyId: `key_floods_${account}_${n % 20}` },
+        new ApiError("rate_limited"),
+        { requestId: `req_floods_${account}_${n}` },
+      );
+  await expect(rejections.write()).rejects.toThrow("away");
+  rejections.count(payer, new ApiError("rate_limited"), { requestId: "req_of_another" });
+  isAway = false;
+  await rejections.stop();
+  const requestId = "req_of_another";
+  expect(await world.postgres.run(findRefusals, { requestId })).toHaveLength(1);
+  const [row] = await world.run<{ refused: bigint }>(
+    "select count(*) as refused from refusals where account_id like 'acc_floods_%'",
+  );
+  expect(Number(row?.refused)).toBeLessThanOrEqual(10_500);
+});
+
+test("what a request needed and what was free is kept, by the limit that it met", async () => {
+  const payer = await world.payer(0n);
+  const rejections = new Rejections({ db: world.postgres, log });
+  const refuse = (name: string, requestId: string) =>
+    rejections.count(
+      payer,
+      new ApiError("credits_exhausted", {
+        limit: { name, limit: 5n, remaining: 5n },
+        neededMicro: 7n,
+      }),
+      { requestId },
+    );
+  refuse("pool_microcredits", "req_needs_of_pool");
+  refuse("key_daily_microcredits", "req_needs_of_key");
+  await rejections.stop();
+  const factsOf = async (requestId: string) =>
+    (await world.postgres.run(findRefusals, { requestId }))[0]?.facts;
+  const both = { needed_microcredits: "7", limit: "5", remaining: "5" };
+  expect(await factsOf("req_needs_of_pool")).toEqual({
+    ...both,
+    ...{ limit_name: "pool_microcredits", free_microcredits: "5" },
+  });
+  expect(await factsOf("req_needs_of_key")).toEqual({
+    ...both,
+    limit_name: "key_daily_microcredits",
+  });
+});

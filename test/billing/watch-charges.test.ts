@@ -43,6 +43,7 @@ async function startBilling(url: string) {
   const postgres: Postgres = {
     ...connected,
     reports: {
+      ...connected.reports,
       run: (statement, ...values) => {
         ran.push(statement.name);
         return connected.reports.run(statement, ...values);

@@ -14,6 +14,7 @@ import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { parseCredits } from "../../src/base/money.ts";
 import { isAdmitted } from "../../src/contract/callers.ts";
 import { type Caller, serviceTypes } from "../../src/contract/contract.ts";
+import { Authenticator } from "../support/authenticator.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
@@ -167,6 +168,52 @@ describe("a note about an account", () => {
       core().operations.addNote({ ...nobody, text: "a note", idempotencyKey: "n4" }, call()),
     ])
       expect((await errorOf(asked))?.reason).toBe("not_found");
+  });
+});
+
+describe("of notes", () => {
+  test("the members of an account learn nothing, neither by its events nor by its export", async () => {
+    const { accountId, ownerLink } = gateway;
+    const link = new URL(ownerLink);
+    const token = link.hash.slice(1);
+    const { people, operations, billing } = core();
+    const { passkeyOptionsJson } = await people.beginPasskey({ linkToken: token, login: "olga" });
+    const passkeyAnswerJson = new Authenticator(link.origin).register(passkeyOptionsJson);
+    const { grant } = await people.redeemLink({ token, login: "olga", passkeyAnswerJson });
+    const authorization = `Session ${grant?.token}`;
+    const asOperator = { headers: { authorization } };
+    const asOwner = { headers: { authorization, "x-operator-role": "none" } };
+    await billing.renameAccount({ accountId, name: "Noted" }, asOwner);
+    await operations.addNote({ accountId, text: "owes us", idempotencyKey: "hidden" }, call());
+    await client.query(
+      `insert into audit_events (event_id, at, actor, account_id, method, outcome, facts, address)
+       values ('evt_look', now(), 'person:per_other', $1, 'ListNotes', 'ok', '{}', '')`,
+      [accountId],
+    );
+    const methodsFor = async (caller: { headers: { authorization: string } }, method = "") =>
+      (await people.listAuditEvents({ accountId, method }, caller)).events.map(
+        (event) => event.method,
+      );
+    for (const operator of [call(), asOperator])
+      expect(await methodsFor(operator)).toEqual(
+        expect.arrayContaining(["RenameAccount", "AddNote", "ListNotes"]),
+      );
+    const seen = await methodsFor(asOwner);
+    expect(seen).toContain("RenameAccount");
+    for (const method of ["AddNote", "ListNotes"]) {
+      expect(seen).not.toContain(method);
+      expect(await methodsFor(asOwner, method)).toEqual([]);
+    }
+    let file = "";
+    for await (const part of billing.exportAccount({ accountId }, asOwner))
+      file += JSON.stringify(part, (_, value) =>
+        typeof value === "bigint" ? String(value) : value,
+      );
+    expect(file).toContain("RenameAccount");
+    for (const secret of ["AddNote", "ListNotes", "owes us"]) expect(file).not.toContain(secret);
+    expect((await errorOf(operations.listNotes({ accountId }, asOwner)))?.reason).toBe(
+      "not_permitted",
+    );
   });
 });
 

@@ -4,10 +4,12 @@ import { create } from "@bufbuild/protobuf";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { SearchRequestSchema } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { createOverview } from "../../src/billing/overview.ts";
+import { createLedgerStore } from "../../src/billing/store.ts";
 import { search } from "../../src/operations/search.ts";
 import type { Query } from "../../src/postgres/statement.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
-import { deskTexts, writeDesk } from "../support/desk.ts";
+import { deskTexts, writeDesk, writeRequests } from "../support/desk.ts";
 import { costOf } from "../support/plans.ts";
 
 const pagesMax = 200;
@@ -19,6 +21,7 @@ beforeAll(async () => {
   client = new Client({ connectionString: database.url });
   await client.connect();
   await writeDesk(client, { accounts: 200_000, orders: 200_000 });
+  await writeRequests(client, 200_000);
 }, 300_000);
 afterAll(async () => {
   await client.end();
@@ -28,12 +31,12 @@ afterAll(async () => {
 /** What a search finds, and the statements that it runs. */
 async function searched(query: string) {
   const queries: Query[] = [];
-  const { postgres } = database;
+  const { reports } = database.postgres;
   const parts: Parameters<typeof search>[0] = {
-    findRequests: async () => [],
-    postgres: {
+    findRequests: createOverview(createLedgerStore(database.postgres)).findRequests,
+    reports: {
       transaction: (work) =>
-        postgres.transaction((tx) =>
+        reports.transaction((tx) =>
           work({
             run(statement, ...parameters) {
               queries.push(statement.with(...parameters));
@@ -63,6 +66,12 @@ test.for<[string, string, number | undefined]>([
   ["one character that begins the names of all", "c", 20],
   ["a word that all names have", "desk", 20],
   ["words of which one is in all names", "desk 123456", 1],
+  ["the id of a request of this month", deskTexts.requestId(n, 0), 1],
+  ["the id of a request of the third newest month", deskTexts.requestId(n, 2), 1],
+  ["the id of an older request that tells no time", deskTexts.requestId(n, 3), 0],
+  ["the id of a request of nobody", "req_of_nobody_at_all", 0],
+  ["the id of a request that runs", deskTexts.runningId(9_999), 1],
+  ["the id of a refused request", deskTexts.refusedId(n), 1],
   ["a hash that nobody has", "ff".repeat(32), 0],
 ])("%s is found in a few pages", async ([, text, count]) => {
   const { rows } = await client.query<{ day: string }>(

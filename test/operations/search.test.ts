@@ -10,6 +10,7 @@ import {
   SearchHitKind,
   SearchResponseSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { DocumentKind } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { toApiError } from "../../src/base/errors.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
@@ -227,9 +228,52 @@ describe("a search finds exactly one by", () => {
         facts: { field: "model" },
       },
     ]);
+    const { core } = gateway.admin;
+    const { account } = await core.billing.createAccount({ name: "Without credits" }, call());
+    const { secret } = await core.keys.createKey(
+      { accountId: account?.accountId ?? "", family: Family.V1, name: "poor" },
+      call(),
+    );
+    const poor = await send(secret, "haiku");
+    const { request_id: poorId } = Object(await poor.json());
+    expect(poor.status).toBe(402);
+    await expect.poll(() => found(poorId), soon).toEqual([`REFUSAL ${poorId}`]);
+    const answer = await gateway.admin.core.billing.findRequest({ requestId: poorId }, call());
+    expect(answer.refusals[0]?.facts).toMatchObject({
+      ...{ limit_name: "pool_microcredits", free_microcredits: "0" },
+      needed_microcredits: expect.stringMatching(/^[1-9]\d*$/),
+    });
     const { rows } = await client.query("select to_jsonb(r)::text as row from refusals r");
     expect(JSON.stringify(rows)).not.toContain("nobody may keep");
   });
+});
+
+test("an account shows the promotions that it used and its documents, and no other's", async () => {
+  const { accountId, codeId, orderId, receipt, transferId } = world;
+  const { uses } = await operations().listPromotionUses({ accountId }, call());
+  expect(uses).toMatchObject([
+    {
+      ...{ codeId, name: "Autumn", family: Family.V1, bonusMicrocredits: 1_000_000n },
+      ...{ orderId: "", isTakenBack: false, transferId },
+    },
+  ]);
+  const { documents, isIncomplete } = await operations().listDocuments({ accountId }, call());
+  expect(documents).toMatchObject([{ number: receipt, kind: DocumentKind.RECEIPT, orderId }]);
+  expect(isIncomplete).toBe(false);
+  const other = { accountId: gateway.accountId };
+  expect((await operations().listPromotionUses(other, call())).uses).toEqual([]);
+  expect((await operations().listDocuments(other, call())).documents).toEqual([]);
+  const nobody = { accountId: "acc_nobody" };
+  for (const asked of [
+    operations().listPromotionUses(nobody, call()),
+    operations().listDocuments(nobody, call()),
+  ]) {
+    const reason = await asked.then(
+      () => undefined,
+      (thrown: unknown) => toApiError(thrown).reason,
+    );
+    expect(reason).toBe("not_found");
+  }
 });
 
 test("the list of accounts takes the same texts", async () => {

@@ -49,6 +49,7 @@ export async function startAlertNodes() {
     const postgres = stack.adopt(connectPostgres(ledger.url), (one) => one.close());
     const counted = countStatements(postgres);
     const reports: Postgres["reports"] = {
+      ...postgres.reports,
       run: (statement, ...values) => {
         counted.ran.push(statement.name);
         return postgres.reports.run(statement, ...values);

@@ -3,6 +3,7 @@
 
 import { createHash } from "node:crypto";
 import type { Client } from "pg";
+import { writeCharges } from "./charges.ts";
 
 export type DeskSize = { readonly accounts: number; readonly orders: number };
 
@@ -21,6 +22,10 @@ export const deskTexts = {
       .update(`dep_desk_${pad(n)}`)
       .digest("hex"),
   transferId: (n: number) => `tra_desk_${pad(n)}`,
+  /** Of so many months ago. It tells no time. */
+  requestId: (n: number, monthsAgo: number) => `req_desk_${monthsAgo}_${pad(n)}`,
+  runningId: (n: number) => `req_runs_${pad(n)}`,
+  refusedId: (n: number) => `req_refused_${pad(n)}`,
 };
 
 function pad(n: number): string {
@@ -100,6 +105,54 @@ export async function writeDesk(client: Client, { accounts, orders }: DeskSize):
      select 'desk', 'receipt', 2026, right(order_id, 8)::integer,
        'R2026-' || right(order_id, 8), order_id, created_at
      from payment_orders where processor = 'desk' and state = 'paid'`,
+  );
+  await client.query("vacuum analyze");
+}
+
+const months = 12;
+const running = 10_000;
+
+/** Writes a charge of each account in each of the last months, running and refused requests. */
+export async function writeRequests(client: Client, accounts: number): Promise<void> {
+  const now = new Date();
+  const from = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - months + 1, 1));
+  const payer = {
+    ...{ accountId: "acc_desk_00000001", keyId: "key_desk_00000001", secretId: "" },
+    family: "v1" as const,
+  };
+  // Partitions, and a price.
+  const run = (text: string, values?: readonly unknown[]) =>
+    client.query(text, [...(values ?? [])]);
+  await writeCharges(run, { payer, count: 1, from, stepMs: 1 });
+  const kept = `"family", key_id, model, input, output, cache_write_5m, cache_write_1h, cache_read,
+    thinking, price_version, granted_output, hold, amount, overrun, output_over, thinking_over,
+    outcome, basis`;
+  for (let monthsAgo = 0; monthsAgo < months; monthsAgo++)
+    await client.query(
+      `insert into charges (account_id, request_id, month, admitted_at, settled_at, ${kept})
+       select ${numbered("acc_desk_")}, ${numbered(`req_desk_${monthsAgo}_`)}, at::date, at, at,
+         ${kept}
+       from generate_series(1, $1::int) n
+       cross join (
+         select date_trunc('month', now() at time zone 'utc') at time zone 'utc'
+           - ${monthsAgo} * interval '1 month' as at
+       ) m
+       cross join (select * from charges limit 1) one`,
+      [accounts],
+    );
+  await client.query(
+    `insert into holds (account_id, request_id, "family", key_id, model, month, amount,
+       granted_output, price_version, nonce, admitted_at, deadline)
+     select ${numbered("acc_desk_")}, ${numbered("req_runs_")}, 'v1', ${numbered("key_desk_")},
+       'model-test', date_trunc('month', now())::date, 10, 10, p.price_version, '', now(),
+       now() + interval '1 hour'
+     from generate_series(1, ${running}) n cross join (select * from price_versions limit 1) p`,
+  );
+  await client.query(
+    `insert into refusals (request_id, account_id, key_id, at, reason)
+     select ${numbered("req_refused_")}, ${numbered("acc_desk_")}, ${numbered("key_desk_")}, now(),
+       'rate_limited'
+     from generate_series(1, ${accounts}) n`,
   );
   await client.query("vacuum analyze");
 }

@@ -13,26 +13,51 @@ set requests = errors_hourly.requests + excluded.requests,
   last_at = greatest(errors_hourly.last_at, excluded.last_at);
 
 -- name: AddRefusals :run
--- Stores refused requests: at most 100 of a key in an hour, as far as processes see each other's.
--- One that was refused before is replaced.
+-- Stores refused requests: at most 100 of a key and 500 of an account in an hour, as far as
+-- processes see each other's. One that was refused before is replaced.
 -- :ats  the last time of each
 -- :facts  JSON
-insert into refusals as r (request_id, account_id, key_id, at, reason, model, facts)
-select n.request_id, n.account_id, n.key_id, n.at, n.reason, n.model, n.facts::jsonb
-from (
-  select u.*, row_number() over (
-      partition by u.key_id, date_trunc('hour', u.at, 'UTC') order by u.at) as place
+with new as (
+  select u.*, date_trunc('hour', u.at, 'UTC') as hour
   from unnest(:request_ids::text[], :account_ids::text[], :key_ids::text[], :ats::timestamptz[],
       :reasons::text[], :models::text[], :facts::text[])
     as u (request_id, account_id, key_id, at, reason, model, facts)
-) n
-where n.place + (
-    select count(*)
-    from refusals k
-    where k.key_id = n.key_id and k.at >= date_trunc('hour', n.at, 'UTC')
-      and k.at < date_trunc('hour', n.at, 'UTC') + interval '1 hour'
-  ) <= 100
-order by n.request_id, n.account_id
+), of_keys as (
+  select n.*
+  from (
+    select *, row_number() over (partition by key_id, hour order by at) as place
+    from new
+  ) n
+  join (
+    select d.key_id, d.hour, (
+        select count(*)
+        from refusals r
+        where r.key_id = d.key_id and r.at >= d.hour and r.at < d.hour + interval '1 hour'
+      ) as stored
+    from (select distinct key_id, hour from new) d
+  ) k on k.key_id = n.key_id and k.hour = n.hour
+  where n.place + k.stored <= 100
+), of_accounts as (
+  select n.*
+  from (
+    select *, row_number() over (partition by account_id, hour order by at) as account_place
+    from of_keys
+  ) n
+  join (
+    select d.account_id, d.hour, (
+        select count(*)
+        from refusals r
+        where r.account_id = d.account_id and r.at >= d.hour
+          and r.at < d.hour + interval '1 hour'
+      ) as stored
+    from (select distinct account_id, hour from of_keys) d
+  ) a on a.account_id = n.account_id and a.hour = n.hour
+  where n.account_place + a.stored <= 500
+)
+insert into refusals as r (request_id, account_id, key_id, at, reason, model, facts)
+select request_id, account_id, key_id, at, reason, model, facts::jsonb
+from of_accounts
+order by request_id, account_id
 on conflict (request_id, account_id) do update
 set key_id = excluded.key_id, at = excluded.at, reason = excluded.reason, model = excluded.model,
   facts = excluded.facts
@@ -45,6 +70,30 @@ from refusals
 where request_id = :request_id and at > now() - interval '7 days'
 order by at desc
 limit 100;
+
+-- name: FindRequests :many
+-- Finds the running, charged and refused requests with an id in all accounts. One statement: a
+-- request that is settled meanwhile is found once.
+-- :months  of the charges
+select 'request' as "kind!", account_id as "account_id!", model as "model!", admitted_at as "at!"
+from holds
+where request_id = :request_id
+union all
+(
+  select 'request', account_id, model, admitted_at
+  from charges
+  where request_id = :request_id and month = any(:months::date[])
+  order by admitted_at, account_id
+  limit 100
+)
+union all
+(
+  select 'refusal', account_id, model, at
+  from refusals
+  where request_id = :request_id and at > now() - interval '7 days'
+  order by at desc
+  limit 100
+);
 
 -- name: RemoveRefusals :run
 -- Removes refused requests that are too old to be found, the oldest first.

@@ -21,7 +21,3 @@ from account_notes
 where account_id = :account_id and (:before::text is null or note_id < :before)
 order by note_id desc
 limit :rows;
-
--- name: HasAccount :one
--- True if there is such an account.
-select exists (select from accounts where account_id = :account_id) as "has_account!";

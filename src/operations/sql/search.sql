@@ -5,50 +5,53 @@
 select set_config('enable_seqscan', 'off', true) as "enable_seqscan!";
 
 -- name: SearchIds :many
--- Finds what has a text as its id, number, hash or address. A thing can be found in several ways,
--- and then has several rows.
+-- Finds what has a text as its id, number, hash or address. A thing that is found in several ways
+-- may have several rows.
 -- :small  the text in small letters
 -- :hash  the text in small letters, without `0x`
 -- :digest  SHA-256 of the text
-with hits as (
+with payments as (
+  select processor, external_id from payment_deposits where external_id = :text
+  union
+  select processor, external_id from chain_payments where external_id = :text
+  union
+  select processor, external_id
+  from payment_transactions
+  where tx = any(array[:hash, '0x' || :hash])
+), hits as (
   select 'account' as kind, a.account_id as id, a.account_id, a.name as title, a.created_at as at
   from accounts a
   where a.account_id = :text
   union all
   select 'key', k.key_id, k.account_id, k.name, k.created_at
-  from keys k
-  where k.key_id = :text
-  union all
-  select 'key', k.key_id, k.account_id, k.name, k.created_at
-  from key_secrets s
-  join keys k on k.key_id = s.key_id
-  where s.secret_id = :text
-  union all
-  select 'key', k.key_id, k.account_id, k.name, k.created_at
-  from key_secrets s
-  join keys k on k.key_id = s.key_id
-  where s.digest = :digest
+  from (
+    select :text as key_id
+    union
+    select key_id from key_secrets where secret_id = :text
+    union
+    select key_id from key_secrets where digest = :digest
+  ) f
+  join keys k on k.key_id = f.key_id
   union all
   select 'management_key', m.management_key_id, m.account_id, m.name, m.created_at
-  from management_keys m
-  where m.management_key_id = :text
-  union all
-  select 'management_key', m.management_key_id, m.account_id, m.name, m.created_at
-  from management_secrets s
-  join management_keys m on m.management_key_id = s.management_key_id
-  where s.digest = :digest
+  from (
+    select :text as management_key_id
+    union
+    select management_key_id from management_secrets where digest = :digest
+  ) f
+  join management_keys m on m.management_key_id = f.management_key_id
   union all
   select 'person', p.person_id, '', coalesce(p.login, ''), p.created_at
   from people p
   where p.person_id = :text
   union all
   select 'order', o.order_id, o.account_id, '', o.created_at
-  from payment_orders o
-  where o.order_id = :text
-  union all
-  select 'order', o.order_id, o.account_id, '', o.created_at
-  from payment_orders o
-  where o.external_id = :text
+  from (
+    select :text as order_id
+    union
+    select order_id from payment_orders where external_id = :text
+  ) f
+  join payment_orders o on o.order_id = f.order_id
   union all
   select 'document', d.order_id, o.account_id, d.number, d.issued_at
   from payment_documents d
@@ -70,27 +73,14 @@ with hits as (
   union all
   select case when d.order_id is null then 'payment' else 'order' end,
     coalesce(d.order_id, d.external_id), d.account_id, '', d.first_seen_at
-  from payment_deposits d
-  where d.external_id = :text
-  union all
-  select case when d.order_id is null then 'payment' else 'order' end,
-    coalesce(d.order_id, d.external_id), d.account_id, '', d.first_seen_at
-  from payment_transactions t
-  join payment_deposits d on d.processor = t.processor and d.external_id = t.external_id
-  where t.tx = any(array[:hash, '0x' || :hash])
+  from payments f
+  join payment_deposits d on d.processor = f.processor and d.external_id = f.external_id
   union all
   select case when c.order_id is null then 'payment' else 'order' end,
     coalesce(c.order_id, c.external_id), a.account_id, '', c.first_seen_at
-  from chain_payments c
+  from payments f
+  join chain_payments c on c.processor = f.processor and c.external_id = f.external_id
   join deposit_addresses a on a.address = c.address
-  where c.external_id = :text
-  union all
-  select case when c.order_id is null then 'payment' else 'order' end,
-    coalesce(c.order_id, c.external_id), a.account_id, '', c.first_seen_at
-  from payment_transactions t
-  join chain_payments c on c.processor = t.processor and c.external_id = t.external_id
-  join deposit_addresses a on a.address = c.address
-  where t.tx = any(array[:hash, '0x' || :hash])
   union all
   select 'address', a.address, a.account_id, '', a.created_at
   from deposit_addresses a
@@ -152,7 +142,33 @@ join accounts a on a.account_id = k.account_id;
 -- those with a name of which words do.
 -- :small  the text in small letters
 -- :words?  a tsquery; null: too short to look for words
-with hits as (
+with people_found as (
+  (
+    select person_id
+    from people
+    where login >= :small and login < :small || chr(1114111)
+    order by login
+    limit 21
+  )
+  union
+  (
+    select person_id
+    from people
+    where lower(email) collate "C" >= :small and lower(email) collate "C" < :small || chr(1114111)
+    order by lower(email) collate "C"
+    limit 21
+  )
+  union
+  (
+    select person_id
+    from people
+    where lower(name) collate "C" >= lower(:text) collate "C"
+      and lower(name) collate "C" < (lower(:text) || chr(1114111)) collate "C"
+      and login is not null
+    order by lower(name) collate "C"
+    limit 21
+  )
+), hits as (
   (
     select 1 as rank, 'account' as kind, a.account_id as id, a.name as title, a.created_at as at
     from accounts a
@@ -162,32 +178,9 @@ with hits as (
     limit 21
   )
   union all
-  (
-    select 1, 'person', p.person_id, coalesce(p.login, ''), p.created_at
-    from people p
-    where p.login >= :small and p.login < :small || chr(1114111)
-    order by p.login
-    limit 21
-  )
-  union all
-  (
-    select 1, 'person', p.person_id, coalesce(p.login, ''), p.created_at
-    from people p
-    where lower(p.email) collate "C" >= :small
-      and lower(p.email) collate "C" < :small || chr(1114111)
-    order by lower(p.email) collate "C"
-    limit 21
-  )
-  union all
-  (
-    select 1, 'person', p.person_id, coalesce(p.login, ''), p.created_at
-    from people p
-    where lower(p.name) collate "C" >= lower(:text) collate "C"
-      and lower(p.name) collate "C" < (lower(:text) || chr(1114111)) collate "C"
-      and p.login is not null
-    order by lower(p.name) collate "C"
-    limit 21
-  )
+  select 1, 'person', p.person_id, coalesce(p.login, ''), p.created_at
+  from people_found f
+  join people p on p.person_id = f.person_id
   union all
   (
     select 2, 'account', a.account_id, a.name, a.created_at

@@ -43,6 +43,7 @@ delete from audit_events where event_id in (select event_id from old);
 -- :account_id?  null: of all accounts and of none
 -- :actor?  null: of everybody
 -- :method?  null: all
+-- :hidden  methods whose acts are left out
 -- :from?
 -- :to?
 -- :before?  only those before this time; null: from the newest
@@ -52,6 +53,7 @@ select event_id, at, actor, account_id, method, outcome, facts, address
  where (:account_id::text is null or account_id = :account_id)
    and (:actor::text is null or actor = :actor)
    and (:method::text is null or method = :method)
+   and method <> all(:hidden::text[])
    and (:from::timestamptz is null or at >= :from)
    and (:to::timestamptz is null or at < :to)
    and (:before::timestamptz is null or (at, event_id) < (:before, :before_id::text))

@@ -5,8 +5,10 @@
 import { create } from "@bufbuild/protobuf";
 import { Client } from "pg";
 import { SearchRequestSchema } from "../../../gen/gateway/operations/v1/operations_pb.ts";
+import { createOverview } from "../../../src/billing/overview.ts";
+import { createLedgerStore } from "../../../src/billing/store.ts";
 import { search } from "../../../src/operations/search.ts";
-import { deskTexts, writeDesk } from "../../support/desk.ts";
+import { deskTexts, writeDesk, writeRequests } from "../../support/desk.ts";
 import { connectLedger } from "../books.ts";
 import { Lab } from "../lab.ts";
 import { quantile } from "../measure.ts";
@@ -24,6 +26,8 @@ const texts: Readonly<Record<string, readonly [(n: number) => string, number]>> 
   transfer: [deskTexts.transferId, 1],
   login: [deskTexts.personLogin, 1],
   hash: [deskTexts.hash, 1],
+  "id of a request": [(n) => deskTexts.requestId(n, 0), 1],
+  "id of an older request": [(n) => deskTexts.requestId(n, 6), 0],
   "words of a name": [(n) => `desk ${n}`, 1],
   "word of every name": [() => "customer", 20],
   "one character": [() => "c", 20],
@@ -38,8 +42,11 @@ export async function desk(): Promise<Result> {
   await client.connect();
   const filling = performance.now();
   await writeDesk(client, { accounts, orders });
+  await writeRequests(client, accounts);
   const fillSeconds = (performance.now() - filling) / 1000;
-  const parts = { postgres, findRequests: async () => [] };
+  const { reports } = postgres;
+  const { findRequests } = createOverview(createLedgerStore(postgres));
+  const parts = { reports, findRequests };
   const faults: string[] = [];
   const all: number[] = [];
   const rows: Result["rows"][number][] = [];

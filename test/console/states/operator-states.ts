@@ -24,6 +24,7 @@ import {
 import {
   Attention,
   DepositState,
+  DocumentKind,
   type OrderSchema,
   OrderState,
   PaymentsService,
@@ -359,6 +360,23 @@ const notes = answer(operations.listNotes, () => ({
   })),
 }));
 const noNotes = answer(operations.listNotes, () => ({}));
+const promotionUses = answer(operations.listPromotionUses, () => ({
+  uses: [
+    { codeId: "pro_1", name: "Autumn", family: Family.V1, bonusMicrocredits: 25_000_000n },
+    {
+      ...{ codeId: "pro_2", name: longText, family: Family.V2, bonusMicrocredits: 1_000_000n },
+      ...{ orderId: "ord_1", isTakenBack: true, transferId: "tra_1" },
+    },
+  ].map((use, index) => ({ ...use, usedAt: ago(index * day) })),
+  isIncomplete: true,
+}));
+const documents = answer(operations.listDocuments, () => ({
+  documents: [DocumentKind.CREDIT_NOTE, DocumentKind.RECEIPT].map((kind, index) => ({
+    ...{ kind, number: `R2026-00000${index}`, orderId: "ord_1", issuedAt: ago(index * day) },
+  })),
+}));
+const noUses = answer(operations.listPromotionUses, () => ({}));
+const noDocuments = answer(operations.listDocuments, () => ({}));
 const refused = answer(billing.queryErrors, () => ({
   rows: ["CREDITS_EXHAUSTED", "RATE_LIMITED"].map((reason) => ({ reason, requests: 12n })),
   total: 24n,
@@ -383,6 +401,7 @@ const findRefused = answer(billing.findRequest, () => ({
 
 const ofAccount: readonly Answer[] = [
   ...[find, keys, members, transfers, orders, events, listPeople, notes, refused],
+  ...[promotionUses, documents],
 ];
 const emptyAccount: readonly Answer[] = [
   find,
@@ -392,8 +411,7 @@ const emptyAccount: readonly Answer[] = [
   answer(payments.listOrders, () => ({})),
   noEvents,
   listPeople,
-  noNotes,
-  noneRefused,
+  ...[noNotes, noneRefused, noUses, noDocuments],
 ];
 
 const price = (version: string, input: bigint) => ({
@@ -583,13 +601,15 @@ export const operatorStates: readonly PageStates[] = [
     states: {
       // A browser opens six connections, and the next page needs one of them.
       loading: [
-        ...[admin, members, orders, listPeople, events, notes, refused],
+        ...[admin, members, orders, listPeople, events, notes, refused, promotionUses, documents],
         ...[billing.getAccount, operations.findAccounts, billing.listTransfers].map(pending),
         pending(KeysService.method.listKeys),
       ],
       empty: [admin, account(AccountStatus.ACTIVE), ...emptyAccount],
       failed: [
         ...[admin, account(AccountStatus.ACTIVE), find, members, listPeople, orders],
+        failing(operations.listPromotionUses, "internal"),
+        failing(operations.listDocuments, "internal"),
         failing(operations.listNotes, "internal"),
         failing(billing.queryErrors, "internal"),
         failing(KeysService.method.listKeys, "internal"),

@@ -1560,8 +1560,9 @@ export type FindRequestResponse = Message<"gateway.billing.v1.FindRequestRespons
   receipts: Receipt[];
 
   /**
-   * The last refusal of each account that sent such a request. At most 100 of a key and hour are
-   * kept, and a facade keeps none of those that it refuses by itself.
+   * The last refusal of each account that sent such a request. Those of 7 days are kept, at most
+   * 100 of a key and hour and 500 of an account and hour. A facade keeps none of those that it
+   * refuses by itself.
    *
    * @generated from field: repeated gateway.billing.v1.RefusedRequest refusals = 2;
    */
@@ -1616,8 +1617,9 @@ export type RefusedRequest = Message<"gateway.billing.v1.RefusedRequest"> & {
   model: string;
 
   /**
-   * What the error said besides, by name: `needed_microcredits`, `free_microcredits`, `limit`,
-   * `used`, `limit_name`, `field`.
+   * What the error said besides, by name, each where it has one: `limit_name` with `limit`, `used`
+   * and `remaining`; `needed_microcredits` where a limit of credits was too low, and
+   * `free_microcredits` of the pool; `retry_after_ms`; `field`.
    *
    * @generated from field: map<string, string> facts = 7;
    */

@@ -8,9 +8,13 @@ import type { Account, Pool, Violation } from "../../billing/v1/billing_pb.ts";
 import { file_gateway_billing_v1_billing } from "../../billing/v1/billing_pb.ts";
 import type { Approval } from "../../common/v1/approval_pb.ts";
 import { file_gateway_common_v1_approval } from "../../common/v1/approval_pb.ts";
+import type { Family } from "../../common/v1/family_pb.ts";
+import { file_gateway_common_v1_family } from "../../common/v1/family_pb.ts";
 import { file_gateway_common_v1_options } from "../../common/v1/options_pb.ts";
 import type { Price } from "../../common/v1/usage_pb.ts";
 import { file_gateway_common_v1_usage } from "../../common/v1/usage_pb.ts";
+import type { DocumentKind } from "../../payments/v1/payments_pb.ts";
+import { file_gateway_payments_v1_payments } from "../../payments/v1/payments_pb.ts";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
@@ -19,7 +23,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/operations/v1/operations.proto.
  */
 export const file_gateway_operations_v1_operations: GenFile = /*@__PURE__*/
-  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ19hcHByb3ZhbHMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIiQKDVNlYXJjaFJlcXVlc3QSEwoFcXVlcnkYASABKAlCBPDHGAEiVwoOU2VhcmNoUmVzcG9uc2USLgoEaGl0cxgBIAMoCzIgLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hIaXQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKsAQoJU2VhcmNoSGl0EjIKBGtpbmQYASABKA4yJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoSGl0S2luZBIKCgJpZBgCIAEoCRISCgphY2NvdW50X2lkGAMgASgJEhQKDGFjY291bnRfbmFtZRgEIAEoCRINCgV0aXRsZRgFIAEoCRImCgJhdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXQoOQWRkTm90ZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARISCgR0ZXh0GAIgASgJQgTwxxgBEh0KD2lkZW1wb3RlbmN5X2tleRgDIAEoCUIE8McYASJDCg9BZGROb3RlUmVzcG9uc2USMAoEbm90ZRgBIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZSJTChBMaXN0Tm90ZXNSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAESEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiXwoRTGlzdE5vdGVzUmVzcG9uc2USMQoFbm90ZXMYASADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWNjb3VudE5vdGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInQKC0FjY291bnROb3RlEg8KB25vdGVfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCgoCYnkYBCABKAkSDAoEdGV4dBgFIAEoCSI9ChRMaXN0QXBwcm92YWxzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJgChVMaXN0QXBwcm92YWxzUmVzcG9uc2USLgoJYXBwcm92YWxzGAEgAygLMhsuZ2F0ZXdheS5jb21tb24udjEuQXBwcm92YWwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIisKDkFwcHJvdmVSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhEKD0FwcHJvdmVSZXNwb25zZSIqCg1SZWplY3RSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhAKDlJlamVjdFJlc3BvbnNlIhIKEEdldFN0YXR1c1JlcXVlc3QijAIKEUdldFN0YXR1c1Jlc3BvbnNlEioKBW5vZGVzGAEgAygLMhsuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGUSMQoIZGF0YWJhc2UYAiABKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRGF0YWJhc2USNwoHcnVubmluZxgDIAEoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SdW5uaW5nUmVxdWVzdHMSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKE2FkbWluX3Rva2VuX3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqgBCgROb2RlEg8KB25vZGVfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2lsZW50X3NlY29uZHMYAyABKA0SFAoMaXNfYW5zd2VyaW5nGAQgASgIEjEKBnJlcG9ydBgFIAEoCzIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Ob2RlUmVwb3J0Iq8CCgpOb2RlUmVwb3J0EgwKBGhvc3QYASABKAkSCwoDcGlkGAIgASgNEg4KBndvcmtlchgDIAEoDRIPCgd2ZXJzaW9uGAQgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgFIAEoCRIVCg1jb25maWd1cmF0aW9uGAYgASgJEjIKBmxpbWl0cxgHIAEoDjIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaW1pdHNTdG9yZRI3Cglwcm92aWRlcnMYCCADKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZRIvCgtyZXBvcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPdW5uYW1lZF9wcm94aWVzGAogAygJIv0BCg1Qcm92aWRlclN0YXRlEhAKCHByb3ZpZGVyGAEgASgJEjUKBmhlYWx0aBgCIAEoDjIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlckhlYWx0aBIWCg53YWl0aW5nX21vZGVscxgDIAMoCRI4CgxsYXN0X2ZhaWx1cmUYBCABKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2FsbEZhaWx1cmUSGQoRY3JlZGVudGlhbF9zb3VyY2UYBSABKAkSNgoSY3JlZGVudGlhbF9lbmRzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJVCgtDYWxsRmFpbHVyZRImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc3RhdHVzGAIgASgNEg4KBnJlYXNvbhgDIAEoCSKdAQoIRGF0YWJhc2USDwoHdmVyc2lvbhgBIAEoCRITCgtpc19lbWJlZGRlZBgCIAEoCBIWCg5pc19zeW5jaHJvbm91cxgDIAEoCBIPCgdwcm9ibGVtGAQgASgJEhoKDXN5bmNfc3RhbmRieXMYBSABKA1IAIgBARIUCgxtb250aHNfYWhlYWQYBiABKA1CEAoOX3N5bmNfc3RhbmRieXMirQEKD1J1bm5pbmdSZXF1ZXN0cxIQCghyZXF1ZXN0cxgBIAEoAxIZChFoZWxkX21pY3JvY3JlZGl0cxgCIAEoAxI2ChJvbGRlc3RfYWRtaXR0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEWZpcnN0X2RlYWRsaW5lX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIWChRMaXN0UHJvdmlkZXJzUmVxdWVzdCJLChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USMgoJcHJvdmlkZXJzGAEgAygLMh8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVyIvsDCghQcm92aWRlchIMCgRuYW1lGAEgASgJEgwKBGtpbmQYAiABKAkSEAoIYmFzZV91cmwYAyABKAkSFgoOY3JlZGVudGlhbF9lbnYYBCABKAkSGQoRY3JlZGVudGlhbF9oZWFkZXIYBSABKAkSFAoMaGVhZGVyX25hbWVzGAYgAygJEhMKC2NvbmN1cnJlbmN5GAcgASgNEg0KBXF1ZXVlGAggASgNEjAKDXF1ZXVlX3RpbWVvdXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPY29ubmVjdF90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEmZpcnN0X2J5dGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNdG90YWxfdGltZW91dBgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtb2RlbHMYDiADKAkSNAoFbm9kZXMYDyADKAsyJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJPbk5vZGUSDgoGcmVnaW9uGBAgASgJIlYKDlByb3ZpZGVyT25Ob2RlEg8KB25vZGVfaWQYASABKAkSMwoFc3RhdGUYAiABKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZSIUChJMaXN0Q2F0YWxvZ1JlcXVlc3QiYQoTTGlzdENhdGFsb2dSZXNwb25zZRIzCgZtb2RlbHMYASADKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2F0YWxvZ01vZGVsEhUKDWNvbmZpZ3VyYXRpb24YAiABKAkipQIKDENhdGFsb2dNb2RlbBIKCgJpZBgBIAEoCRIUCgxkaXNwbGF5X25hbWUYAiABKAkSDAoEdGllchgDIAEoCRIPCgdhbGlhc2VzGAQgAygJEhYKDmNvbnRleHRfdG9rZW5zGAUgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoGcm91dGVzGAggAygLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk1vZGVsUm91dGUSEQoJaXNfdXNhYmxlGAkgASgIEjIKBnByaWNlcxgKIAMoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5QcmljZVBlcmlvZCJMCgpNb2RlbFJvdXRlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg4KBndlaWdodBgDIAEoDRINCgVncm91cBgEIAEoDSJpCgtQcmljZVBlcmlvZBInCgVwcmljZRgBIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEjEKDWZpcnN0X3VzZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhgKFkdldFZlcmlmaWNhdGlvblJlcXVlc3QigwEKF0dldFZlcmlmaWNhdGlvblJlc3BvbnNlEjMKBmxhdGVzdBgBIAEoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5WZXJpZmljYXRpb24SMwoPbGF0ZXN0X2NsZWFuX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLMAQoMVmVyaWZpY2F0aW9uEi4KCnN0YXJ0ZWRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpzdGFydGVkX2J5GAMgASgJEhcKD3Zpb2xhdGlvbl9jb3VudBgEIAEoDRIxCgp2aW9sYXRpb25zGAUgAygLMh0uZ2F0ZXdheS5iaWxsaW5nLnYxLlZpb2xhdGlvbiqgAQoNQWNjb3VudEZpbHRlchIeChpBQ0NPVU5UX0ZJTFRFUl9VTlNQRUNJRklFRBAAEhoKFkFDQ09VTlRfRklMVEVSX1dBSVRJTkcQARIaChZBQ0NPVU5UX0ZJTFRFUl9JTl9ERUJUEAISHAoYQUNDT1VOVF9GSUxURVJfU1VTUEVOREVEEAMSGQoVQUNDT1VOVF9GSUxURVJfQ0xPU0VEEAQqkAMKDVNlYXJjaEhpdEtpbmQSHwobU0VBUkNIX0hJVF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXU0VBUkNIX0hJVF9LSU5EX0FDQ09VTlQQARIXChNTRUFSQ0hfSElUX0tJTkRfS0VZEAISIgoeU0VBUkNIX0hJVF9LSU5EX01BTkFHRU1FTlRfS0VZEAMSGgoWU0VBUkNIX0hJVF9LSU5EX1BFUlNPThAEEhkKFVNFQVJDSF9ISVRfS0lORF9PUkRFUhAFEhsKF1NFQVJDSF9ISVRfS0lORF9QQVlNRU5UEAYSHAoYU0VBUkNIX0hJVF9LSU5EX0RPQ1VNRU5UEAcSHAoYU0VBUkNIX0hJVF9LSU5EX1RSQU5TRkVSEAgSHQoZU0VBUkNIX0hJVF9LSU5EX1BST01PVElPThAJEhsKF1NFQVJDSF9ISVRfS0lORF9BRERSRVNTEAoSGwoXU0VBUkNIX0hJVF9LSU5EX1JFUVVFU1QQCxIbChdTRUFSQ0hfSElUX0tJTkRfUkVGVVNBTBAMKncKC0xpbWl0c1N0b3JlEhwKGExJTUlUU19TVE9SRV9VTlNQRUNJRklFRBAAEhcKE0xJTUlUU19TVE9SRV9NRU1PUlkQARIWChJMSU1JVFNfU1RPUkVfUkVESVMQAhIZChVMSU1JVFNfU1RPUkVfREVHUkFERUQQAyqGAQoOUHJvdmlkZXJIZWFsdGgSHwobUFJPVklERVJfSEVBTFRIX1VOU1BFQ0lGSUVEEAASGAoUUFJPVklERVJfSEVBTFRIX0dPT0QQARIcChhQUk9WSURFUl9IRUFMVEhfVU5VU0FCTEUQAhIbChdQUk9WSURFUl9IRUFMVEhfUkVEVUNFRBADMsgJChFPcGVyYXRpb25zU2VydmljZRJxCgxGaW5kQWNjb3VudHMSKi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRmluZEFjY291bnRzUmVxdWVzdBorLmdhdGV3YXkub3BlcmF0aW9ucy52MS5GaW5kQWNjb3VudHNSZXNwb25zZSII6scYBBABIAESXwoGU2VhcmNoEiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNlYXJjaFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoUmVzcG9uc2UiCOrHGAQQASABEmYKB0FkZE5vdGUSJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlcXVlc3QaJi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlc3BvbnNlIgzqxxgEEAQgAfjHGAESaAoJTGlzdE5vdGVzEicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3ROb3Rlc1JlcXVlc3QaKC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdE5vdGVzUmVzcG9uc2UiCOrHGAQQASABEmgKCUdldFN0YXR1cxInLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRTdGF0dXNSZXF1ZXN0GiguZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0UHJvdmlkZXJzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZSII6scYBBABIAESbgoLTGlzdENhdGFsb2cSKS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXF1ZXN0GiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RDYXRhbG9nUmVzcG9uc2UiCOrHGAQQASABEnQKDUxpc3RBcHByb3ZhbHMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1Jlc3BvbnNlIgjqxxgEEAEgARJoCgdBcHByb3ZlEiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXF1ZXN0GiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXNwb25zZSIO6scYAiAC+McYAYDIGAESYQoGUmVqZWN0EiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlamVjdFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVqZWN0UmVzcG9uc2UiCurHGAIgAvjHGAESegoPR2V0VmVyaWZpY2F0aW9uEi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFZlcmlmaWNhdGlvblJlcXVlc3QaLi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2UiCOrHGAQQASABQksKFWdhdGV3YXkub3BlcmF0aW9ucy52MVABWjBtb2RlbC1nYXRld2F5L2dhdGV3YXkvb3BlcmF0aW9ucy92MTtvcGVyYXRpb25zdjFiBnByb3RvMw", [file_gateway_billing_v1_billing, file_gateway_common_v1_approval, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ19hcHByb3ZhbHMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIiQKDVNlYXJjaFJlcXVlc3QSEwoFcXVlcnkYASABKAlCBPDHGAEiVwoOU2VhcmNoUmVzcG9uc2USLgoEaGl0cxgBIAMoCzIgLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hIaXQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKsAQoJU2VhcmNoSGl0EjIKBGtpbmQYASABKA4yJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoSGl0S2luZBIKCgJpZBgCIAEoCRISCgphY2NvdW50X2lkGAMgASgJEhQKDGFjY291bnRfbmFtZRgEIAEoCRINCgV0aXRsZRgFIAEoCRImCgJhdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXQoOQWRkTm90ZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARISCgR0ZXh0GAIgASgJQgTwxxgBEh0KD2lkZW1wb3RlbmN5X2tleRgDIAEoCUIE8McYASJDCg9BZGROb3RlUmVzcG9uc2USMAoEbm90ZRgBIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZSI0ChhMaXN0UHJvbW90aW9uVXNlc1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYASJlChlMaXN0UHJvbW90aW9uVXNlc1Jlc3BvbnNlEjEKBHVzZXMYASADKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvbW90aW9uVXNlEhUKDWlzX2luY29tcGxldGUYAiABKAgi3wEKDFByb21vdGlvblVzZRIPCgdjb2RlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EhoKEmJvbnVzX21pY3JvY3JlZGl0cxgEIAEoAxIrCgd1c2VkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghvcmRlcl9pZBgGIAEoCRIVCg1pc190YWtlbl9iYWNrGAcgASgIEhMKC3RyYW5zZmVyX2lkGAggASgJIjAKFExpc3REb2N1bWVudHNSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAEiaQoVTGlzdERvY3VtZW50c1Jlc3BvbnNlEjkKCWRvY3VtZW50cxgBIAMoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RG9jdW1lbnQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKTAQoPQWNjb3VudERvY3VtZW50Eg4KBm51bWJlchgBIAEoCRIvCgRraW5kGAIgASgOMiEuZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudEtpbmQSEAoIb3JkZXJfaWQYAyABKAkSLQoJaXNzdWVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJTChBMaXN0Tm90ZXNSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAESEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiXwoRTGlzdE5vdGVzUmVzcG9uc2USMQoFbm90ZXMYASADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWNjb3VudE5vdGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInQKC0FjY291bnROb3RlEg8KB25vdGVfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCgoCYnkYBCABKAkSDAoEdGV4dBgFIAEoCSI9ChRMaXN0QXBwcm92YWxzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJgChVMaXN0QXBwcm92YWxzUmVzcG9uc2USLgoJYXBwcm92YWxzGAEgAygLMhsuZ2F0ZXdheS5jb21tb24udjEuQXBwcm92YWwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIisKDkFwcHJvdmVSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhEKD0FwcHJvdmVSZXNwb25zZSIqCg1SZWplY3RSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhAKDlJlamVjdFJlc3BvbnNlIhIKEEdldFN0YXR1c1JlcXVlc3QijAIKEUdldFN0YXR1c1Jlc3BvbnNlEioKBW5vZGVzGAEgAygLMhsuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGUSMQoIZGF0YWJhc2UYAiABKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRGF0YWJhc2USNwoHcnVubmluZxgDIAEoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SdW5uaW5nUmVxdWVzdHMSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKE2FkbWluX3Rva2VuX3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqgBCgROb2RlEg8KB25vZGVfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2lsZW50X3NlY29uZHMYAyABKA0SFAoMaXNfYW5zd2VyaW5nGAQgASgIEjEKBnJlcG9ydBgFIAEoCzIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Ob2RlUmVwb3J0Iq8CCgpOb2RlUmVwb3J0EgwKBGhvc3QYASABKAkSCwoDcGlkGAIgASgNEg4KBndvcmtlchgDIAEoDRIPCgd2ZXJzaW9uGAQgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgFIAEoCRIVCg1jb25maWd1cmF0aW9uGAYgASgJEjIKBmxpbWl0cxgHIAEoDjIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaW1pdHNTdG9yZRI3Cglwcm92aWRlcnMYCCADKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZRIvCgtyZXBvcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPdW5uYW1lZF9wcm94aWVzGAogAygJIv0BCg1Qcm92aWRlclN0YXRlEhAKCHByb3ZpZGVyGAEgASgJEjUKBmhlYWx0aBgCIAEoDjIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlckhlYWx0aBIWCg53YWl0aW5nX21vZGVscxgDIAMoCRI4CgxsYXN0X2ZhaWx1cmUYBCABKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2FsbEZhaWx1cmUSGQoRY3JlZGVudGlhbF9zb3VyY2UYBSABKAkSNgoSY3JlZGVudGlhbF9lbmRzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJVCgtDYWxsRmFpbHVyZRImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc3RhdHVzGAIgASgNEg4KBnJlYXNvbhgDIAEoCSKdAQoIRGF0YWJhc2USDwoHdmVyc2lvbhgBIAEoCRITCgtpc19lbWJlZGRlZBgCIAEoCBIWCg5pc19zeW5jaHJvbm91cxgDIAEoCBIPCgdwcm9ibGVtGAQgASgJEhoKDXN5bmNfc3RhbmRieXMYBSABKA1IAIgBARIUCgxtb250aHNfYWhlYWQYBiABKA1CEAoOX3N5bmNfc3RhbmRieXMirQEKD1J1bm5pbmdSZXF1ZXN0cxIQCghyZXF1ZXN0cxgBIAEoAxIZChFoZWxkX21pY3JvY3JlZGl0cxgCIAEoAxI2ChJvbGRlc3RfYWRtaXR0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEWZpcnN0X2RlYWRsaW5lX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIWChRMaXN0UHJvdmlkZXJzUmVxdWVzdCJLChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USMgoJcHJvdmlkZXJzGAEgAygLMh8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVyIvsDCghQcm92aWRlchIMCgRuYW1lGAEgASgJEgwKBGtpbmQYAiABKAkSEAoIYmFzZV91cmwYAyABKAkSFgoOY3JlZGVudGlhbF9lbnYYBCABKAkSGQoRY3JlZGVudGlhbF9oZWFkZXIYBSABKAkSFAoMaGVhZGVyX25hbWVzGAYgAygJEhMKC2NvbmN1cnJlbmN5GAcgASgNEg0KBXF1ZXVlGAggASgNEjAKDXF1ZXVlX3RpbWVvdXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPY29ubmVjdF90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEmZpcnN0X2J5dGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNdG90YWxfdGltZW91dBgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtb2RlbHMYDiADKAkSNAoFbm9kZXMYDyADKAsyJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJPbk5vZGUSDgoGcmVnaW9uGBAgASgJIlYKDlByb3ZpZGVyT25Ob2RlEg8KB25vZGVfaWQYASABKAkSMwoFc3RhdGUYAiABKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZSIUChJMaXN0Q2F0YWxvZ1JlcXVlc3QiYQoTTGlzdENhdGFsb2dSZXNwb25zZRIzCgZtb2RlbHMYASADKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2F0YWxvZ01vZGVsEhUKDWNvbmZpZ3VyYXRpb24YAiABKAkipQIKDENhdGFsb2dNb2RlbBIKCgJpZBgBIAEoCRIUCgxkaXNwbGF5X25hbWUYAiABKAkSDAoEdGllchgDIAEoCRIPCgdhbGlhc2VzGAQgAygJEhYKDmNvbnRleHRfdG9rZW5zGAUgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoGcm91dGVzGAggAygLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk1vZGVsUm91dGUSEQoJaXNfdXNhYmxlGAkgASgIEjIKBnByaWNlcxgKIAMoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5QcmljZVBlcmlvZCJMCgpNb2RlbFJvdXRlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg4KBndlaWdodBgDIAEoDRINCgVncm91cBgEIAEoDSJpCgtQcmljZVBlcmlvZBInCgVwcmljZRgBIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEjEKDWZpcnN0X3VzZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhgKFkdldFZlcmlmaWNhdGlvblJlcXVlc3QigwEKF0dldFZlcmlmaWNhdGlvblJlc3BvbnNlEjMKBmxhdGVzdBgBIAEoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5WZXJpZmljYXRpb24SMwoPbGF0ZXN0X2NsZWFuX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLMAQoMVmVyaWZpY2F0aW9uEi4KCnN0YXJ0ZWRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpzdGFydGVkX2J5GAMgASgJEhcKD3Zpb2xhdGlvbl9jb3VudBgEIAEoDRIxCgp2aW9sYXRpb25zGAUgAygLMh0uZ2F0ZXdheS5iaWxsaW5nLnYxLlZpb2xhdGlvbiqgAQoNQWNjb3VudEZpbHRlchIeChpBQ0NPVU5UX0ZJTFRFUl9VTlNQRUNJRklFRBAAEhoKFkFDQ09VTlRfRklMVEVSX1dBSVRJTkcQARIaChZBQ0NPVU5UX0ZJTFRFUl9JTl9ERUJUEAISHAoYQUNDT1VOVF9GSUxURVJfU1VTUEVOREVEEAMSGQoVQUNDT1VOVF9GSUxURVJfQ0xPU0VEEAQqkAMKDVNlYXJjaEhpdEtpbmQSHwobU0VBUkNIX0hJVF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXU0VBUkNIX0hJVF9LSU5EX0FDQ09VTlQQARIXChNTRUFSQ0hfSElUX0tJTkRfS0VZEAISIgoeU0VBUkNIX0hJVF9LSU5EX01BTkFHRU1FTlRfS0VZEAMSGgoWU0VBUkNIX0hJVF9LSU5EX1BFUlNPThAEEhkKFVNFQVJDSF9ISVRfS0lORF9PUkRFUhAFEhsKF1NFQVJDSF9ISVRfS0lORF9QQVlNRU5UEAYSHAoYU0VBUkNIX0hJVF9LSU5EX0RPQ1VNRU5UEAcSHAoYU0VBUkNIX0hJVF9LSU5EX1RSQU5TRkVSEAgSHQoZU0VBUkNIX0hJVF9LSU5EX1BST01PVElPThAJEhsKF1NFQVJDSF9ISVRfS0lORF9BRERSRVNTEAoSGwoXU0VBUkNIX0hJVF9LSU5EX1JFUVVFU1QQCxIbChdTRUFSQ0hfSElUX0tJTkRfUkVGVVNBTBAMKncKC0xpbWl0c1N0b3JlEhwKGExJTUlUU19TVE9SRV9VTlNQRUNJRklFRBAAEhcKE0xJTUlUU19TVE9SRV9NRU1PUlkQARIWChJMSU1JVFNfU1RPUkVfUkVESVMQAhIZChVMSU1JVFNfU1RPUkVfREVHUkFERUQQAyqGAQoOUHJvdmlkZXJIZWFsdGgSHwobUFJPVklERVJfSEVBTFRIX1VOU1BFQ0lGSUVEEAASGAoUUFJPVklERVJfSEVBTFRIX0dPT0QQARIcChhQUk9WSURFUl9IRUFMVEhfVU5VU0FCTEUQAhIbChdQUk9WSURFUl9IRUFMVEhfUkVEVUNFRBADMsELChFPcGVyYXRpb25zU2VydmljZRJxCgxGaW5kQWNjb3VudHMSKi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRmluZEFjY291bnRzUmVxdWVzdBorLmdhdGV3YXkub3BlcmF0aW9ucy52MS5GaW5kQWNjb3VudHNSZXNwb25zZSII6scYBBABIAESXwoGU2VhcmNoEiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNlYXJjaFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoUmVzcG9uc2UiCOrHGAQQASABEmYKB0FkZE5vdGUSJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlcXVlc3QaJi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlc3BvbnNlIgzqxxgEEAQgAfjHGAESaAoJTGlzdE5vdGVzEicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3ROb3Rlc1JlcXVlc3QaKC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdE5vdGVzUmVzcG9uc2UiCOrHGAQQASABEoABChFMaXN0UHJvbW90aW9uVXNlcxIvLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvbW90aW9uVXNlc1JlcXVlc3QaMC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb21vdGlvblVzZXNSZXNwb25zZSII6scYBBABIAESdAoNTGlzdERvY3VtZW50cxIrLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0RG9jdW1lbnRzUmVxdWVzdBosLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0RG9jdW1lbnRzUmVzcG9uc2UiCOrHGAQQASABEmgKCUdldFN0YXR1cxInLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRTdGF0dXNSZXF1ZXN0GiguZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0UHJvdmlkZXJzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZSII6scYBBABIAESbgoLTGlzdENhdGFsb2cSKS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXF1ZXN0GiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RDYXRhbG9nUmVzcG9uc2UiCOrHGAQQASABEnQKDUxpc3RBcHByb3ZhbHMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1Jlc3BvbnNlIgjqxxgEEAEgARJoCgdBcHByb3ZlEiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXF1ZXN0GiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXNwb25zZSIO6scYAiAC+McYAYDIGAESYQoGUmVqZWN0EiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlamVjdFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVqZWN0UmVzcG9uc2UiCurHGAIgAvjHGAESegoPR2V0VmVyaWZpY2F0aW9uEi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFZlcmlmaWNhdGlvblJlcXVlc3QaLi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2UiCOrHGAQQASABQksKFWdhdGV3YXkub3BlcmF0aW9ucy52MVABWjBtb2RlbC1nYXRld2F5L2dhdGV3YXkvb3BlcmF0aW9ucy92MTtvcGVyYXRpb25zdjFiBnByb3RvMw", [file_gateway_billing_v1_billing, file_gateway_common_v1_approval, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_gateway_payments_v1_payments, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.operations.v1.FindAccountsRequest
@@ -320,6 +324,188 @@ export const AddNoteResponseSchema: GenMessage<AddNoteResponse> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 8);
 
 /**
+ * @generated from message gateway.operations.v1.ListPromotionUsesRequest
+ */
+export type ListPromotionUsesRequest = Message<"gateway.operations.v1.ListPromotionUsesRequest"> & {
+  /**
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListPromotionUsesRequest.
+ * Use `create(ListPromotionUsesRequestSchema)` to create a new message.
+ */
+export const ListPromotionUsesRequestSchema: GenMessage<ListPromotionUsesRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 9);
+
+/**
+ * @generated from message gateway.operations.v1.ListPromotionUsesResponse
+ */
+export type ListPromotionUsesResponse = Message<"gateway.operations.v1.ListPromotionUsesResponse"> & {
+  /**
+   * @generated from field: repeated gateway.operations.v1.PromotionUse uses = 1;
+   */
+  uses: PromotionUse[];
+
+  /**
+   * There are older ones.
+   *
+   * @generated from field: bool is_incomplete = 2;
+   */
+  isIncomplete: boolean;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListPromotionUsesResponse.
+ * Use `create(ListPromotionUsesResponseSchema)` to create a new message.
+ */
+export const ListPromotionUsesResponseSchema: GenMessage<ListPromotionUsesResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 10);
+
+/**
+ * The use of a promotion code by an account. It does not say the code.
+ *
+ * @generated from message gateway.operations.v1.PromotionUse
+ */
+export type PromotionUse = Message<"gateway.operations.v1.PromotionUse"> & {
+  /**
+   * The id of the promotion.
+   *
+   * @generated from field: string code_id = 1;
+   */
+  codeId: string;
+
+  /**
+   * As operators named the promotion.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: gateway.common.v1.Family family = 3;
+   */
+  family: Family;
+
+  /**
+   * In micro-credits.
+   *
+   * @generated from field: int64 bonus_microcredits = 4;
+   */
+  bonusMicrocredits: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp used_at = 5;
+   */
+  usedAt?: Timestamp | undefined;
+
+  /**
+   * The purchase that the code needed. Empty: it needed none.
+   *
+   * @generated from field: string order_id = 6;
+   */
+  orderId: string;
+
+  /**
+   * A refund of that purchase took the bonus back.
+   *
+   * @generated from field: bool is_taken_back = 7;
+   */
+  isTakenBack: boolean;
+
+  /**
+   * The transfer of the bonus. Empty: it is not posted yet.
+   *
+   * @generated from field: string transfer_id = 8;
+   */
+  transferId: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.PromotionUse.
+ * Use `create(PromotionUseSchema)` to create a new message.
+ */
+export const PromotionUseSchema: GenMessage<PromotionUse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 11);
+
+/**
+ * @generated from message gateway.operations.v1.ListDocumentsRequest
+ */
+export type ListDocumentsRequest = Message<"gateway.operations.v1.ListDocumentsRequest"> & {
+  /**
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListDocumentsRequest.
+ * Use `create(ListDocumentsRequestSchema)` to create a new message.
+ */
+export const ListDocumentsRequestSchema: GenMessage<ListDocumentsRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 12);
+
+/**
+ * @generated from message gateway.operations.v1.ListDocumentsResponse
+ */
+export type ListDocumentsResponse = Message<"gateway.operations.v1.ListDocumentsResponse"> & {
+  /**
+   * @generated from field: repeated gateway.operations.v1.AccountDocument documents = 1;
+   */
+  documents: AccountDocument[];
+
+  /**
+   * There are older ones.
+   *
+   * @generated from field: bool is_incomplete = 2;
+   */
+  isIncomplete: boolean;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListDocumentsResponse.
+ * Use `create(ListDocumentsResponseSchema)` to create a new message.
+ */
+export const ListDocumentsResponseSchema: GenMessage<ListDocumentsResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 13);
+
+/**
+ * A receipt or a credit note of an account. PaymentsService.GetReceiptDocument has its text.
+ *
+ * @generated from message gateway.operations.v1.AccountDocument
+ */
+export type AccountDocument = Message<"gateway.operations.v1.AccountDocument"> & {
+  /**
+   * @generated from field: string number = 1;
+   */
+  number: string;
+
+  /**
+   * @generated from field: gateway.payments.v1.DocumentKind kind = 2;
+   */
+  kind: DocumentKind;
+
+  /**
+   * @generated from field: string order_id = 3;
+   */
+  orderId: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp issued_at = 4;
+   */
+  issuedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.operations.v1.AccountDocument.
+ * Use `create(AccountDocumentSchema)` to create a new message.
+ */
+export const AccountDocumentSchema: GenMessage<AccountDocument> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 14);
+
+/**
  * @generated from message gateway.operations.v1.ListNotesRequest
  */
 export type ListNotesRequest = Message<"gateway.operations.v1.ListNotesRequest"> & {
@@ -348,7 +534,7 @@ export type ListNotesRequest = Message<"gateway.operations.v1.ListNotesRequest">
  * Use `create(ListNotesRequestSchema)` to create a new message.
  */
 export const ListNotesRequestSchema: GenMessage<ListNotesRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 9);
+  messageDesc(file_gateway_operations_v1_operations, 15);
 
 /**
  * @generated from message gateway.operations.v1.ListNotesResponse
@@ -372,7 +558,7 @@ export type ListNotesResponse = Message<"gateway.operations.v1.ListNotesResponse
  * Use `create(ListNotesResponseSchema)` to create a new message.
  */
 export const ListNotesResponseSchema: GenMessage<ListNotesResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 10);
+  messageDesc(file_gateway_operations_v1_operations, 16);
 
 /**
  * @generated from message gateway.operations.v1.AccountNote
@@ -411,7 +597,7 @@ export type AccountNote = Message<"gateway.operations.v1.AccountNote"> & {
  * Use `create(AccountNoteSchema)` to create a new message.
  */
 export const AccountNoteSchema: GenMessage<AccountNote> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 11);
+  messageDesc(file_gateway_operations_v1_operations, 17);
 
 /**
  * @generated from message gateway.operations.v1.ListApprovalsRequest
@@ -437,7 +623,7 @@ export type ListApprovalsRequest = Message<"gateway.operations.v1.ListApprovalsR
  * Use `create(ListApprovalsRequestSchema)` to create a new message.
  */
 export const ListApprovalsRequestSchema: GenMessage<ListApprovalsRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 12);
+  messageDesc(file_gateway_operations_v1_operations, 18);
 
 /**
  * @generated from message gateway.operations.v1.ListApprovalsResponse
@@ -461,7 +647,7 @@ export type ListApprovalsResponse = Message<"gateway.operations.v1.ListApprovals
  * Use `create(ListApprovalsResponseSchema)` to create a new message.
  */
 export const ListApprovalsResponseSchema: GenMessage<ListApprovalsResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 13);
+  messageDesc(file_gateway_operations_v1_operations, 19);
 
 /**
  * @generated from message gateway.operations.v1.ApproveRequest
@@ -478,7 +664,7 @@ export type ApproveRequest = Message<"gateway.operations.v1.ApproveRequest"> & {
  * Use `create(ApproveRequestSchema)` to create a new message.
  */
 export const ApproveRequestSchema: GenMessage<ApproveRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 14);
+  messageDesc(file_gateway_operations_v1_operations, 20);
 
 /**
  * @generated from message gateway.operations.v1.ApproveResponse
@@ -491,7 +677,7 @@ export type ApproveResponse = Message<"gateway.operations.v1.ApproveResponse"> &
  * Use `create(ApproveResponseSchema)` to create a new message.
  */
 export const ApproveResponseSchema: GenMessage<ApproveResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 15);
+  messageDesc(file_gateway_operations_v1_operations, 21);
 
 /**
  * @generated from message gateway.operations.v1.RejectRequest
@@ -508,7 +694,7 @@ export type RejectRequest = Message<"gateway.operations.v1.RejectRequest"> & {
  * Use `create(RejectRequestSchema)` to create a new message.
  */
 export const RejectRequestSchema: GenMessage<RejectRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 16);
+  messageDesc(file_gateway_operations_v1_operations, 22);
 
 /**
  * @generated from message gateway.operations.v1.RejectResponse
@@ -521,7 +707,7 @@ export type RejectResponse = Message<"gateway.operations.v1.RejectResponse"> & {
  * Use `create(RejectResponseSchema)` to create a new message.
  */
 export const RejectResponseSchema: GenMessage<RejectResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 17);
+  messageDesc(file_gateway_operations_v1_operations, 23);
 
 /**
  * @generated from message gateway.operations.v1.GetStatusRequest
@@ -534,7 +720,7 @@ export type GetStatusRequest = Message<"gateway.operations.v1.GetStatusRequest">
  * Use `create(GetStatusRequestSchema)` to create a new message.
  */
 export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 18);
+  messageDesc(file_gateway_operations_v1_operations, 24);
 
 /**
  * @generated from message gateway.operations.v1.GetStatusResponse
@@ -578,7 +764,7 @@ export type GetStatusResponse = Message<"gateway.operations.v1.GetStatusResponse
  * Use `create(GetStatusResponseSchema)` to create a new message.
  */
 export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 19);
+  messageDesc(file_gateway_operations_v1_operations, 25);
 
 /**
  * A process that serves requests and writes the ledger.
@@ -624,7 +810,7 @@ export type Node = Message<"gateway.operations.v1.Node"> & {
  * Use `create(NodeSchema)` to create a new message.
  */
 export const NodeSchema: GenMessage<Node> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 20);
+  messageDesc(file_gateway_operations_v1_operations, 26);
 
 /**
  * How a node describes itself.
@@ -706,7 +892,7 @@ export type NodeReport = Message<"gateway.operations.v1.NodeReport"> & {
  * Use `create(NodeReportSchema)` to create a new message.
  */
 export const NodeReportSchema: GenMessage<NodeReport> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 21);
+  messageDesc(file_gateway_operations_v1_operations, 27);
 
 /**
  * @generated from message gateway.operations.v1.ProviderState
@@ -760,7 +946,7 @@ export type ProviderState = Message<"gateway.operations.v1.ProviderState"> & {
  * Use `create(ProviderStateSchema)` to create a new message.
  */
 export const ProviderStateSchema: GenMessage<ProviderState> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 22);
+  messageDesc(file_gateway_operations_v1_operations, 28);
 
 /**
  * A call that a provider did not answer.
@@ -794,7 +980,7 @@ export type CallFailure = Message<"gateway.operations.v1.CallFailure"> & {
  * Use `create(CallFailureSchema)` to create a new message.
  */
 export const CallFailureSchema: GenMessage<CallFailure> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 23);
+  messageDesc(file_gateway_operations_v1_operations, 29);
 
 /**
  * @generated from message gateway.operations.v1.Database
@@ -848,7 +1034,7 @@ export type Database = Message<"gateway.operations.v1.Database"> & {
  * Use `create(DatabaseSchema)` to create a new message.
  */
 export const DatabaseSchema: GenMessage<Database> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 24);
+  messageDesc(file_gateway_operations_v1_operations, 30);
 
 /**
  * The requests that hold credits now, of all accounts.
@@ -886,7 +1072,7 @@ export type RunningRequests = Message<"gateway.operations.v1.RunningRequests"> &
  * Use `create(RunningRequestsSchema)` to create a new message.
  */
 export const RunningRequestsSchema: GenMessage<RunningRequests> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 25);
+  messageDesc(file_gateway_operations_v1_operations, 31);
 
 /**
  * @generated from message gateway.operations.v1.ListProvidersRequest
@@ -899,7 +1085,7 @@ export type ListProvidersRequest = Message<"gateway.operations.v1.ListProvidersR
  * Use `create(ListProvidersRequestSchema)` to create a new message.
  */
 export const ListProvidersRequestSchema: GenMessage<ListProvidersRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 26);
+  messageDesc(file_gateway_operations_v1_operations, 32);
 
 /**
  * @generated from message gateway.operations.v1.ListProvidersResponse
@@ -918,7 +1104,7 @@ export type ListProvidersResponse = Message<"gateway.operations.v1.ListProviders
  * Use `create(ListProvidersResponseSchema)` to create a new message.
  */
 export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 27);
+  messageDesc(file_gateway_operations_v1_operations, 33);
 
 /**
  * A provider of the configuration.
@@ -1033,7 +1219,7 @@ export type Provider = Message<"gateway.operations.v1.Provider"> & {
  * Use `create(ProviderSchema)` to create a new message.
  */
 export const ProviderSchema: GenMessage<Provider> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 28);
+  messageDesc(file_gateway_operations_v1_operations, 34);
 
 /**
  * @generated from message gateway.operations.v1.ProviderOnNode
@@ -1055,7 +1241,7 @@ export type ProviderOnNode = Message<"gateway.operations.v1.ProviderOnNode"> & {
  * Use `create(ProviderOnNodeSchema)` to create a new message.
  */
 export const ProviderOnNodeSchema: GenMessage<ProviderOnNode> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 29);
+  messageDesc(file_gateway_operations_v1_operations, 35);
 
 /**
  * @generated from message gateway.operations.v1.ListCatalogRequest
@@ -1068,7 +1254,7 @@ export type ListCatalogRequest = Message<"gateway.operations.v1.ListCatalogReque
  * Use `create(ListCatalogRequestSchema)` to create a new message.
  */
 export const ListCatalogRequestSchema: GenMessage<ListCatalogRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 30);
+  messageDesc(file_gateway_operations_v1_operations, 36);
 
 /**
  * @generated from message gateway.operations.v1.ListCatalogResponse
@@ -1092,7 +1278,7 @@ export type ListCatalogResponse = Message<"gateway.operations.v1.ListCatalogResp
  * Use `create(ListCatalogResponseSchema)` to create a new message.
  */
 export const ListCatalogResponseSchema: GenMessage<ListCatalogResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 31);
+  messageDesc(file_gateway_operations_v1_operations, 37);
 
 /**
  * @generated from message gateway.operations.v1.CatalogModel
@@ -1164,7 +1350,7 @@ export type CatalogModel = Message<"gateway.operations.v1.CatalogModel"> & {
  * Use `create(CatalogModelSchema)` to create a new message.
  */
 export const CatalogModelSchema: GenMessage<CatalogModel> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 32);
+  messageDesc(file_gateway_operations_v1_operations, 38);
 
 /**
  * @generated from message gateway.operations.v1.ModelRoute
@@ -1200,7 +1386,7 @@ export type ModelRoute = Message<"gateway.operations.v1.ModelRoute"> & {
  * Use `create(ModelRouteSchema)` to create a new message.
  */
 export const ModelRouteSchema: GenMessage<ModelRoute> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 33);
+  messageDesc(file_gateway_operations_v1_operations, 39);
 
 /**
  * @generated from message gateway.operations.v1.PricePeriod
@@ -1224,7 +1410,7 @@ export type PricePeriod = Message<"gateway.operations.v1.PricePeriod"> & {
  * Use `create(PricePeriodSchema)` to create a new message.
  */
 export const PricePeriodSchema: GenMessage<PricePeriod> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 34);
+  messageDesc(file_gateway_operations_v1_operations, 40);
 
 /**
  * @generated from message gateway.operations.v1.GetVerificationRequest
@@ -1237,7 +1423,7 @@ export type GetVerificationRequest = Message<"gateway.operations.v1.GetVerificat
  * Use `create(GetVerificationRequestSchema)` to create a new message.
  */
 export const GetVerificationRequestSchema: GenMessage<GetVerificationRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 35);
+  messageDesc(file_gateway_operations_v1_operations, 41);
 
 /**
  * @generated from message gateway.operations.v1.GetVerificationResponse
@@ -1263,7 +1449,7 @@ export type GetVerificationResponse = Message<"gateway.operations.v1.GetVerifica
  * Use `create(GetVerificationResponseSchema)` to create a new message.
  */
 export const GetVerificationResponseSchema: GenMessage<GetVerificationResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 36);
+  messageDesc(file_gateway_operations_v1_operations, 42);
 
 /**
  * One check of every invariant of the ledger.
@@ -1308,7 +1494,7 @@ export type Verification = Message<"gateway.operations.v1.Verification"> & {
  * Use `create(VerificationSchema)` to create a new message.
  */
 export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 37);
+  messageDesc(file_gateway_operations_v1_operations, 43);
 
 /**
  * Which accounts a search shows.
@@ -1617,6 +1803,27 @@ export const OperationsService: GenService<{
     methodKind: "unary";
     input: typeof ListNotesRequestSchema;
     output: typeof ListNotesResponseSchema;
+  },
+  /**
+   * Lists the promotions that an account used, newest first: the last 100. Errors: NOT_FOUND.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.ListPromotionUses
+   */
+  listPromotionUses: {
+    methodKind: "unary";
+    input: typeof ListPromotionUsesRequestSchema;
+    output: typeof ListPromotionUsesResponseSchema;
+  },
+  /**
+   * Lists the receipts and credit notes of an account, newest first: the last 100.
+   * PaymentsService.ExportDocuments has all, with their sums. Errors: NOT_FOUND.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.ListDocuments
+   */
+  listDocuments: {
+    methodKind: "unary";
+    input: typeof ListDocumentsRequestSchema;
+    output: typeof ListDocumentsResponseSchema;
   },
   /**
    * Describes the running installation. What a node knows of itself can be seconds old.

@@ -2939,6 +2939,7 @@ export const PeopleService: GenService<{
   },
   /**
    * Lists administrative acts, newest first: those of one account, or all of them for operators.
+   * Acts on notes about an account are listed for operators alone.
    *
    * @generated from rpc gateway.people.v1.PeopleService.ListAuditEvents
    */

@@ -14,7 +14,7 @@ import {
   type AccountSummary,
   OperationsService,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
-import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { DocumentKind, PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, invalidate, useCall, usePages } from "../api.ts";
 import { credits, dollars, relative, signedCredits } from "../format.ts";
@@ -25,7 +25,7 @@ import { notify } from "../parts/messages.ts";
 import { OrderTag, packText } from "../parts/orders.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";
-import { KeyName, Notice, nearMax, Time } from "../parts/small.tsx";
+import { KeyName, Notice, nearMax, Tag, Time } from "../parts/small.tsx";
 import { changeOf } from "../parts/transfers.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { hrefOf, type PageProps } from "../router.ts";
@@ -86,16 +86,20 @@ export function AccountPage({ params }: PageProps): JSX.Element {
         {() => account && <StatusNotice account={account} />}
       </View>
       <Overview accountId={accountId} />
-      <div class="side-by-side">
-        <KeysCard accountId={accountId} />
-        <MembersCard accountId={accountId} />
+      <div class="two of-tables columns">
+        <div>
+          <KeysCard accountId={accountId} />
+          <MembersCard accountId={accountId} />
+          <RunningCard accountId={accountId} />
+          <RefusalsCard accountId={accountId} />
+          <PromotionsCard accountId={accountId} />
+          <DocumentsCard accountId={accountId} />
+        </div>
+        <div>
+          <NotesCard accountId={accountId} />
+          <OrdersCard accountId={accountId} />
+        </div>
       </div>
-      <div class="side-by-side">
-        <RunningCard accountId={accountId} />
-        <RefusalsCard accountId={accountId} />
-      </div>
-      <NotesCard accountId={accountId} />
-      <OrdersCard accountId={accountId} />
       <TransfersCard accountId={accountId} />
       <EventsCard accountId={accountId} />
     </>
@@ -432,12 +436,7 @@ function OrdersCard({ accountId }: OfAccount): JSX.Element {
   return (
     <Card
       title={words.account.orders}
-      tools={
-        <>
-          <FileLink name="orders" accountId={accountId} />
-          <FileLink name="documents" accountId={accountId} />
-        </>
-      }
+      tools={<FileLink name="orders" accountId={accountId} />}
       flush
     >
       <PagedTable
@@ -470,6 +469,95 @@ function OrdersCard({ accountId }: OfAccount): JSX.Element {
           },
         ]}
         keyOf={({ orderId }) => orderId}
+      />
+    </Card>
+  );
+}
+
+function PromotionsCard({ accountId }: OfAccount): JSX.Element {
+  const found = useCall(OperationsService.method.listPromotionUses, { accountId });
+  const { promotionsHead: head, takenBack, notPosted } = words.account;
+  return (
+    <Card title={words.account.promotions} flush>
+      <ListTable
+        call={found}
+        rowsOf={({ uses }) => uses}
+        isPart={({ isIncomplete }) => isIncomplete}
+        greyRows={2}
+        empty={words.account.promotionsNone}
+        caption={words.account.promotionsCaption}
+        columns={[
+          {
+            name: "name",
+            head: head.name,
+            cell: ({ name, orderId, isTakenBack, transferId }) => (
+              <span class="row">
+                <bdi class="clipped" title={name}>
+                  {orderId === "" ? (
+                    name || words.promotions.unnamed
+                  ) : (
+                    <a href={orderHref(orderId)}>{name || words.promotions.unnamed}</a>
+                  )}
+                </bdi>
+                {isTakenBack && <Tag tone="warn">{takenBack}</Tag>}
+                {transferId === "" && <Tag>{notPosted}</Tag>}
+              </span>
+            ),
+          },
+          {
+            name: "bonus",
+            head: head.bonus,
+            end: true,
+            cell: ({ bonusMicrocredits }) => credits(bonusMicrocredits),
+          },
+          { name: "at", head: head.at, cell: ({ usedAt }) => <Time at={usedAt} as="day" /> },
+        ]}
+        keyOf={({ codeId }) => codeId}
+        foot={olderOnes}
+      />
+    </Card>
+  );
+}
+
+function olderOnes({ isIncomplete }: { readonly isIncomplete: boolean }): JSX.Element | false {
+  return isIncomplete && <p class="card-text muted">{words.account.olderOnes}</p>;
+}
+
+function DocumentsCard({ accountId }: OfAccount): JSX.Element {
+  const found = useCall(OperationsService.method.listDocuments, { accountId });
+  const { documentsHead: head, documentKinds } = words.account;
+  return (
+    <Card
+      title={words.account.documents}
+      tools={<FileLink name="documents" accountId={accountId} />}
+      flush
+    >
+      <ListTable
+        call={found}
+        rowsOf={({ documents }) => documents}
+        isPart={({ isIncomplete }) => isIncomplete}
+        greyRows={2}
+        empty={words.account.documentsNone}
+        caption={words.account.documentsCaption}
+        columns={[
+          {
+            name: "number",
+            head: head.number,
+            cell: ({ number, orderId }) => (
+              <a class="row-link" href={orderHref(orderId)}>
+                {number}
+              </a>
+            ),
+          },
+          {
+            name: "kind",
+            head: head.kind,
+            cell: ({ kind }) => textOf(DocumentKind, documentKinds, kind),
+          },
+          { name: "at", head: head.at, cell: ({ issuedAt }) => <Time at={issuedAt} as="day" /> },
+        ]}
+        keyOf={({ number }) => number}
+        foot={olderOnes}
       />
     </Card>
   );

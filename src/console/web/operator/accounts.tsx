@@ -23,6 +23,7 @@ import { ChoiceFilter, choiceOf, Filters, optionsOf, SearchFilter } from "../par
 import { Form, TextField } from "../parts/form.tsx";
 import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
+import { hasSecret } from "../parts/secret-text.ts";
 import { Tag, Time } from "../parts/small.tsx";
 import { type Column, momentOf } from "../parts/table.tsx";
 import { Empty } from "../parts/view.tsx";
@@ -41,14 +42,25 @@ const filters = {
 
 export function Accounts(): JSX.Element {
   const [query, setQuery] = useQuery({ q: "", show: "all", new: "" });
+  // One is found by a whole secret too, which must not be in the address.
+  const [secret, setSecret] = useState("");
+  const text = secret || query.q;
+  const setText = (next: string) => {
+    const isSecret = hasSecret(next);
+    setSecret(isSecret ? next : "");
+    setQuery({ q: isSecret ? "" : next });
+  };
   const show = choiceOf(query.show, filters, "all");
   const accounts = usePages(
     OperationsService.method.findAccounts,
-    { query: query.q.trim(), filter: filters[show] },
+    { query: text.trim(), filter: filters[show] },
     (page) => page.accounts,
   );
-  const isAll = query.q.trim() === "" && show === "all";
-  const showAll = () => setQuery({ q: "", show: "all" });
+  const isAll = text.trim() === "" && show === "all";
+  const showAll = () => {
+    setSecret("");
+    setQuery({ q: "", show: "all" });
+  };
   return (
     <>
       <Head
@@ -67,11 +79,7 @@ export function Accounts(): JSX.Element {
       />
       <LookOnly />
       <Filters>
-        <SearchFilter
-          label={words.accounts.search}
-          value={query.q}
-          onInput={(q) => setQuery({ q })}
-        />
+        <SearchFilter label={words.accounts.search} value={text} onInput={setText} />
         <ChoiceFilter
           label={words.accounts.show}
           value={show}

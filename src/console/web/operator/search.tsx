@@ -1,5 +1,6 @@
 // One search over all that people type: the box in the column, and what it finds.
 
+import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import {
@@ -18,6 +19,7 @@ import { textOf } from "../parts/enum-names.ts";
 import { Icon } from "../parts/icon.tsx";
 import { networkName } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
+import { hasSecret, withoutSecret } from "../parts/secret-text.ts";
 import { Notice, Time } from "../parts/small.tsx";
 import { Empty } from "../parts/view.tsx";
 import { go, hrefOf, useQuery } from "../router.ts";
@@ -26,6 +28,15 @@ import { AccountLink, accountHref, ListTable, orderHref } from "./common.tsx";
 import { words } from "./words.ts";
 
 const searchHref = (q: string) => hrefOf(operatorPart, "search", { q });
+
+/** A text that is looked for and is in no address, because it has a secret in it. */
+const secret = signal("");
+
+function openSearch(text: string, settings?: { readonly replace: boolean }): void {
+  const isSecret = hasSecret(text);
+  secret.value = isSecret ? text : "";
+  go(searchHref(isSecret ? "" : text), settings);
+}
 
 /** The box. The key `/` leads into it. */
 export function SearchBox(): JSX.Element {
@@ -47,7 +58,7 @@ export function SearchBox(): JSX.Element {
         class="search desk-search"
         onSubmit={(event) => {
           event.preventDefault();
-          if (text.trim() !== "") go(searchHref(text.trim()));
+          if (text.trim() !== "") openSearch(text.trim());
         }}
       >
         <Icon name="search" />
@@ -72,7 +83,12 @@ const fields = "input, textarea, select, [contenteditable]";
 
 export function SearchPage(): JSX.Element {
   const [{ q }] = useQuery({ q: "" });
-  const query = q.trim();
+  const inAddress = q.trim();
+  const isMisplaced = hasSecret(inAddress);
+  useEffect(() => {
+    if (isMisplaced) openSearch(inAddress, { replace: true });
+  }, [isMisplaced, inAddress]);
+  const query = inAddress || secret.value;
   const found = useCall(OperationsService.method.search, query === "" ? undefined : { query });
   const hits = found.data?.hits ?? [];
   const [only] = hits.length === 1 ? hits : [];
@@ -80,11 +96,20 @@ export function SearchPage(): JSX.Element {
   useEffect(() => {
     if (to !== undefined) go(to, { replace: true });
   }, [to]);
+  if (query === "")
+    return (
+      <>
+        <Head title={words.search.title} />
+        <Card>
+          <Empty>{words.search.blank}</Empty>
+        </Card>
+      </>
+    );
   return (
     <>
       <Head title={words.search.title} />
       <p class="intro muted">
-        {words.search.intro} <bdi>{query}</bdi>
+        {words.search.intro} <bdi>{withoutSecret(query)}</bdi>
       </p>
       <Card flush>
         <ListTable
@@ -96,12 +121,14 @@ export function SearchPage(): JSX.Element {
             <Empty
               title={words.search.noneTitle}
               action={
-                <LinkButton href={hrefOf(operatorPart, "accounts", { q: query })}>
-                  {words.search.toAccounts}
-                </LinkButton>
+                hasSecret(query) ? undefined : (
+                  <LinkButton href={hrefOf(operatorPart, "accounts", { q: query })}>
+                    {words.search.toAccounts}
+                  </LinkButton>
+                )
               }
             >
-              {words.search.none}
+              {words.search.none} {words.search.months}
             </Empty>
           }
           caption={words.search.caption}

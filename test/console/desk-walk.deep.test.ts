@@ -295,7 +295,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   test("all orders, their file and the documents have the same sums", async () => {
     await open(olga, "/orders");
-    await olga.getByRole("row", { name: /Buyer & Söhne/ }).first().waitFor();
+    await olga
+      .getByRole("row", { name: /Buyer & Söhne/ })
+      .first()
+      .waitFor();
     await olga.getByText("2,000.00").first().waitFor();
     await look(olga, "orders");
     const hrefOf = async (name: string) =>

@@ -244,6 +244,7 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
   },
   keys: {
     budgets: "what a key spends and may spend is shown with the key",
+    holds: "what runs with a key without a limit is shown with it, too",
     accounts: "the keys of a suspended account are refused",
   },
   operations: {

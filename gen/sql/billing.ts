@@ -209,9 +209,9 @@ update accounts set default_member_limits = $1::jsonb where account_id = $2`,
 // admission.sql
 
 /**
- * Stores holds and adds them to their pools. The caller has locked the pools and found that they and
- * the budgets cover the holds. Unique violation: another transaction took one of the requests in
- * the meantime. Times of admission are whole milliseconds, as in JavaScript.
+ * Stores holds and adds them to their pools. The caller has locked the pools and found that they
+ * and the budgets cover the holds. Unique violation: another transaction took one of the requests
+ * in the meantime. Times of admission are whole milliseconds, as in JavaScript.
  * `secretIds`: null: the caller presented none
  * `nodeIds`: null: the hold belongs to a calling service
  * `tags`: null: none
@@ -1544,7 +1544,7 @@ export const noteLimitChanges: Run<{ accountId: string; family: "v1" | "v2"; pay
   `-- billing/note-limit-changes
 insert into limit_changes (account_id, "family", payer, "window", changed_at, passed)
 select $1, $2, $3, w.name, clock_timestamp(),
-  case when w.next > w.most then b.spent else 0 end
+  case when w.next > w.most then b.spent end
 from (
   select spent, day_limit, week_limit, month_limit, total_limit
   from budgets
@@ -2608,7 +2608,7 @@ where hour >= $1::date::timestamp at time zone 'utc' and key_id >= ''`,
   "day",
 );
 
-export type FindSpentLimitsRow = { accountId: string; family: "v1" | "v2"; payer: string; name: string | null; window: "day" | "week" | "month" | "total"; since: string | null; base: bigint; limitMicro: bigint; spentMicro: bigint; passed: bigint; isRefused: boolean };
+export type FindSpentLimitsRow = { accountId: string; family: "v1" | "v2"; payer: string; name: string | null; window: "day" | "week" | "month" | "total"; since: string | null; base: bigint; limitMicro: bigint; spentMicro: bigint; passed: bigint | null; isRefused: boolean };
 /**
  * Finds the limits of active keys, persons, management keys and pools of which a part is spent in
  * the UTC window of now, and whether a request was rejected for them within the last hours of this
@@ -2671,7 +2671,7 @@ with asked as (
 select l.account_id as account_id, l."family" as "family", l.payer as payer,
   coalesce(k.name, m.name) as name, l.name as window, l.since as since,
   l.base as base, l.most as limit_micro, l.spent as spent_micro,
-  coalesce(c.passed, 0) as passed,
+  c.passed as passed,
   exists (
     select 1
     from refused r
@@ -2691,7 +2691,7 @@ where (k.status = 'active' or l.payer = '' or strpos(l.payer, ':') > 0) and l.mo
 order by l.account_id, l."family", l.payer, l.since`,
   (p) => [p.accountIds, p.percents],
   (v) => ({ accountId: v[0], family: v[1], payer: v[2], name: v[3], window: v[4], since: v[5], base: v[6], limitMicro: v[7], spentMicro: v[8], passed: v[9], isRefused: v[10] }) as never,
-  "name since",
+  "name since passed",
 );
 
 export type ReadArchivedMonthsRow = { month: string };

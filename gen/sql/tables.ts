@@ -72,7 +72,7 @@ export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; n
 
 export type LeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
 
-export type LimitChangesRow = { accountId: string; family: string; payer: string; window: string; changedAt: Date; passed: bigint };
+export type LimitChangesRow = { accountId: string; family: string; payer: string; window: string; changedAt: Date; passed: bigint | null };
 
 export type LinksRow = { digest: Buffer; linkId: string; purpose: "owner" | "invitation" | "recovery" | "sign_up" | "email"; personId: string; accountId: string | null; role: "viewer" | "member" | "owner" | null; login: string; email: string | null; madeBy: string; madeAt: Date; endsAt: Date; usedAt: Date | null };
 

@@ -80,8 +80,8 @@ type SpentLimit = {
   readonly base: bigint;
   readonly limitMicro: bigint;
   readonly spentMicro: bigint;
-  /** What the payer had spent in all when the limit was raised. 0: it was not. */
-  readonly passed: bigint;
+  /** What the payer had spent in all when the limit was raised. Null: it was not. */
+  readonly passed: bigint | null;
   /** True: a request was rejected for it a moment ago. */
   readonly isRefused: boolean;
 };
@@ -462,7 +462,8 @@ function capReached(
   const share = (percent: number) => spentMicro * 100n >= limitMicro * BigInt(percent);
   const isRefused = limit.isRefused && share(refusedPercentMin);
   // A raise repeats nothing: what was spent before it passes no part of the new limit.
-  const isNew = (percent: number) => (passed - base) * 100n < limitMicro * BigInt(percent);
+  const isNew = (percent: number) =>
+    passed === null || (passed - base) * 100n < limitMicro * BigInt(percent);
   const reached = percents.filter(
     (one) => (share(one) && isNew(one)) || (one === 100 && isRefused),
   );

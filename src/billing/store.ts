@@ -298,10 +298,6 @@ export function createLedgerStore({ run, transaction, runSlices, heartbeats }: D
 }
 
 /**
- * The months since that of a time, `YYYY-MM-01`, up to the next one: the clock of the database may
- * be ahead.
- */
-/**
  * The months in which a request with this id may have been charged: three at most. Those since the
  * time that the id tells, else the newest ones.
  */
@@ -313,6 +309,10 @@ export function searchedMonths(requestId: string): string[] {
   return monthsSince(sinceMs).slice(0, 3);
 }
 
+/**
+ * The months since that of a time, `YYYY-MM-01`, up to the next one: the clock of the database may
+ * be ahead.
+ */
 function monthsSince(ms: number): string[] {
   const first = new Date(`${new Date(ms).toISOString().slice(0, 7)}-01`);
   const months: string[] = [];

@@ -18,16 +18,16 @@ import { readPage } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
-import type { Reports } from "../postgres/postgres.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import { checkAccount, noSuchAccount } from "./store.ts";
 
 const textLengthMax = 2_000;
 
-/** Notes are few and delay no request. */
-export type NotesParts = { readonly reports: Reports };
+/** A note waits for no customer's report: it is written by the connections of requests. */
+export type NotesParts = { readonly postgres: Pick<Postgres, "run" | "transaction"> };
 
 export async function addNote(
-  { reports }: NotesParts,
+  { postgres }: NotesParts,
   request: AddNoteRequest,
   call: AuthenticatedCall,
 ) {
@@ -35,23 +35,24 @@ export async function addNote(
   const text = checkedText(request.text);
   const once = onceFor(OperationsService.method.addNote, request, call);
   const made = { id: timeOrderedId("not_"), secret: "" };
-  const { id } = await reports.transaction((tx) =>
+  const { id } = await postgres.transaction((tx) =>
     once(tx, made, async () => {
       const note = { accountId, noteId: made.id, by: actorOf(call.caller), text };
       if ((await tx.run(sql.insertNote, note)) === 0) throw noSuchAccount();
     }),
   );
-  const note = await reports.run(sql.findNote, { accountId, noteId: id });
+  const note = await postgres.run(sql.findNote, { accountId, noteId: id });
   if (!note) throw new Error("a note that was stored is gone");
   return create(AddNoteResponseSchema, { note: toNote(note) });
 }
 
-export async function listNotes({ reports }: NotesParts, request: ListNotesRequest) {
+export async function listNotes({ postgres }: NotesParts, request: ListNotesRequest) {
   const { accountId } = request;
-  await checkAccount(reports, accountId);
+  await checkAccount(postgres, accountId);
   const { entries, nextPageToken } = await readPage(request, {
     question: [accountId],
-    read: (before, rows) => reports.run(sql.listNotes, { accountId, before: before ?? null, rows }),
+    read: (before, rows) =>
+      postgres.run(sql.listNotes, { accountId, before: before ?? null, rows }),
     cursorOf: ({ noteId }) => noteId,
   });
   return create(ListNotesResponseSchema, { notes: entries.map(toNote), nextPageToken });

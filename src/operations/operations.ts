@@ -28,7 +28,7 @@ type Parts = StatusParts &
   VerificationParts &
   ApprovalsParts &
   Omit<AccountsParts, "store" | "reports"> & {
-    readonly postgres: Pick<Postgres, "reports">;
+    readonly postgres: Pick<Postgres, "reports" | "run" | "transaction">;
   };
 
 export function createOperations(parts: Parts): Operations {

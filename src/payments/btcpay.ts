@@ -134,17 +134,19 @@ export function createBtcpay(
       const text = hashOf(hashOrId) === hashOrId ? bare(hashOrId) : hashOrId;
       const query = `textSearch=${encodeURIComponent(text)}&take=${searchedMax}`;
       const invoices = (await call(`${ofStore}?${query}`, signal)).list().slice(0, searchedMax);
-      const found = invoices.map(async (invoice): Promise<FoundPayment[]> => {
+      const found: FoundPayment[] = [];
+      // One after the other: of those at once, the others would go on when one fails.
+      for (const invoice of invoices) {
         const externalId = invoice.at("id").text();
         const path = `${ofInvoice(externalId)}/payment-methods?onlyAccountedPayments=false`;
         const shown = await call(path, signal);
-        return shown
+        const deposits = shown
           .list()
           .flatMap((one) => depositsOf(one, settings))
-          .filter(({ externalId: id, hash = "" }) => [id, bare(hash)].includes(text))
-          .map((deposit) => ({ externalId, deposit }));
-      });
-      return (await Promise.all(found)).flat();
+          .filter(({ externalId: id, hash = "" }) => [id, bare(hash)].includes(text));
+        found.push(...deposits.map((deposit) => ({ externalId, deposit })));
+      }
+      return found;
     },
     marketRate: parts.marketRate,
   };

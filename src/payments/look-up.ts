@@ -191,7 +191,7 @@ async function answered<T>(asked: Promise<T>, whom: string, left: AbortSignal): 
   try {
     return await asked;
   } catch (error) {
-    if (left.aborted) throw error;
+    if (left.aborted || error instanceof ApiError) throw error;
     throw new ApiError("gateway_unavailable", {
       message: `${whom} does not answer. Try again shortly.`,
       retryAfterMs: 5_000,

@@ -1,6 +1,7 @@
 // NOWPayments, hosted. An order is one payment with a fixed rate. What is sent to its address once
 // more is a payment of its own there, which names the first one as its parent.
 
+import { invalidField } from "../base/errors.ts";
 import { microCreditsPerMicroDollar } from "../base/money.ts";
 import type { Outbound } from "../base/outbound.ts";
 import { type NowpaymentsSettings, nowpaymentsCoins } from "../config/catalog.ts";
@@ -178,7 +179,8 @@ export function createNowpayments(
     },
     async findPayments(id, signal) {
       // Their list has no hashes.
-      if (!/^[0-9]{1,20}$/.test(id)) return [];
+      if (!/^[0-9]{1,20}$/.test(id))
+        throw invalidField("tx", "is the number of a payment there: its list has no hashes");
       const payment = await call(`payment/${id}`, signal).catch((error: unknown) => {
         if (error instanceof RefusedError && [400, 404].includes(error.status)) return undefined;
         throw error;

@@ -28,7 +28,7 @@ import { timeOrderedId } from "../base/ids.ts";
 import { checkText } from "../base/names.ts";
 import { readPage, walkPages } from "../base/paging.ts";
 import { packStepUsdCents } from "../base/shown-figures.ts";
-import { actorOf, checkStrong, isOutsider } from "../contract/callers.ts";
+import { actorOf, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { readOptionalReason, readReason } from "../contract/reason.ts";
 import { redecide } from "./crediting.ts";
@@ -346,8 +346,10 @@ export async function cancelOrder(
 ) {
   const { accountId } = await findVisible(parts, orderId, call);
   call.note?.({ accountId });
-  if (isOutsider(call.caller, accountId)) {
-    checkStrong(call.caller);
+  const { caller, allowed } = call;
+  // By a right as an operator alone.
+  if (caller.kind === "person" && roleIn(caller, accountId) < allowed.person) {
+    checkStrong(caller);
     readReason(reason, call);
   } else readOptionalReason(reason, call);
   const state = await cancelOpen(parts, orderId);

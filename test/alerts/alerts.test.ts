@@ -15,6 +15,7 @@ import type { PostWebhook } from "../../src/alerts/webhook.ts";
 import { startsOf, unlimited } from "../../src/base/budgets.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
+import { setLimits } from "../../src/billing/budgets.ts";
 import { type Caller, environmentToken } from "../../src/contract/contract.ts";
 import { createMailer } from "../../src/mail/mail.ts";
 import { type AlertNodes, member, settingsBy, startAlertNodes } from "../support/alerts.ts";
@@ -228,6 +229,29 @@ test("a raise repeats nothing: only what is spent after it is told of the new li
     [keyId],
   );
   expect(await told()).toEqual([...all, "80 of 150"]);
+});
+
+test("the first limit of a manager is told at once for what the keys had spent before, a raise is not", async () => {
+  const { accountId, keyId } = await nodes.payer(1_000n * credit);
+  const payer = "mgmt:mgm_first";
+  await nodes.run("update keys set managed_by = $2 where key_id = $1", [keyId, payer]);
+  await nodes.run(
+    `insert into usage_hourly (account_id, key_id, model, hour, amount)
+       values ($1, $2, 'm', date_trunc('hour', now(), 'UTC'), $3)`,
+    [accountId, keyId, 100n * credit],
+  );
+  const told = async (day: number) => {
+    const limits = { ...unlimited, day: BigInt(day) * credit };
+    await nodes.postgres.transaction((tx) =>
+      setLimits(tx, { accountId, family: "v1", payer }, limits),
+    );
+    await look();
+    return (await capsOf(accountId)).map(({ facts }) => `${facts.percent} of ${facts.cap_credits}`);
+  };
+  const first = ["80 of 120"];
+  expect(await told(120)).toEqual(first);
+  expect(await told(124)).toEqual(first);
+  expect(await told(100)).toEqual([...first, "100 of 100"]);
 });
 
 test("a request that was rejected by the limit of before does not reach the new one", async () => {

@@ -211,7 +211,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await go(olga, "keys");
       await olga.getByRole("button", { name: `Pause ${name("job")}` }).click();
       await olga.getByText(`${name("job")} is paused.`, { exact: false }).waitFor();
-      await mia.getByText("An owner has paused this key.").waitFor();
+      await mia.getByText("Only an owner can resume it.").waitFor();
       expect(await mia.getByRole("button", { name: "Resume" }).count()).toBe(0);
       await seen(mia, "10b-member-key-paused");
       await go(mia, "keys?status=paused");

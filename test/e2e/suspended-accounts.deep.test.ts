@@ -137,7 +137,11 @@ test("every node refuses the keys at once, in each format, and serves them after
     expect(error).toMatchObject({ reason: "account_suspended" });
   }
 
-  const { account } = await gateways.admin(`${billing}/ResumeAccount`, { accountId }, 0);
+  const { account } = await gateways.admin(
+    `${billing}/ResumeAccount`,
+    { accountId, reason: "It paid." },
+    0,
+  );
   expect(objectOf(account)).toMatchObject({ status: "ACCOUNT_STATUS_ACTIVE" });
   expect(objectOf(account)).not.toHaveProperty("statusReason");
   for (const node of [0, 1]) await expect.poll(() => statusAt(node, secret), soon).toBe(200);
@@ -151,7 +155,7 @@ test("a node that heard of nothing yet admits no paid request", async () => {
   for (let round = 0; round < 5; round++) {
     await suspend(accountId, 0);
     statuses.add(await statusAt(1, secret));
-    await gateways.admin(`${billing}/ResumeAccount`, { accountId }, 0);
+    await gateways.admin(`${billing}/ResumeAccount`, { accountId, reason: "It paid." }, 0);
     await expect.poll(() => statusAt(1, secret)).toBe(200);
   }
   expect([...statuses]).toEqual([403]);

@@ -229,7 +229,7 @@ test("what was revoked, suspended or disabled since is listed, and with --apply 
   await call("people.v1.PeopleService/RevokeAdminToken", { tokenId: made.tokenId });
   for (const accountId of [gone, back])
     await call("billing.v1.BillingService/SuspendAccount", { accountId, reason: "a test" });
-  await call("billing.v1.BillingService/ResumeAccount", { accountId: back });
+  await call("billing.v1.BillingService/ResumeAccount", { accountId: back, reason: "a test" });
   const path = join(folder, "acts.log");
   // Only a person who is an operator disables people.
   const disabled = { method: "UpdatePerson", outcome: "ok", actor: "person:per_2", msg: "audit" };

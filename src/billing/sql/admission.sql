@@ -1,7 +1,7 @@
 -- name: PlaceHolds :run
--- Stores holds and adds them to their pools. The caller has locked the pools and found that they and
--- the budgets cover the holds. Unique violation: another transaction took one of the requests in
--- the meantime. Times of admission are whole milliseconds, as in JavaScript.
+-- Stores holds and adds them to their pools. The caller has locked the pools and found that they
+-- and the budgets cover the holds. Unique violation: another transaction took one of the requests
+-- in the meantime. Times of admission are whole milliseconds, as in JavaScript.
 -- :secret_ids[]?  null: the caller presented none
 -- :node_ids[]?  null: the hold belongs to a calling service
 -- :tags[]?  null: none

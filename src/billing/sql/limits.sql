@@ -8,7 +8,7 @@
 -- :total_limit?
 insert into limit_changes (account_id, "family", payer, "window", changed_at, passed)
 select :account_id, :family, :payer, w.name, clock_timestamp(),
-  case when w.next > w.most then b.spent else 0 end
+  case when w.next > w.most then b.spent end
 from (
   select spent, day_limit, week_limit, month_limit, total_limit
   from budgets

@@ -370,7 +370,7 @@ with asked as (
 select l.account_id as "account_id!", l."family" as "family!", l.payer as "payer!",
   coalesce(k.name, m.name) as "name?", l.name as "window!", l.since as "since?",
   l.base as "base!", l.most as "limit_micro!", l.spent as "spent_micro!",
-  coalesce(c.passed, 0) as "passed!",
+  c.passed as "passed?",
   exists (
     select 1
     from refused r

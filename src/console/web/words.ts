@@ -368,7 +368,7 @@ export const words = {
     saved: "Saved.",
     rotate: "Rotate",
     revoke: "Revoke",
-    pausedByOwner: "An owner has paused this key. Only an owner can resume it.",
+    pausedByOwner: "Only an owner can resume it.",
     spent: "Spent this month",
     ofCap: (cap: string) => `of ${cap} credits`,
     addresses: "Addresses",
@@ -589,7 +589,7 @@ export const words = {
     leave: "Leave this account",
     deleteMe: "Delete yourself",
     deleteAbout:
-      "Your name, address, ways in and sessions go. Keys that you manage are paused, and the owners of their accounts manage them. Secrets of management keys that you have seen end.",
+      "Your name, address, ways in and sessions go. Keys that you manage are paused, for the owners of their accounts. Secrets of management keys that you have seen end.",
     deleteTitle: "Delete yourself",
     deleteType: (login: string) => `Type ${login} to confirm`,
     deleteButton: "Delete me for good",

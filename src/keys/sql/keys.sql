@@ -24,6 +24,19 @@ select :digest, :secret_id, key_id, :hint from created;
 -- name: ReadKeys :many
 -- Keys with their budgets, as `base/budgets.ts` reads them, and the time of this, oldest first.
 -- =status 'active' | 'paused' | 'expired' | 'revoked'
+with running as materialized (
+  -- A budget without a limit does not know what runs.
+  select key_id, sum(amount)::bigint as held, count(*)::bigint as requests
+    from holds
+   where account_id in (
+           select k.account_id
+             from keys k
+             join budgets b
+               on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+            where k.key_id = any(:key_ids::text[]) and not b.is_limited)
+     and key_id = any(:key_ids::text[])
+   group by key_id
+)
 select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
        k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
        k.paused_by_owner, k.expires_at, k.created_at, k.revoked_at, k.allowed_addresses,
@@ -32,19 +45,15 @@ select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allo
             when k.paused then 'paused'
             else 'active' end as "status!",
        b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit, b.last_used_at,
-       array[b.day - date '1970-01-01', b.spent, b.held + h.held, b.running + h.running,
+       array[b.day - date '1970-01-01', b.spent,
+         coalesce((select held from running where key_id = k.key_id), b.held),
+         coalesce((select requests from running where key_id = k.key_id), b.running),
          b.day_base, b.week_base, b.month_base, b.total_base,
          coalesce(b.day_limit, -1), coalesce(b.week_limit, -1), coalesce(b.month_limit, -1),
          coalesce(b.total_limit, -1), coalesce(b.running_limit, -1)] as "budget!",
        now() as "at!"
   from keys k
   join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
-  -- A budget without a limit does not know what runs.
-  cross join lateral (
-    select coalesce(sum(amount), 0)::bigint as held, count(*)::bigint as running
-      from holds
-     where not b.is_limited and account_id = k.account_id and key_id = k.key_id
-  ) h
  where k.key_id = any(:key_ids::text[])
  order by k.key_id;
 

@@ -15,8 +15,9 @@ create table limit_changes (
   -- day, week, month or total
   "window"   text collate "C" not null,
   changed_at timestamptz not null,
-  -- What the payer had spent in all when the limit was raised. 0: it was lowered, or is the first.
-  passed     bigint not null check (passed >= 0),
+  -- What the payer had spent in all when the limit was raised. Null: it was lowered, or is the
+  -- first.
+  passed     bigint check (passed >= 0),
   primary key (account_id, "family", payer, "window")
 );
 

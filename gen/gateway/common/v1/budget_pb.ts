@@ -145,7 +145,8 @@ export type Budget = Message<"gateway.common.v1.Budget"> & {
   windows: BudgetWindow[];
 
   /**
-   * By running requests.
+   * By running requests. Without a limit, only those of keys are counted, and only where the key
+   * itself is returned; else 0, and so is `running`.
    *
    * @generated from field: int64 held_microcredits = 5;
    */

@@ -2248,7 +2248,8 @@ export type AuditEvent = Message<"gateway.people.v1.AuditEvent"> & {
   outcome: string;
 
   /**
-   * Ids, amounts and limits; an earlier value has the prefix `old`. Never a secret.
+   * Ids, amounts and limits; an earlier value has the prefix `old`; and the `reason` that an
+   * operator gave, which only operators read. Never a secret.
    *
    * @generated from field: map<string, string> facts = 7;
    */
@@ -2939,7 +2940,7 @@ export const PeopleService: GenService<{
   },
   /**
    * Lists administrative acts, newest first: those of one account, or all of them for operators.
-   * Acts on notes about an account are listed for operators alone.
+   * Acts on notes about an account, and why operators acted, are shown to operators alone.
    *
    * @generated from rpc gateway.people.v1.PeopleService.ListAuditEvents
    */

@@ -99,7 +99,7 @@ export const words = {
     noneTitle: "Nothing is so called",
     none: "A hash, an address or an id has to be whole. An amount needs its coin and its UTC day: 0.0123 BTC 2026-11-20.",
     months:
-      "A request is looked for in three months: from the time that its id tells, else in the newest ones. A refused one is kept for 7 days.",
+      "A request is looked for in three months: from the time that its id tells, else in the newest ones. A refused one is kept for a week.",
     blank: "Type into the box above.",
     toAccounts: "Look in the names of accounts",
     more: "There are more. Type more of it.",

@@ -99,9 +99,7 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
         }
         tools={tools}
       />
-      {mayManage(apiKey) && apiKey.paused && !mayResume(apiKey) && (
-        <Notice>{words.key.pausedByOwner}</Notice>
-      )}
+      {apiKey.pausedByOwner && !mayResume(apiKey) && <Notice>{words.key.pausedByOwner}</Notice>}
       <KeyFigures apiKey={apiKey} />
       <Usage keyId={keyId} />
       <div class="two columns">

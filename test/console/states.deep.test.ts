@@ -39,6 +39,8 @@ const unsorted: Readonly<Record<string, string>> = {
       "Orders of all accounts, newest first",
       "What was found, what is so called exactly first",
       "Notes, newest first",
+      "Promotions that the account used, newest first",
+      "Receipts and credit notes of the account, newest first",
       "What waits for an approval, newest first",
       "Accounts in debt",
       "Sweeps, newest first",

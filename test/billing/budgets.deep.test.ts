@@ -118,7 +118,7 @@ test("a change of limits that is killed at any of its statements leaves all or n
   if (!payer) throw new Error("none");
   const hold = await ledger.holds.place(holdRequest(payer, 10), never);
   const owner = connectPostgres(ledger.url);
-  const statements = 4;
+  const statements = 5;
   for (let killedAt = 0; killedAt <= statements; killedAt++) {
     const work = owner.transaction(async (tx) => {
       let ran = 0;

@@ -290,7 +290,7 @@ const anyBudget = fc.record({
     fc.record({
       secondsAgo: fc.constantFrom(-60, 4, 6, 6, 60),
       window: fc.constantFrom("day", "week", "month", "total"),
-      passed: fc.constantFrom(0, 400, 500),
+      passed: fc.constantFrom(null, 400, 500),
     }),
   ),
 });
@@ -382,7 +382,7 @@ async function newBudgets(facts: AnyBudgets) {
           base: BigInt(all - (spent[place] ?? 0)),
           limitMicro: limit,
           spentMicro: inWindow,
-          passed: BigInt(change?.window === name ? change.passed : 0),
+          passed: change?.window === name && change.passed !== null ? BigInt(change.passed) : null,
           free: limit - inWindow - BigInt(held),
         });
   }

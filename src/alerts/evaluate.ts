@@ -80,7 +80,7 @@ type SpentLimit = {
   readonly base: bigint;
   readonly limitMicro: bigint;
   readonly spentMicro: bigint;
-  /** What the payer had spent in all when the limit was raised. Null: it was not. */
+  /** All that the payer had spent when the limit was raised. Null: it was not. */
   readonly passed: bigint | null;
   /** True: a request was rejected for it a moment ago. */
   readonly isRefused: boolean;

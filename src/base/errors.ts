@@ -307,8 +307,8 @@ export type ErrorFacts = {
   retryAfterMs?: number;
   limit?: Limit;
   /**
-   * What the request needs set aside, in micro-credits, with a limit of credits. Callers read it in
-   * the message alone.
+   * Micro-credits that the request needs set aside, with a limit of credits. Callers read it in the
+   * message alone.
    */
   neededMicro?: bigint;
   /**

@@ -15,7 +15,7 @@ import { hourMs } from "./usage-days.ts";
 /** A person who tries a new key sees within seconds why its request was refused. */
 const everyMs = 1_000;
 const batchMax = 1_000;
-/** Of one removal, in which others of the database wait. */
+/** Rows of one removal, for which other statements of the database wait. */
 const removedMax = 10_000;
 /** Refused requests that are kept for each hour: of a key, and of an account with all its keys. */
 const keptOfKey = 100;

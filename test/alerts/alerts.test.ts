@@ -183,9 +183,9 @@ const limitDay = (accountId: string, keyId: string, day: bigint | null) =>
     budgetsOfKeys.setLimits(tx, { accountId, family: "v1", keyId }, { ...unlimited, day }),
   );
 
-test("a raise repeats nothing: only what is spent after it is told of the new limit", async () => {
+test("a raise repeats nothing: only what is spent after it reaches the new limit", async () => {
   const { accountId, keyId } = await nodes.payer(1_000n * credit);
-  const told = async () => {
+  const reached = async () => {
     await look();
     await look();
     return (await capsOf(accountId)).map(({ facts }) => `${facts.percent} of ${facts.cap_credits}`);
@@ -220,7 +220,7 @@ test("a raise repeats nothing: only what is spent after it is told of the new li
     await limitDay(accountId, keyId, limit === null ? null : BigInt(limit) * credit);
     await spend(keyId, BigInt(spent) * credit);
     all.push(...news);
-    expect([limit, spent, await told()]).toEqual([limit, spent, all]);
+    expect([limit, spent, await reached()]).toEqual([limit, spent, all]);
   }
   // On the next day all of it is new.
   await nodes.run(
@@ -228,10 +228,10 @@ test("a raise repeats nothing: only what is spent after it is told of the new li
        where payer = $1`,
     [keyId],
   );
-  expect(await told()).toEqual([...all, "80 of 150"]);
+  expect(await reached()).toEqual([...all, "80 of 150"]);
 });
 
-test("the first limit of a manager is told at once for what the keys had spent before, a raise is not", async () => {
+test("the first limit of a manager is reached at once by what the keys had spent before, a raised one is not", async () => {
   const { accountId, keyId } = await nodes.payer(1_000n * credit);
   const payer = "mgmt:mgm_first";
   await nodes.run("update keys set managed_by = $2 where key_id = $1", [keyId, payer]);
@@ -240,7 +240,7 @@ test("the first limit of a manager is told at once for what the keys had spent b
        values ($1, $2, 'm', date_trunc('hour', now(), 'UTC'), $3)`,
     [accountId, keyId, 100n * credit],
   );
-  const told = async (day: number) => {
+  const reached = async (day: number) => {
     const limits = { ...unlimited, day: BigInt(day) * credit };
     await nodes.postgres.transaction((tx) =>
       setLimits(tx, { accountId, family: "v1", payer }, limits),
@@ -249,9 +249,9 @@ test("the first limit of a manager is told at once for what the keys had spent b
     return (await capsOf(accountId)).map(({ facts }) => `${facts.percent} of ${facts.cap_credits}`);
   };
   const first = ["80 of 120"];
-  expect(await told(120)).toEqual(first);
-  expect(await told(124)).toEqual(first);
-  expect(await told(100)).toEqual([...first, "100 of 100"]);
+  expect(await reached(120)).toEqual(first);
+  expect(await reached(124)).toEqual(first);
+  expect(await reached(100)).toEqual([...first, "100 of 100"]);
 });
 
 test("a request that was rejected by the limit of before does not reach the new one", async () => {
@@ -264,7 +264,7 @@ test("a request that was rejected by the limit of before does not reach the new 
          on conflict (account_id, hour, key_id, reason) do update set last_at = excluded.last_at`,
       [accountId, keyId, seconds],
     );
-  const told = async () => {
+  const reached = async () => {
     await look();
     return (await capsOf(accountId)).map(({ facts }) => `${facts.of} ${facts.cap_credits}`);
   };
@@ -277,18 +277,18 @@ test("a request that was rejected by the limit of before does not reach the new 
     [accountId, 9n * credit, 13n * credit],
   );
   await reject(10);
-  expect(await told()).toEqual(["key 10"]);
+  expect(await reached()).toEqual(["key 10"]);
   await limitDay(accountId, keyId, 11n * credit);
   await nodes.run("update pools set day_limit = $2 where account_id = $1", [
     ...[accountId, 10_500_000n],
   ]);
   // Neither of the key nor of the pool, which has the least left now.
   await reject(0);
-  expect(await told()).toEqual(["key 10", "pool 10.5"]);
+  expect(await reached()).toEqual(["key 10", "pool 10.5"]);
   expect(await percentsOf(accountId)).toEqual(["100", "80"]);
   await nodes.run("update pools set day_limit = null where account_id = $1", [accountId]);
   await reject(10);
-  expect(await told()).toEqual(["key 10", "pool 10.5", "key 11"]);
+  expect(await reached()).toEqual(["key 10", "pool 10.5", "key 11"]);
 });
 
 test("each percent that the owner chose of a limit raises one alert a window", async () => {

@@ -785,7 +785,7 @@ export type CreateTransferRequest = Message<"gateway.billing.v1.CreateTransferRe
   idempotencyKey: string;
 
   /**
-   * Of a person: 5 to 1,000 characters. A program may leave it out.
+   * Required of a person: 5 to 1,000 characters. A program may leave it out.
    *
    * @generated from field: string reason = 6;
    */
@@ -1617,7 +1617,7 @@ export type RefusedRequest = Message<"gateway.billing.v1.RefusedRequest"> & {
   model: string;
 
   /**
-   * What the error said besides, by name, each where it has one: `limit_name` with `limit`, `used`
+   * Facts of the error besides, by name, each where it has one: `limit_name` with `limit`, `used`
    * and `remaining`; `needed_microcredits` where a limit of credits was too low, and
    * `free_microcredits` of the pool; `retry_after_ms`; `field`.
    *

@@ -14,14 +14,14 @@ export type Act = { readonly reason: string; readonly idempotencyKey: string };
 
 type ActDialogProps = {
   readonly title: string;
-  /** What the button says. */
+  /** The text of the button. */
   readonly submit: string;
   readonly kind?: ButtonKind;
   /** The names of the other fields. */
   readonly fields?: readonly string[];
   readonly reasonLabel?: string;
   readonly reasonHint?: string;
-  /** What it throws is shown, and the dialog stays. */
+  /** The act. An error is shown, and the dialog stays. */
   readonly onAct: (act: Act) => Promise<void>;
   readonly onClose: () => void;
   /** After the act. Default: it closes. */

@@ -1,10 +1,21 @@
 // Amounts and prices as exact decimals, computed from integers without floating point.
 
+import { nanoOf } from "./cost.ts";
 import { creditsPerUsd } from "./shown-figures.ts";
 
 /** 1 credit is 0.005 USD, so this is exact. */
 export const microCreditsPerMicroDollar = BigInt(creditsPerUsd);
 const nanoUsdPerMicroCredit = 1_000n / microCreditsPerMicroDollar;
+
+/** Micro-credits of a million tokens at nano-credits each. */
+export function microPerMillion(nanoPerToken: bigint): bigint {
+  return nanoOf(nanoPerToken);
+}
+
+/** Nano-credits as a decimal number of credits: `28500n` is `0.0000285`. */
+export function creditsOfNano(nano: bigint): string {
+  return decimal(nano, 9, 0);
+}
 
 /** The smaller of two amounts. */
 export function min(one: bigint, other: bigint): bigint {

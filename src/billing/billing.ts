@@ -99,7 +99,7 @@ export type { Hold } from "./admission.ts";
 export { budgetsOfKeys, budgetsOfMembers } from "./budgets.ts";
 export { minHoldMicro, type UsageBounds } from "./hold-size.ts";
 export type { ExpectedHold, Holds, NewHold } from "./holds.ts";
-export { chargedUsage, costMicro, priceVersion } from "./price.ts";
+export { chargedUsage, priceVersion } from "./price.ts";
 export {
   type Correction,
   compareCharges,

@@ -1,4 +1,5 @@
-// The amount of a hold, and the output tokens that it grants. Pure arithmetic in micro-credits.
+// The amount of a hold, and the output tokens that it grants. Pure arithmetic in micro-credits:
+// each sum of tokens is rounded up once, as that of a charge.
 //
 // An agent requests 128,000 output tokens on every call and uses a few hundred. If a hold covered
 // all of them, a pack of 1,000 credits could run three calls at a time. So a request is granted a
@@ -11,13 +12,8 @@
 
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import {
-  costMicro,
-  maxInputPriceMicro,
-  maxOutputPriceMicro,
-  type Prices,
-  searchesMicro,
-} from "./price.ts";
+import { microRoundedUp, nanoOf, type Prices, searchesMicro, tokensNano } from "../base/cost.ts";
+import { maxInputPriceNano, maxOutputPriceNano } from "./price.ts";
 
 /** The most that a request may use, in tokens. */
 export type UsageBounds = {
@@ -87,7 +83,7 @@ export function sizeHold<L extends Limit>(
   bounds: UsageBounds,
   { posted, poolHeld, limits = [] }: Funds<L>,
 ): Grant<L> {
-  const tokenMicro = maxOutputPriceMicro(prices);
+  const tokenNano = maxOutputPriceNano(prices);
   const neededMicro = minHoldMicro(prices, bounds);
 
   const poolFree = posted - poolHeld;
@@ -106,12 +102,14 @@ export function sizeHold<L extends Limit>(
     return { ...short, by: "requests" };
   }
 
-  const inputMicro = maxInputCostMicro(prices, bounds);
-  const leftMicro = freeMicro - minInputCostMicro(prices, bounds);
-  const usual = usualOutput(bounds, tokenMicro === 0n ? undefined : freeMicro / 4n / tokenMicro);
-  const output = tokenMicro === 0n ? usual : Math.min(usual, Number(leftMicro / tokenMicro));
-  const fullMicro = inputMicro + BigInt(output) * tokenMicro;
-  const usualMicro = inputMicro + BigInt(usual) * tokenMicro;
+  const freeNano = nanoOf(freeMicro);
+  const leftNano = freeNano - minInputNano(prices, bounds);
+  const usual = usualOutput(bounds, tokenNano === 0n ? undefined : freeNano / 4n / tokenNano);
+  const output = tokenNano === 0n ? usual : Math.min(usual, Number(leftNano / tokenNano));
+  const holdOf = (granted: number) =>
+    microRoundedUp(maxInputNano(prices, bounds) + BigInt(granted) * tokenNano);
+  const fullMicro = holdOf(output);
+  const usualMicro = holdOf(usual);
   return {
     kind: "granted",
     output,
@@ -123,12 +121,16 @@ export function sizeHold<L extends Limit>(
 
 /** The smallest hold with which a request is started. */
 export function minHoldMicro(prices: Prices, bounds: UsageBounds): bigint {
-  return minInputCostMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
+  return microRoundedUp(
+    minInputNano(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceNano(prices),
+  );
 }
 
 /** The hold that covers all that a request may use. */
 export function maxHoldMicro(prices: Prices, bounds: UsageBounds): bigint {
-  return maxInputCostMicro(prices, bounds) + BigInt(bounds.maxOutput) * maxOutputPriceMicro(prices);
+  return microRoundedUp(
+    maxInputNano(prices, bounds) + BigInt(bounds.maxOutput) * maxOutputPriceNano(prices),
+  );
 }
 
 /** True if `sizeHold` can lead to this hold: it belongs to a request with these bounds. */
@@ -137,35 +139,35 @@ export function isHoldOf(
   bounds: UsageBounds,
   hold: { readonly amountMicro: bigint; readonly grantedOutput: number },
 ): boolean {
-  const inputMicro = hold.amountMicro - BigInt(hold.grantedOutput) * maxOutputPriceMicro(prices);
+  const outputNano = BigInt(hold.grantedOutput) * maxOutputPriceNano(prices);
   return (
     hold.grantedOutput >= bounds.minOutput &&
     hold.grantedOutput <= bounds.maxOutput &&
-    inputMicro >= minInputCostMicro(prices, bounds) &&
-    inputMicro <= maxInputCostMicro(prices, bounds)
+    hold.amountMicro >= microRoundedUp(minInputNano(prices, bounds) + outputNano) &&
+    hold.amountMicro <= microRoundedUp(maxInputNano(prices, bounds) + outputNano)
   );
 }
 
 /** The highest possible cost of the input of a request and of its web searches. */
-export function maxInputCostMicro(
+function maxInputNano(
   prices: Prices,
   bounds: Pick<UsageBounds, "input" | "mostExpensiveInput" | "webSearches">,
 ): bigint {
   return (
-    BigInt(bounds.input) * maxInputPriceMicro(prices, bounds.mostExpensiveInput) +
-    searchesMicro(prices, bounds.webSearches)
+    BigInt(bounds.input) * maxInputPriceNano(prices, bounds.mostExpensiveInput) +
+    nanoOf(searchesMicro(prices, bounds.webSearches))
   );
 }
 
 /** The cost of input and web searches that the free credits must cover. */
-function minInputCostMicro(prices: Prices, bounds: UsageBounds): bigint {
+function minInputNano(prices: Prices, bounds: UsageBounds): bigint {
   const { minInput, webSearches } = bounds;
-  const maxMicro = maxInputCostMicro(prices, bounds);
-  if (minInput === undefined) return maxMicro;
-  const minMicro =
-    BigInt(minInput) * maxInputPriceMicro(prices, InputCategory.UNSPECIFIED) +
-    searchesMicro(prices, webSearches);
-  return minMicro < maxMicro ? minMicro : maxMicro;
+  const maxNano = maxInputNano(prices, bounds);
+  if (minInput === undefined) return maxNano;
+  const minNano =
+    BigInt(minInput) * maxInputPriceNano(prices, InputCategory.UNSPECIFIED) +
+    nanoOf(searchesMicro(prices, webSearches));
+  return minNano < maxNano ? minNano : maxNano;
 }
 
 /** The output that is granted if the credits cover it. Undefined: output costs nothing. */
@@ -187,8 +189,9 @@ export function least(one: bigint, other: bigint | undefined): bigint {
  * the most web searches that it may make, and the highest cost of the granted output.
  */
 export function resizedHoldMicro(prices: Prices, input: Usage, grantedOutput: number): bigint {
-  return (
-    costMicro(prices, { ...input, output: 0, thinking: 0 }) +
-    BigInt(grantedOutput) * maxOutputPriceMicro(prices)
+  return microRoundedUp(
+    tokensNano(prices, { ...input, output: 0, thinking: 0 }) +
+      nanoOf(searchesMicro(prices, input.webSearches)) +
+      BigInt(grantedOutput) * maxOutputPriceNano(prices),
   );
 }

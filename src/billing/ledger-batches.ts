@@ -9,6 +9,7 @@ import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_ou
 import { PriceSchema, type Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { readBudget, startsOf } from "../base/budgets.ts";
+import { costMicro, costsUpTo, type Metered } from "../base/cost.ts";
 import { ApiError } from "../base/errors.ts";
 import { mayBeOld } from "../base/ids.ts";
 import { firstEventBoundsMs } from "../base/shown-figures.ts";
@@ -32,7 +33,7 @@ import {
   requestKeyOf,
 } from "./admission.ts";
 import { type Decided, type Decision, decision, type Sequence, sequence } from "./batch-queue.ts";
-import { chargedUsage, costMicro, costsUpTo, type Metered } from "./price.ts";
+import { chargedUsage } from "./price.ts";
 import { basisName, outcomeName } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 

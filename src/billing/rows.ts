@@ -21,13 +21,13 @@ import {
 import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { PriceSchema, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type * as sql from "../../gen/sql/billing.ts";
+import type { Metered } from "../base/cost.ts";
 import { familyOf } from "../base/families.ts";
 import { shownName } from "../base/names.ts";
 import type { Tags } from "../base/tags.ts";
 import type { TokenCategory, UsageCount } from "../base/token-categories.ts";
 import type { Json } from "../postgres/statement.ts";
 import type { AccountStatusName, PlacedHold } from "./admission.ts";
-import type { Metered } from "./price.ts";
 
 /** A stored hold, with the usage that was metered so far. */
 export type StoredHold = {

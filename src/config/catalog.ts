@@ -42,7 +42,7 @@ export {
   simulatedPayments,
 } from "./payments.ts";
 export { closedPeople, type OidcSettings, type PeopleSettings, type SignUp } from "./people.ts";
-export { microPerToken } from "./price.ts";
+export { nanoPerToken } from "./price.ts";
 export {
   apiKeyOf,
   type BtcpayMethod,

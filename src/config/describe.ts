@@ -1,5 +1,6 @@
 // The text of `check-config`: the models with their prices and routes, and the providers.
 
+import { decimal } from "../base/money.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type {
   CatalogFile,
@@ -24,7 +25,7 @@ export function describeCatalog(file: CatalogFile): string {
   const source = (name: CatalogFile["builtIn"][number]) =>
     file.builtIn.includes(name) ? " (the built-in ones: the file has none)" : "";
   return [
-    `models${source("models")}, with prices in micro-credits per token (1 credit = 0.005 USD)`,
+    `models${source("models")}, with prices in micro-credits per token and search (1 credit = 0.005 USD)`,
     ...describePrices(file.models, aliasesOf),
     "",
     "routes, in the order in which they are tried",
@@ -81,7 +82,7 @@ function describePrices(
       id,
       aliasesOf(id).join(" ") || "-",
       ...[contextTokens, maxOutputTokens].map(String),
-      ...tokenCategories.map((category) => String(price[category])),
+      ...tokenCategories.map((category) => decimal(price[category], 3, 0)),
       String(price.webSearch ?? "-"),
     ]),
   ];

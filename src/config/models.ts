@@ -8,7 +8,7 @@ import {
   type TokenCategory,
   tokenCategories,
 } from "../base/token-categories.ts";
-import { microPerSearch, microPerToken } from "./price.ts";
+import { microPerSearch, nanoPerToken } from "./price.ts";
 import {
   checked,
   choice,
@@ -22,13 +22,13 @@ import {
   text,
 } from "./schema.ts";
 
-/** Micro-credits (1e-6 credit; 1 credit = 0.005 USD) per token, by category. */
+/** Nano-credits (1e-9 credit; 1 credit = 0.005 USD) per token, by category. */
 type ModelPrice = Readonly<Record<TokenCategory, bigint>> & {
   /** Micro-credits of a web search. Absent: the file does not say. */
   readonly webSearch?: bigint;
 };
 
-/** A decimal number of dollars that `read` makes micro-credits. */
+/** A decimal number of dollars that `read` makes nano- or micro-credits. */
 const dollars = (read: (usd: string) => bigint | string) =>
   v.pipe(
     checked((usd) => problemOf(read(usd))),
@@ -69,28 +69,28 @@ function priceBy(factors: Multipliers | undefined) {
           return factors && isDerived(category) && factors[category] === undefined
             ? "is required, because price_multipliers does not state it either"
             : undefined;
-        const micro = microPerToken(usd);
-        return micro === 0n && !isDerived(category) ? "must be more than 0" : problemOf(micro);
+        const nano = nanoPerToken(usd);
+        return nano === 0n && !isDerived(category) ? "must be more than 0" : problemOf(nano);
       });
     }
     for (const category of tokenCategories.filter(isDerived)) {
       const [name, base] = [categoryColumns[category], categoryColumns[basePriceOf[category]]];
       const factor = factors?.[category];
       rule(name, [name, base], ({ [name]: usd, [base]: baseUsd }) =>
-        usd === undefined && factor !== undefined && typeof microPerToken(baseUsd) !== "string"
-          ? problemOf(microPerToken(baseUsd, factor))
+        usd === undefined && factor !== undefined && typeof nanoPerToken(baseUsd) !== "string"
+          ? problemOf(nanoPerToken(baseUsd, factor))
           : undefined,
       );
     }
   });
   const derived = v.transform(({ per, ...usd }: Settings<typeof price>): ModelPrice => {
-    const microOf = (category: TokenCategory) =>
+    const nanoOf = (category: TokenCategory) =>
       usd[category] === undefined && isDerived(category)
-        ? microPerToken(usd[basePriceOf[category]], factors?.[category])
-        : microPerToken(usd[category] ?? "");
+        ? nanoPerToken(usd[basePriceOf[category]], factors?.[category])
+        : nanoPerToken(usd[category] ?? "");
     const { webSearch } = per;
     return {
-      ...byCategory((category) => BigInt(microOf(category))),
+      ...byCategory((category) => BigInt(nanoOf(category))),
       ...(webSearch !== undefined && { webSearch }),
     };
   });

@@ -35,7 +35,7 @@ import {
   text,
   time,
 } from "../base/json-schema.ts";
-import { credits, parseCredits, usd } from "../base/money.ts";
+import { credits, creditsOfNano, parseCredits, usd } from "../base/money.ts";
 import {
   choiceOf,
   countParam,
@@ -359,7 +359,7 @@ function renderReceipt(receipt: Receipt): JsonObject {
     ...(reportedUsage && { reported_tokens: renderTokens(reportedUsage) }),
     granted_output: receipt.grantedOutput,
     price_version: price?.priceVersion ?? null,
-    credits_per_token: price ? byColumn((category) => credits(price[category])) : null,
+    credits_per_token: price ? byColumn((category) => creditsOfNano(price[category])) : null,
     credits_per_web_search: price ? credits(price.webSearch) : null,
     hold_credits: credits(receipt.holdMicrocredits),
     charge_credits: credits(receipt.amountMicrocredits),

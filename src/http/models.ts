@@ -21,7 +21,7 @@ import {
   text,
   time,
 } from "../base/json-schema.ts";
-import { credits, usd } from "../base/money.ts";
+import { credits, microPerMillion, usd } from "../base/money.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { callFor, pathParam, rfc3339OrNull, sendJson } from "./context.ts";
@@ -171,13 +171,15 @@ function renderModelInfo(model: Model): JsonObject {
 function renderPrice(price: Price): JsonObject {
   const mapPrices = (format: (microcredits: bigint) => string) =>
     Object.fromEntries(
-      tokenCategories.map((category) => [categoryColumns[category], format(price[category])]),
+      tokenCategories.map((category) => [
+        categoryColumns[category],
+        format(microPerMillion(price[category])),
+      ]),
     );
   return {
     unit: "per_million_tokens",
-    usd: mapPrices((microcredits) => usd(microcredits * 1_000_000n)),
-    // Micro-credits per token equal credits per million tokens.
-    credits: mapPrices((microcredits) => microcredits.toString()),
+    usd: mapPrices(usd),
+    credits: mapPrices(credits),
     per_1000_web_searches:
       price.webSearch === 0n
         ? null

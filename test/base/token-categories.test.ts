@@ -20,7 +20,7 @@ import { priceVersion } from "../../src/billing/price.ts";
 import { families } from "../../src/postgres/families.ts";
 import { readFiles, readSchema } from "../../src/postgres/generate.ts";
 import { freshDatabase } from "../support/database.ts";
-import { endingWith, freshLedger, holdRequest } from "../support/ledger.ts";
+import { endingWith, freshLedger, holdRequest, pricesOf } from "../support/ledger.ts";
 
 for (const schema of [UsageSchema, UsageTotalSchema, PriceSchema]) {
   test(`${schema.name} has a field for each token category, named like its column`, () => {
@@ -81,10 +81,8 @@ test("a token of a category, or a search, is charged in one part, at its price",
     fc.asyncProperty(fc.constantFrom(...metered), anyPrices, async (one, entries) => {
       const prices = new Map<TokenCategory | UsageCount, bigint>(entries);
       const priceOf = (of: TokenCategory | UsageCount) => prices.get(of) ?? 0n;
-      const price = priceVersion("model-test", {
-        ...byCategory(priceOf),
-        webSearch: priceOf("webSearches"),
-      });
+      const micro = { ...byCategory(priceOf), webSearch: priceOf("webSearches") };
+      const price = priceVersion("model-test", pricesOf(micro));
       const payer = await ledger.payer(1_000_000n);
       const asked = holdRequest(payer, 1);
       const mostExpensiveInput = InputCategory.CACHE_WRITE_1H;

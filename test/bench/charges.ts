@@ -5,7 +5,14 @@ import { createLog } from "../../src/base/log.ts";
 import { UsageDays } from "../../src/billing/usage-days.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import { runSql } from "./books.ts";
-import { chargeMicroOfPair, pairModel, pairPrice, pairTokens } from "./pairs.ts";
+import {
+  chargeMicroOfPair,
+  inputMicroOfPair,
+  outputMicroOfPair,
+  pairModel,
+  pairPrice,
+  pairTokens,
+} from "./pairs.ts";
 
 /** Of thirty days. */
 export const hoursPerMonth = 720;
@@ -147,8 +154,8 @@ async function addCharges(postgres: Postgres, start: Date): Promise<void> {
      from generate_series(0, $6::int - 1) hour, generate_series(0, $7::int - 1) key`,
     [
       ...[start, pairModel, pairTokens, perKeyAndHour, chargeMicroOfPair, hoursPerMonth, keysCount],
-      BigInt(pairTokens) * pairPrice.input,
-      BigInt(pairTokens) * pairPrice.output,
+      inputMicroOfPair,
+      outputMicroOfPair,
     ],
   );
 }

@@ -3,6 +3,7 @@
 import { create } from "@bufbuild/protobuf";
 import { Basis, InputCategory, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { microRoundedDown } from "../../src/base/cost.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
 import type { Tags } from "../../src/base/tags.ts";
@@ -13,19 +14,21 @@ import { cpuSeconds, cpuSecondsOfTree } from "./measure.ts";
 
 export const pairModel = "bench";
 export const pairPrice = priceVersion(pairModel, {
-  input: 140n,
-  output: 700n,
-  cacheWrite5m: 175n,
-  cacheWrite1h: 280n,
-  cacheRead: 14n,
-  thinking: 700n,
+  input: 140_000n,
+  output: 700_000n,
+  cacheWrite5m: 175_000n,
+  cacheWrite1h: 280_000n,
+  cacheRead: 14_000n,
+  thinking: 700_000n,
   webSearch: 0n,
 });
 /** Tokens of input, and of output, that a pair is charged for. */
 export const pairTokens = 100;
 
-/** The amount of each charge. */
-export const chargeMicroOfPair = BigInt(pairTokens) * (pairPrice.input + pairPrice.output);
+/** The parts of each charge, and its amount. */
+export const inputMicroOfPair = microRoundedDown(BigInt(pairTokens) * pairPrice.input);
+export const outputMicroOfPair = microRoundedDown(BigInt(pairTokens) * pairPrice.output);
+export const chargeMicroOfPair = inputMicroOfPair + outputMicroOfPair;
 
 /** The time of a phase, and the processor time of this process and of the database. */
 type PhaseFigures = { readonly seconds: number; readonly cpuSeconds: number };

@@ -2,6 +2,7 @@
 // pools: for reports over all of them. A fifth of the charges is of one account, `acc_1`, with 20
 // keys and 5 models in every hour; the rest of 99 accounts with 4 keys each.
 
+import { microRoundedDown } from "../../src/base/cost.ts";
 import { createLog } from "../../src/base/log.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import { UsageDays } from "../../src/billing/usage-days.ts";
@@ -17,7 +18,7 @@ const models = ["bench-a", "bench-b", "bench-c", "bench-d", "bench-e"];
 const tokens = 100;
 const price = priceVersion("bench-history", { ...pairPrice });
 /** The amount of each charge. */
-export const historyChargeMicro = BigInt(tokens) * (price.input + price.output);
+export const historyChargeMicro = microRoundedDown(BigInt(tokens) * (price.input + price.output));
 const dayMs = 24 * 3_600_000;
 /** Months that are written at once, to use two processors, and how much faster that is. */
 const width = 2;
@@ -211,7 +212,8 @@ async function addMonth(
     `insert into usage_hourly (account_id, key_id, model, hour, input, output, amount, amount_input,
        amount_output, requests, completed, failed, cut, first_event_3)
      select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'), sum(input),
-       sum(output), sum(amount), sum(input * ${price.input}), sum(output * ${price.output}),
+       sum(output), sum(amount), sum(input * ${price.input} / 1000),
+       sum(output * ${price.output} / 1000),
        count(*), count(*) filter (where outcome = 'completed'),
        count(*) filter (where outcome = 'provider_broke'),
        count(*) filter (where outcome = 'client_left'), count(*)

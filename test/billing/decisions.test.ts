@@ -15,7 +15,7 @@ import {
 } from "../../src/billing/admission.ts";
 import { least } from "../../src/billing/hold-size.ts";
 import { beside, within } from "../support/arbitraries.ts";
-import { heldFor, holdRequest, price } from "../support/ledger.ts";
+import { heldFor, holdRequest, microEach, price } from "../support/ledger.ts";
 
 const at = new Date("2026-03-31T23:59:59Z");
 const month = "2026-03-01";
@@ -271,7 +271,7 @@ function endRequests(model: Model, batch: readonly Command[]): void {
     if (one.do === "shrink" && one.micro < running.amountMicro) {
       model.running.set(one.request, { ...running, amountMicro: one.micro });
     } else if (one.do === "settle") {
-      const cost = BigInt(one.output) * price.output;
+      const cost = BigInt(one.output) * microEach.output;
       model.running.delete(one.request);
       model.ended.set(one.request, {
         keyId: running.payer.keyId,

@@ -1,23 +1,18 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { costMicro, nanoOf, type Prices } from "../../src/base/cost.ts";
 import {
   type Funds,
   isHoldOf,
   least,
   maxHoldMicro,
-  maxInputCostMicro,
   minHoldMicro,
   resizedHoldMicro,
   sizeHold,
   type UsageBounds,
 } from "../../src/billing/hold-size.ts";
-import {
-  costMicro,
-  maxInputPriceMicro,
-  maxOutputPriceMicro,
-  type Prices,
-} from "../../src/billing/price.ts";
+import { maxInputPriceNano, maxOutputPriceNano } from "../../src/billing/price.ts";
 import {
   anyAmount,
   anyBounds,
@@ -32,9 +27,9 @@ import { usage } from "../support/ledger.ts";
 const anyCase = fc
   .tuple(anyPrices, fc.oneof(anyBounds, anyCountedBounds))
   .chain(([prices, bounds]) => {
-    const price = maxOutputPriceMicro(prices);
+    const price = maxOutputPriceNano(prices);
     const full = maxHoldMicro(prices, bounds);
-    const quarter = full + 3n * BigInt(bounds.maxOutput) * price;
+    const quarter = full + 3n * ceil(BigInt(bounds.maxOutput) * price);
     const funds = fundsBeside(0n, minHoldMicro(prices, bounds), full, quarter);
     return fc.tuple(fc.constant(prices), fc.constant<UsageBounds>(bounds), funds);
   });
@@ -44,13 +39,26 @@ function covers({ posted, poolHeld, limits = [] }: Funds, micro: bigint): boolea
   return posted - poolHeld >= micro && limits.every(({ left, held }) => left - held >= micro);
 }
 
-/** The least that the input may cost, computed the simple way. */
-function leastInputMicro(prices: Prices, bounds: UsageBounds): bigint {
-  const most = maxInputCostMicro(prices, bounds);
+/** Micro-credits of nano-credits, rounded up. */
+function ceil(nano: bigint): bigint {
+  return nano / 1000n + (nano % 1000n > 0n ? 1n : 0n);
+}
+
+/** The most that the input and searches may cost, in nano-credits, computed the simple way. */
+function mostInputNano(prices: Prices, bounds: UsageBounds): bigint {
+  return (
+    BigInt(bounds.input) * maxInputPriceNano(prices, bounds.mostExpensiveInput) +
+    BigInt(bounds.webSearches) * prices.webSearch * 1000n
+  );
+}
+
+/** The least that they may cost. */
+function leastInputNano(prices: Prices, bounds: UsageBounds): bigint {
+  const most = mostInputNano(prices, bounds);
   if (bounds.minInput === undefined) return most;
   return least(
-    BigInt(bounds.minInput) * maxInputPriceMicro(prices, InputCategory.UNSPECIFIED) +
-      BigInt(bounds.webSearches) * prices.webSearch,
+    BigInt(bounds.minInput) * maxInputPriceNano(prices, InputCategory.UNSPECIFIED) +
+      BigInt(bounds.webSearches) * prices.webSearch * 1000n,
     most,
   );
 }
@@ -58,8 +66,9 @@ function leastInputMicro(prices: Prices, bounds: UsageBounds): bigint {
 test("a request is short exactly if its least worth is not free, by other requests only if waiting helps", () => {
   fc.assert(
     fc.property(anyCase, ([prices, bounds, funds]) => {
-      const needed =
-        leastInputMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
+      const needed = ceil(
+        leastInputNano(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceNano(prices),
+      );
       const grant = sizeHold(prices, bounds, funds);
       expect(grant.kind).toBe(covers(funds, needed) ? "granted" : "short");
       expect(covers(funds, grant.freeMicro) && !covers(funds, grant.freeMicro + 1n)).toBe(true);
@@ -81,26 +90,27 @@ test("a hold grants all the output that is usual, or as much as is free, and cov
     fc.property(anyCase, ([prices, bounds, funds]) => {
       const grant = sizeHold(prices, bounds, funds);
       if (grant.kind === "short") return;
-      const price = maxOutputPriceMicro(prices);
+      const price = maxOutputPriceNano(prices);
       const granted = BigInt(grant.output) * price;
-      const plain = leastInputMicro(prices, bounds);
+      const plain = leastInputNano(prices, bounds);
       expect(grant.output).toBeGreaterThanOrEqual(bounds.minOutput);
       // The limits bound the least that the request may cost, the pool all that it may.
-      expect(covers(funds, plain + granted)).toBe(true);
-      const full = maxInputCostMicro(prices, bounds) + granted;
-      expect(grant.amountMicro).toBe(least(full, funds.posted - funds.poolHeld));
+      expect(covers(funds, ceil(plain + granted))).toBe(true);
+      const full = mostInputNano(prices, bounds) + granted;
+      expect(grant.amountMicro).toBe(least(ceil(full), funds.posted - funds.poolHeld));
       // 8,192 tokens, or what a quarter of the free credits covers.
-      const quarter = price === 0n ? bounds.maxOutput : Number(grant.freeMicro / 4n / price);
+      const quarter =
+        price === 0n ? bounds.maxOutput : Number(nanoOf(grant.freeMicro) / 4n / price);
       const usual = Math.min(bounds.maxOutput, Math.max(8_192, bounds.minOutput, quarter));
       expect(grant.output).toBeLessThanOrEqual(usual);
       const isLess = grant.output < usual;
-      if (isLess) expect(covers(funds, plain + granted + price)).toBe(false);
+      if (isLess) expect(covers(funds, ceil(plain + granted + price))).toBe(false);
       const alone = {
         ...funds,
         poolHeld: 0n,
         limits: funds.limits.map(({ left }) => ({ left, held: 0n })),
       };
-      const fits = covers(alone, full + BigInt(usual - grant.output) * price);
+      const fits = covers(alone, ceil(full + BigInt(usual - grant.output) * price));
       expect(grant.reduced).toBe(isLess && !fits);
     }),
     { numRuns: 500 },
@@ -119,12 +129,11 @@ test("a hold is recognised by the bounds that led to it, and by no others", () =
       expect(output(grant.output, grant.output)).toBe(true);
       expect(output(grant.output + 1, grant.output + 1)).toBe(false);
       expect(output(0, grant.output - 1)).toBe(false);
-      const input = (micro: bigint) => {
-        const amountMicro = micro + BigInt(grant.output) * maxOutputPriceMicro(prices);
-        return isHoldOf(prices, bounds, { ...hold, amountMicro });
-      };
-      const [low, high] = [leastInputMicro(prices, bounds), maxInputCostMicro(prices, bounds)];
-      expect([low - 1n, low, high, high + 1n].map(input)).toEqual([false, true, true, false]);
+      const amount = (amountMicro: bigint) => isHoldOf(prices, bounds, { ...hold, amountMicro });
+      const outputNano = BigInt(grant.output) * maxOutputPriceNano(prices);
+      const low = ceil(leastInputNano(prices, bounds) + outputNano);
+      const high = ceil(mostInputNano(prices, bounds) + outputNano);
+      expect([low - 1n, low, high, high + 1n].map(amount)).toEqual([false, true, true, false]);
     }),
   );
 });
@@ -133,12 +142,12 @@ test("the largest hold is the cost of all input and output at their highest pric
   fc.assert(
     fc.property(anyPrices, anyBounds, (prices, bounds) => {
       const { maxOutput: output } = bounds;
-      const costs = [usage({ output }), usage({ thinking: output })].map((one) =>
-        costMicro(prices, one),
+      const most = mostInputNano(prices, bounds);
+      const costs = [prices.output, prices.thinking].map((nano) =>
+        ceil(most + BigInt(output) * nano),
       );
-      const most = maxInputCostMicro(prices, bounds);
-      expect(costs).toContain(maxHoldMicro(prices, bounds) - most);
-      for (const cost of costs) expect(cost <= maxHoldMicro(prices, bounds) - most).toBe(true);
+      expect(costs).toContain(maxHoldMicro(prices, bounds));
+      for (const cost of costs) expect(cost <= maxHoldMicro(prices, bounds)).toBe(true);
     }),
   );
 });
@@ -169,10 +178,8 @@ test("a caller who sets the cap to the least worth of each request before it pay
         // The pool alone bounds what is charged.
         expect(charged).toBe(least(cost, posted));
         // Beyond the cap goes what the count of one request was off.
-        const leastInput =
-          minHoldMicro(prices, bounds) - BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
-        const off = maxInputCostMicro(prices, bounds) - leastInput;
-        expect(spent + charged <= limit + off).toBe(true);
+        const off = mostInputNano(prices, bounds) - leastInputNano(prices, bounds);
+        expect(spent + charged <= limit + ceil(off)).toBe(true);
         posted -= charged;
         spent += charged;
       }
@@ -206,11 +213,11 @@ test("no usage within the bounds of a hold costs more than the hold, if the pool
 test("output beyond 8,192 tokens is granted up to a quarter of the free credits, less than that up to all of them", () => {
   const prices = {
     input: 0n,
-    output: 100n,
+    output: 100_000n,
     cacheWrite5m: 0n,
     cacheWrite1h: 0n,
     cacheRead: 0n,
-    thinking: 100n,
+    thinking: 100_000n,
     webSearch: 0n,
   };
   const bounds = {
@@ -232,12 +239,12 @@ test("output beyond 8,192 tokens is granted up to a quarter of the free credits,
 
 test("a grant is reduced if the credits would not cover the usual one without the holds of others", () => {
   const prices = {
-    input: 10n,
-    output: 100n,
-    cacheWrite5m: 10n,
-    cacheWrite1h: 10n,
-    cacheRead: 1n,
-    thinking: 100n,
+    input: 10_000n,
+    output: 100_000n,
+    cacheWrite5m: 10_000n,
+    cacheWrite1h: 10_000n,
+    cacheRead: 1_000n,
+    thinking: 100_000n,
     webSearch: 0n,
   };
   const bounds = {
@@ -261,12 +268,12 @@ test("a grant is reduced if the credits would not cover the usual one without th
 
 test("a request for no output holds its input only", () => {
   const prices = {
-    input: 10n,
-    output: 100n,
-    cacheWrite5m: 12n,
-    cacheWrite1h: 20n,
-    cacheRead: 1n,
-    thinking: 100n,
+    input: 10_000n,
+    output: 100_000n,
+    cacheWrite5m: 12_000n,
+    cacheWrite1h: 20_000n,
+    cacheRead: 1_000n,
+    thinking: 100_000n,
     webSearch: 0n,
   };
   const bounds = {

@@ -21,7 +21,7 @@ beforeAll(async () => {
   postgres = connectPostgres(database.url);
   await run(
     `insert into price_versions (price_version, model, input, output, thinking, cache_write_5m,
-       cache_write_1h, cache_read) values ('p', 'm', 1, 1, 1, 1, 1, 1)`,
+       cache_write_1h, cache_read) values ('p', 'm', 1000, 1000, 1000, 1000, 1000, 1000)`,
   );
   for (const month of ["2026_10", "2026_11"])
     await run(

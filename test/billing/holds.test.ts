@@ -7,7 +7,15 @@ import { requestKeyOf } from "../../src/billing/admission.ts";
 import { setLimits } from "../../src/billing/budgets.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import { ManualClock, passDuring } from "../support/clock.ts";
-import { endingWith, freshLedger, heldFor, holdRequest, price, usage } from "../support/ledger.ts";
+import {
+  endingWith,
+  freshLedger,
+  heldFor,
+  holdRequest,
+  microEach,
+  price,
+  usage,
+} from "../support/ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 /** It stands still: nobody who waits for credits gives up. */
@@ -180,8 +188,8 @@ test.for([-3, -2, -1, 0, 1])(
 );
 
 test("a cap that covers the least worth of a request starts it, and does not make it cheaper", async () => {
-  const dear = 100n * price.cacheWrite1h + 50n * price.output;
-  const least = 40n * price.input + 50n * price.thinking;
+  const dear = 100n * microEach.cacheWrite1h + 50n * microEach.output;
+  const least = 40n * microEach.input + 50n * microEach.thinking;
   const payer = await ledger.payer(100_000_000n, { cap: least });
   const request = holdRequest(payer, 50);
   const bounds = {

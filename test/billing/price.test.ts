@@ -2,59 +2,67 @@ import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { tokenCategories } from "../../src/base/token-categories.ts";
+import { costMicro, costsUpTo, type Prices } from "../../src/base/cost.ts";
+import { type TokenCategory, tokenCategories } from "../../src/base/token-categories.ts";
 import {
   chargedUsage,
-  costMicro,
-  costsUpTo,
-  maxInputPriceMicro,
-  maxOutputPriceMicro,
+  maxInputPriceNano,
+  maxOutputPriceNano,
   priceVersion,
 } from "../../src/billing/price.ts";
 import { anyPrices, anyUsage, beside } from "../support/arbitraries.ts";
-import { usage } from "../support/ledger.ts";
+import { pricesOf, usage } from "../support/ledger.ts";
 
-test("a cost is the exact sum of tokens times price, however large", () => {
+test("a cost is the sum of tokens times price, however large, rounded up once", () => {
   fc.assert(
     fc.property(anyPrices, anyUsage, (prices, used) => {
       // Written out by category, in whole numbers throughout.
-      const expected =
+      const nano =
         BigInt(used.input) * prices.input +
         BigInt(used.output) * prices.output +
         BigInt(used.cacheWrite5m) * prices.cacheWrite5m +
         BigInt(used.cacheWrite1h) * prices.cacheWrite1h +
         BigInt(used.cacheRead) * prices.cacheRead +
         BigInt(used.thinking) * prices.thinking +
-        BigInt(used.webSearches) * prices.webSearch;
-      expect(costMicro(prices, used)).toBe(expected);
+        BigInt(used.webSearches) * prices.webSearch * 1000n;
+      const cost = costMicro(prices, used);
+      expect(cost * 1000n - nano >= 0n && cost * 1000n - nano < 1000n).toBe(true);
     }),
   );
 });
 
 test("a negative count never lowers a cost", () => {
   const prices = {
-    input: 10n,
-    output: 50n,
-    cacheWrite5m: 12n,
-    cacheWrite1h: 20n,
-    cacheRead: 1n,
-    thinking: 60n,
+    input: 10_000n,
+    output: 50_000n,
+    cacheWrite5m: 12_000n,
+    cacheWrite1h: 20_000n,
+    cacheRead: 1_000n,
+    thinking: 60_000n,
     webSearch: 2_000n,
   };
   expect(costMicro(prices, { ...usage({ output: 2 }), input: -5 })).toBe(100n);
   expect(costMicro(prices, { ...usage({ output: 2 }), webSearches: -5 })).toBe(100n);
 });
 
-test("what a hold covers first is input, then cache, thinking and output, each with those before", () => {
+test("what a hold covers first is input, then cache, thinking and output, each rounded down", () => {
   fc.assert(
     fc.property(anyPrices, anyUsage, (prices, used) => {
-      const none = { output: 0, thinking: 0, cacheWrite5m: 0, cacheWrite1h: 0, cacheRead: 0 };
+      const part = (...nano: bigint[]) => nano.reduce((sum, one) => sum + one, 0n) / 1000n;
+      const of = (category: TokenCategory) => BigInt(used[category]) * prices[category];
+      const input = part(of("input")) + BigInt(used.webSearches) * prices.webSearch;
+      const cache = part(of("cacheWrite5m"), of("cacheWrite1h"), of("cacheRead"));
+      const thinking = part(of("thinking"));
+      const cost = costMicro(prices, used);
       expect(costsUpTo(prices, used)).toEqual({
-        inputMicro: costMicro(prices, { ...used, ...none }),
-        withCacheMicro: costMicro(prices, { ...used, output: 0, thinking: 0 }),
-        withThinkingMicro: costMicro(prices, { ...used, output: 0 }),
-        allMicro: costMicro(prices, used),
+        inputMicro: input,
+        withCacheMicro: input + cache,
+        withThinkingMicro: input + cache + thinking,
+        allMicro: cost,
       });
+      // The output has the rest.
+      const rest = cost - input - cache - thinking - part(of("output"));
+      expect(rest >= 0n && rest < 5n).toBe(true);
       const negative = { ...used, input: -1, cacheRead: -1 };
       expect(costsUpTo(prices, negative).allMicro).toBe(costMicro(prices, negative));
     }),
@@ -85,8 +93,8 @@ test("a side of a request costs as much as the most expensive of its tokens", ()
   fc.assert(
     fc.property(anyPrices, (prices) => {
       const { input, output, thinking, cacheRead, cacheWrite5m, cacheWrite1h } = prices;
-      expect(maxOutputPriceMicro(prices)).toBe(dearest(output, thinking));
-      const most = (category: InputCategory) => maxInputPriceMicro(prices, category);
+      expect(maxOutputPriceNano(prices)).toBe(dearest(output, thinking));
+      const most = (category: InputCategory) => maxInputPriceNano(prices, category);
       expect(most(InputCategory.UNSPECIFIED)).toBe(dearest(input, cacheRead));
       expect(most(InputCategory.CACHE_WRITE_5M)).toBe(dearest(input, cacheRead, cacheWrite5m));
       expect(most(InputCategory.CACHE_WRITE_1H)).toBe(
@@ -96,11 +104,14 @@ test("a side of a request costs as much as the most expensive of its tokens", ()
   );
 });
 
-test("a price without web searches has the id that it had before there were any", () => {
+test("a price of whole micro-credits without web searches has the id that it always had", () => {
   const tokens = { input: 10n, output: 50n, cacheWrite5m: 12n, cacheWrite1h: 20n, cacheRead: 1n };
-  const { priceVersion: id } = priceVersion("m", { ...tokens, thinking: 60n, webSearch: 0n });
-  const hash = createHash("sha256").update("m|10|50|60|12|20|1").digest("hex");
-  expect(id).toBe(`price_${hash.slice(0, 24)}`);
+  const idOf = (prices: Prices) => priceVersion("m", prices).priceVersion;
+  const hashOf = (text: string) => createHash("sha256").update(text).digest("hex").slice(0, 24);
+  const whole = pricesOf({ ...tokens, thinking: 60n, webSearch: 0n });
+  expect(idOf(whole)).toBe(`price_${hashOf("m|10|50|60|12|20|1")}`);
+  const finer = { ...whole, cacheRead: 28n };
+  expect(idOf(finer)).toBe(`price_${hashOf("m|10|50|60|12|20|0.028")}`);
 });
 
 test("the id of a price version depends on its content only, and changes with every part of it", () => {

@@ -26,7 +26,7 @@ import { createBilling } from "../../src/billing/billing.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
 import { errorOf, freshBilling, newNonce } from "../support/billing.ts";
 import { callBy } from "../support/calls.ts";
-import { endingWith, heldFor, holdRequest, log, price } from "../support/ledger.ts";
+import { endingWith, heldFor, holdRequest, log, microEach } from "../support/ledger.ts";
 
 type Place = Exclude<MessageInitShape<typeof PlaceHoldRequestSchema>, { $typeName: string }>;
 type Settle = Exclude<MessageInitShape<typeof SettleHoldRequestSchema>, { $typeName: string }>;
@@ -82,7 +82,7 @@ const receiptOf = async (accountId: string, requestId: string, call = world.admi
 
 describe("holds of internal services", () => {
   test("web searches are held, metered and charged at their price", async () => {
-    const held = heldFor(100) + 3n * price.webSearch;
+    const held = heldFor(100) + 3n * microEach.webSearch;
     const payer = await world.payer(held);
     const request = placing(payer, { webSearches: 3 });
     const { requestId } = request;
@@ -96,7 +96,7 @@ describe("holds of internal services", () => {
     const { receipt } = await settle(payer, { requestId, usage: { output: 1, webSearches: 3 } });
     expect(receipt).toMatchObject({
       usage: { webSearches: 3 },
-      amountMicrocredits: price.output + 3n * price.webSearch,
+      amountMicrocredits: microEach.output + 3n * microEach.webSearch,
     });
     expect(await receiptOf(payer.accountId, requestId)).toEqual(receipt);
   });
@@ -109,7 +109,7 @@ describe("holds of internal services", () => {
     const { receipt } = await settle(payer, { requestId, usage: { webSearches: 1_000 } });
     expect(receipt).toMatchObject({
       amountMicrocredits: heldFor(100),
-      overrunMicrocredits: 1_000n * price.webSearch - heldFor(100),
+      overrunMicrocredits: 1_000n * microEach.webSearch - heldFor(100),
     });
     const over = { webSearches: 2 ** 31 };
     expect((await errorOf(settle(payer, { requestId, usage: over }))).reason).toBe(

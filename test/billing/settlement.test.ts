@@ -7,6 +7,7 @@ import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Attempt, AttemptSchema, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { costMicro } from "../../src/base/cost.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { min } from "../../src/base/money.ts";
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
@@ -14,7 +15,7 @@ import { type TokenCategory, tokenCategories } from "../../src/base/token-catego
 import { type Hold, requestKeyOf } from "../../src/billing/admission.ts";
 import { BatchConnection } from "../../src/billing/batch-queue.ts";
 import { settlementBatch } from "../../src/billing/ledger-batches.ts";
-import { chargedUsage, costMicro } from "../../src/billing/price.ts";
+import { chargedUsage } from "../../src/billing/price.ts";
 import type { Settled, SettleRequest } from "../../src/billing/settlement.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { beside, ofCategories, within } from "../support/arbitraries.ts";

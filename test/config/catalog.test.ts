@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { nearestName } from "../../src/base/nearest-name.ts";
-import { defaultCatalog, microPerToken, readCatalogFile } from "../../src/config/catalog.ts";
+import { defaultCatalog, nanoPerToken, readCatalogFile } from "../../src/config/catalog.ts";
 import { describeCatalog } from "../../src/config/describe.ts";
 import { findMissingCredentials } from "../../src/config/providers.ts";
 
@@ -51,7 +51,7 @@ function problemsOf(text: string): string[] {
 }
 
 describe("the built-in file", () => {
-  test("holds the price table of the product, in micro-credits per token", () => {
+  test("holds the price table of the product, in nano-credits per token", () => {
     const { models } = readCatalogFile(defaultCatalog());
     const row = (...amounts: bigint[]) => {
       const [
@@ -65,9 +65,9 @@ describe("the built-in file", () => {
       return { input, output, cacheWrite5m, cacheWrite1h, cacheRead, thinking };
     };
     expect(Object.fromEntries(models.map(({ id, price }) => [id, price]))).toEqual({
-      "model-opus-4.6": row(700n, 3500n, 875n, 1400n, 70n, 3500n),
-      "model-sonnet-4.6": row(420n, 2100n, 525n, 840n, 42n, 2100n),
-      "model-haiku-4.5": row(140n, 700n, 175n, 280n, 14n, 700n),
+      "model-opus-4.6": row(700_000n, 3_500_000n, 875_000n, 1_400_000n, 70_000n, 3_500_000n),
+      "model-sonnet-4.6": row(420_000n, 2_100_000n, 525_000n, 840_000n, 42_000n, 2_100_000n),
+      "model-haiku-4.5": row(140_000n, 700_000n, 175_000n, 280_000n, 14_000n, 700_000n),
     });
   });
 
@@ -130,27 +130,27 @@ describe("a file without models or providers", () => {
 });
 
 describe("prices", () => {
-  test("a price that is not a whole number of micro-credits per token is rejected", () => {
-    expect(problemsOf(file(model("m", { price: "{ input: 1.001, output: 5 }" })))).toEqual([
-      "models[0].price.input: 1.001 USD per million tokens is not a whole number of micro-credits per token (steps of 0.005 USD)",
+  test("a price that is not a whole number of nano-credits per token is rejected", () => {
+    expect(problemsOf(file(model("m", { price: "{ input: 1.000001, output: 5 }" })))).toEqual([
+      "models[0].price.input: 1.000001 USD per million tokens is not a whole number of nano-credits per token (steps of 0.000005 USD)",
     ]);
   });
 
   test("a derived price that is not whole is rejected unless the model states it", () => {
-    const price = "{ input: 0.005, output: 5 }";
+    const price = "{ input: 0.000005, output: 5 }";
     expect(problemsOf(file(model("m", { price })))).toEqual(
-      ["cache_write_5m: 0.005 × 1.25", "cache_read: 0.005 × 0.1"].map((place) =>
+      ["cache_write_5m: 0.000005 × 1.25", "cache_read: 0.000005 × 0.1"].map((place) =>
         expect.stringContaining(`models[0].price.${place} USD per million tokens is not a whole`),
       ),
     );
-    const stated = "{ input: 0.005, output: 5, cache_write_5m: 0.01, cache_read: 0 }";
+    const stated = "{ input: 0.000005, output: 5, cache_write_5m: 0.00001, cache_read: 0 }";
     expect(readCatalogFile(file(model("m", { price: stated }))).models[0]?.price).toEqual({
       input: 1n,
-      output: 1000n,
+      output: 1_000_000n,
       cacheWrite5m: 2n,
       cacheWrite1h: 2n,
       cacheRead: 0n,
-      thinking: 1000n,
+      thinking: 1_000_000n,
     });
   });
 
@@ -179,7 +179,7 @@ describe("prices", () => {
       "1 ",
       "999999999",
     ]) {
-      expect(typeof microPerToken(text), text).toBe("string");
+      expect(typeof nanoPerToken(text), text).toBe("string");
     }
   });
 
@@ -215,29 +215,34 @@ describe("prices", () => {
     expect(models.map(({ price }) => price.webSearch)).toEqual([2_000_000n, 2_000_000n]);
   });
 
-  test("dollars are converted to micro-credits exactly", () => {
+  test("dollars are converted to nano-credits exactly", () => {
     fc.assert(
-      fc.property(fc.bigInt({ min: 1n, max: 1_000_000n }), (micro) => {
-        // One micro-credit per token is 0.005 USD per million.
-        const thousandths = (micro * 5n).toString().padStart(4, "0");
-        const dollars = `${thousandths.slice(0, -3)}.${thousandths.slice(-3)}`;
-        expect(microPerToken(dollars)).toBe(micro);
+      fc.property(fc.bigInt({ min: 1n, max: 600_000_000n }), (nano) => {
+        // One nano-credit per token is 0.000005 USD per million.
+        const millionths = (nano * 5n).toString().padStart(7, "0");
+        const dollars = `${millionths.slice(0, -6)}.${millionths.slice(-6)}`;
+        expect(nanoPerToken(dollars)).toBe(nano);
       }),
     );
+    expect(nanoPerToken("0.028")).toBe(5_600n);
+    expect(nanoPerToken("0.000005")).toBe(1n);
+    expect(nanoPerToken("3000")).toBe(600_000_000n);
+    for (const text of ["0.000004", "3000.000005"])
+      expect(typeof nanoPerToken(text), text).toBe("string");
   });
 
   test("a model that inherits a price follows its changes", () => {
     const later = model("opus-4.9", { price: "{ inherit: opus-4.6 }" });
-    for (const [input, micro] of [
-      ["3.50", 700n],
-      ["4.00", 800n],
+    for (const [input, nano] of [
+      ["3.50", 700_000n],
+      ["4.00", 800_000n],
     ] as const) {
       // The model that states the price may come after the one that inherits it.
       const { models } = readCatalogFile(
         file(later + model("opus-4.6", { price: `{ input: ${input}, output: 17.50 }` })),
       );
       expect(models[0]?.price).toEqual(models[1]?.price);
-      expect(models[0]?.price.input).toBe(micro);
+      expect(models[0]?.price.input).toBe(nano);
     }
   });
 

@@ -98,8 +98,8 @@ const usage = answer(queryUsage, ({ groupBy, bucket, withErrors }) => {
 });
 
 const price = {
-  ...{ priceVersion: "price_1", input: 600n, output: 3_100n, thinking: 3_700n },
-  ...{ cacheWrite5m: 750n, cacheWrite1h: 1_200n, cacheRead: 61n },
+  ...{ priceVersion: "price_1", input: 600_000n, output: 3_100_000n, thinking: 3_700_000n },
+  ...{ cacheWrite5m: 750_000n, cacheWrite1h: 1_200_000n, cacheRead: 61_000n },
 };
 type ReceiptInit = MessageInitShape<typeof ReceiptSchema>;
 const receipt = {
@@ -835,11 +835,11 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "The catalogue": [
           "Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read | Context | Routes",
-          "model-0 also small | 600.00 | 3,100.00 | 3,700.00 | 750.00 | 1,200.00 | 61.00 | 200.0 K | primary: m-1, weight 3 fallback: m-2, weight 1",
+          "model-0 also small | 600 | 3,100 | 3,700 | 750 | 1,200 | 61 | 200.0 K | primary: m-1, weight 3 fallback: m-2, weight 1",
         ],
         "Every price at which requests were charged": [
           "Model | First used | Prices | Version",
-          "model-0 | 9 Aug 2026, 10:11:12 UTC | 600.00 in, 3,100.00 out, 750.00 write, 61.00 read | price_1",
+          "model-0 | 9 Aug 2026, 10:11:12 UTC | 600 in, 3,100 out, 750 write, 61 read | price_1",
         ],
       },
     },

@@ -130,12 +130,12 @@ test("a new price and a new alias under load: each request is charged at the pri
     expect(await stage.chargeOf(requestId)).toMatchObject({
       usage: { input, output },
       amountMicrocredits: number < 20 ? cost : cost * 2n,
-      price: { input: number < 20 ? haiku.input : haiku.input * 2n },
+      price: { input: 1000n * (number < 20 ? haiku.input : haiku.input * 2n) },
     });
   }
   expect(await stage.chargeOf(renamed.requestId)).toMatchObject({
     model: "model-sonnet-4.6",
-    price: { input: 420n },
+    price: { input: 420_000n },
   });
 
   // The alias changes its model.

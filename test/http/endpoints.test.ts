@@ -33,12 +33,12 @@ import {
 
 const price = {
   priceVersion: "v_1",
-  input: 420n,
-  output: 2_100n,
-  cacheWrite5m: 525n,
-  cacheWrite1h: 840n,
-  cacheRead: 42n,
-  thinking: 2_100n,
+  input: 420_000n,
+  output: 2_100_000n,
+  cacheWrite5m: 525_000n,
+  cacheWrite1h: 840_000n,
+  cacheRead: 5_600n,
+  thinking: 2_100_000n,
 };
 const sonnet = {
   id: "model-sonnet-4.6",
@@ -134,7 +134,7 @@ describe("the catalogue", () => {
               output: "10.50",
               cache_write_5m: "2.625",
               cache_write_1h: "4.20",
-              cache_read: "0.21",
+              cache_read: "0.028",
               thinking: "10.50",
             },
             credits: {
@@ -142,7 +142,7 @@ describe("the catalogue", () => {
               output: "2100",
               cache_write_5m: "525",
               cache_write_1h: "840",
-              cache_read: "42",
+              cache_read: "5.6",
               thinking: "2100",
             },
             per_1000_web_searches: null,
@@ -280,7 +280,7 @@ describe("money", () => {
         thinking: "0.0021",
         cache_write_5m: "0.000525",
         cache_write_1h: "0.00084",
-        cache_read: "0.000042",
+        cache_read: "0.0000056",
       },
       credits_per_web_search: "0",
       hold_credits: "9",

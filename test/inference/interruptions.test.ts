@@ -7,7 +7,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { costMicro } from "../../src/billing/billing.ts";
+import { costMicro } from "../../src/base/cost.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { freshInference, type TestInference } from "../support/inference.ts";
 import { type FakeProvider, type Script, startFakeProvider } from "../support/provider.ts";

@@ -8,8 +8,8 @@ import {
   EventSchema,
   type ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { costMicro } from "../../src/base/cost.ts";
 import { chargedUsage } from "../../src/billing/billing.ts";
-import { costMicro } from "../../src/billing/price.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
 import * as responses from "../../src/formats/responses/responses.ts";
@@ -61,12 +61,12 @@ const pieces = fc.array(
   { minLength: 1, maxLength: 6 },
 );
 const price = {
-  input: 5n,
-  output: 25n,
-  thinking: 30n,
-  cacheWrite5m: 6n,
-  cacheWrite1h: 10n,
-  cacheRead: 1n,
+  input: 5_000n,
+  output: 25_000n,
+  thinking: 30_000n,
+  cacheWrite5m: 6_000n,
+  cacheWrite1h: 10_000n,
+  cacheRead: 1_000n,
   webSearch: 1_000n,
 };
 

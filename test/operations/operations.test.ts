@@ -344,13 +344,13 @@ describe("the installation", () => {
     };
     const before = await modelOf("model-broken");
     expect(before).toMatchObject({ tier: "opus", contextTokens: 10_000, isUsable: false });
-    expect(before?.price?.input).toBe(200n);
+    expect(before?.price?.input).toBe(200_000n);
     expect(before?.routes).toMatchObject([{ provider: "nowhere", model: "any", group: 1 }]);
     const version = before?.price?.priceVersion;
     expect(before?.prices.map(({ price }) => price?.priceVersion)).toEqual([version]);
     gateway.reload(catalogWith("3"));
     const after = await modelOf("model-broken");
-    expect(after?.price?.input).toBe(600n);
+    expect(after?.price?.input).toBe(600_000n);
     expect(after?.prices.map(({ price }) => price?.priceVersion)).toEqual([version]);
     expect(await modelOf("model-haiku-4.5")).toMatchObject({ isUsable: true });
   });

@@ -3,8 +3,8 @@
 // their whole alphabet, numbers as people type them, several streams that end in any order.
 
 import fc from "fast-check";
+import type { Prices } from "../../src/base/cost.ts";
 import type { Funds, UsageBounds } from "../../src/billing/hold-size.ts";
-import type { Prices } from "../../src/billing/price.ts";
 import { usage } from "./ledger.ts";
 
 /** An amount between both, often one of them or beside one. */

@@ -27,7 +27,7 @@ export async function writeCharges(run: Run, charges: WrittenCharges): Promise<v
   const { tags = "null" } = charges;
   await addPartitions(run, from);
   await run(
-    "insert into price_versions values ($1, $2, 10, 50, 12, 20, 1, 60) on conflict do nothing",
+    "insert into price_versions values ($1, $2, 10000, 50000, 12000, 20000, 1000, 60000) on conflict do nothing",
     [price.priceVersion, "model-test"],
   );
   await run(

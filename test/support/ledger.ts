@@ -9,9 +9,11 @@ import {
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { nanoOf, type Prices } from "../../src/base/cost.ts";
 import type { FamilyName } from "../../src/base/families.ts";
 import { newRequestId, timeOrderedId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
+import { byCategory } from "../../src/base/token-categories.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { ClusterNode } from "../../src/billing/cluster-node.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
@@ -21,8 +23,8 @@ import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { freshDatabase } from "./database.ts";
 import { query } from "./query.ts";
 
-/** Micro-credits per token of the model `model-test`. */
-export const price = priceVersion("model-test", {
+/** Micro-credits per token of the model `model-test`, and of a web search. */
+export const microEach = {
   input: 10n,
   output: 50n,
   cacheWrite5m: 12n,
@@ -30,7 +32,14 @@ export const price = priceVersion("model-test", {
   cacheRead: 1n,
   thinking: 60n,
   webSearch: 2_000n,
-});
+};
+
+export const price = priceVersion("model-test", pricesOf(microEach));
+
+/** The prices of these micro-credits per token. */
+export function pricesOf({ webSearch, ...micro }: Prices): Prices {
+  return { ...byCategory((category) => nanoOf(micro[category])), webSearch };
+}
 
 export const log = createLog("silent");
 

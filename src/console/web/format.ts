@@ -3,6 +3,7 @@
 // (U+2212), and spaces are such that no line ends at them, but for the one before a time of day.
 
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { nanoOf } from "../../base/cost.ts";
 import { creditsPerUsd } from "../../base/shown-figures.ts";
 
 const locale = "en";
@@ -14,6 +15,15 @@ const microcreditsPerCredit = 1_000_000n;
 /** "6,412.08", rounded. Receipts have four digits, so that the smallest charges can be seen. */
 export function credits(micro: bigint, digits: 2 | 4 = 2): string {
   return decimal(micro, digits);
+}
+
+/** "140", "5.6": credits of a million tokens at so many nano-credits each, exactly. */
+export function perMillion(nano: bigint): string {
+  const thousand = nanoOf(1n);
+  const rest = String(nano % thousand)
+    .padStart(3, "0")
+    .replace(/0+$/, "");
+  return rest === "" ? count(nano / thousand) : `${count(nano / thousand)}.${rest}`;
 }
 
 /** "+200.00", "−12.50": what an amount changes. */

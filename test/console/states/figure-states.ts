@@ -26,6 +26,7 @@ import {
   PaymentsService,
   RefundState,
 } from "../../../gen/gateway/payments/v1/payments_pb.ts";
+import { costMicro } from "../../../src/base/cost.ts";
 import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
 
 const accountId = "acct_acme";
@@ -227,8 +228,8 @@ const catalogue = answer(InferenceService.method.listModels, () => ({
 const usageBase: readonly Answer[] = [keys, catalogue];
 
 const price = {
-  ...{ priceVersion: "5f0c2b7d9a41", input: 600n, output: 3_000n, thinking: 3_000n },
-  ...{ cacheWrite5m: 750n, cacheWrite1h: 1_200n, cacheRead: 60n },
+  ...{ priceVersion: "5f0c2b7d9a41", input: 600_000n, output: 3_000_000n, thinking: 3_000_000n },
+  ...{ cacheWrite5m: 750_000n, cacheWrite1h: 1_200_000n, cacheRead: 60_000n },
   webSearch: 2_000_000n,
 };
 
@@ -247,13 +248,7 @@ function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
     cacheRead: index % 2 === 0 ? Math.round(random() * 180_000) : 0,
     webSearches: index % 5 === 0 ? 2 : 0,
   };
-  const amount =
-    BigInt(usage.input) * price.input +
-    BigInt(usage.output) * price.output +
-    BigInt(usage.thinking) * price.thinking +
-    BigInt(usage.cacheWrite5m) * price.cacheWrite5m +
-    BigInt(usage.cacheRead) * price.cacheRead +
-    BigInt(usage.webSearches) * price.webSearch;
+  const amount = costMicro(price, usage);
   const admitted = now.getTime() - index * 41_000 - 8_000;
   return {
     requestId: `req_0199e1c0a1b27c3d8e4f${String(index).padStart(4, "0")}`,

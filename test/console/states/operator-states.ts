@@ -414,7 +414,7 @@ const emptyAccount: readonly Answer[] = [
   ...[noNotes, noneRefused, noUses, noDocuments],
 ];
 
-const price = (version: string, input: bigint) => ({
+const price = (version: string, micro: bigint, input = micro * 1000n) => ({
   ...{ priceVersion: `price_${version}`, input, output: input * 5n, thinking: input * 5n },
   ...{ cacheWrite5m: (input * 5n) / 4n, cacheWrite1h: input * 2n, cacheRead: input / 10n },
 });

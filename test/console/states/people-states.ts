@@ -293,7 +293,7 @@ const catalogue = answer(InferenceService.method.listModels, () => ({
   models: models.map((id, index) => ({
     id,
     displayName: id,
-    price: { input: 1000n / BigInt(index + 1), output: 5000n / BigInt(index + 1) },
+    price: { input: 1_000_000n / BigInt(index + 1), output: 5_000_000n / BigInt(index + 1) },
   })),
 }));
 

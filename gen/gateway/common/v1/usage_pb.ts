@@ -125,8 +125,9 @@ export const UsageTotalSchema: GenMessage<UsageTotal> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_usage, 1);
 
 /**
- * The price of one token of each category and of one web search, in micro-credits. 1,000,000
- * micro-credits are 1 credit, and 1 credit is 0.005 USD.
+ * The price of one token of each category, in nano-credits: 1,000 of them are a micro-credit,
+ * 1,000,000 micro-credits are 1 credit, and 1 credit is 0.005 USD. A charge is the sum over all
+ * categories, rounded up once to a whole micro-credit.
  *
  * @generated from message gateway.common.v1.Price
  */
@@ -169,7 +170,7 @@ export type Price = Message<"gateway.common.v1.Price"> & {
   thinking: bigint;
 
   /**
-   * 0 where web searches are not offered.
+   * Micro-credits of one web search. 0 where web searches are not offered.
    *
    * @generated from field: int64 web_search = 8;
    */

@@ -9,7 +9,7 @@ import {
   type Provider,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { useCall } from "../api.ts";
-import { compact, count, credits, duration } from "../format.ts";
+import { compact, count, credits, duration, perMillion } from "../format.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Facts, Tag, Time } from "../parts/small.tsx";
 import { type Column, momentOf, Table } from "../parts/table.tsx";
@@ -53,9 +53,6 @@ export function Models(): JSX.Element {
     </>
   );
 }
-
-const million = 1_000_000n;
-const perMillion = (micro: bigint) => credits(micro * million);
 
 type PriceColumn = Exclude<keyof Price, "$typeName" | "$unknown" | "priceVersion">;
 

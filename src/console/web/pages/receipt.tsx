@@ -8,13 +8,14 @@ import {
   type Receipt,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../../../gen/gateway/common/v1/usage_pb.ts";
+import { costMicro, microRoundedDown, nanoOf } from "../../../base/cost.ts";
 import {
   type TokenCategory,
   tokenCategories,
   type UsageCount,
 } from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
-import { count, credits, dollars, duration, signedCredits } from "../format.ts";
+import { count, credits, dollars, duration, perMillion, signedCredits } from "../format.ts";
 import { Copy } from "../parts/button.tsx";
 import { durationOf, firstEventOf } from "../parts/charge-list.ts";
 import { textOf } from "../parts/enum-names.ts";
@@ -156,7 +157,7 @@ type Line = {
   /** Or web searches. */
   readonly tokens: number;
   readonly reported: number;
-  /** Micro-credits of one token, which are credits of a million tokens, or of one search. */
+  /** Nano-credits of one token or one search. */
   readonly price: bigint;
 };
 
@@ -170,9 +171,10 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
     price: each,
   });
   const lines = tokenCategories.map((category) => lineOf(category, price?.[category]));
-  if (usage && usage.webSearches > 0) lines.push(lineOf("webSearches", price?.webSearch));
+  if (usage && usage.webSearches > 0)
+    lines.push(lineOf("webSearches", nanoOf(price?.webSearch ?? 0n)));
   const costOf = ({ tokens, price: each }: Line) => BigInt(tokens) * each;
-  const sum = lines.reduce((all, line) => all + costOf(line), 0n);
+  const sum = usage && price ? costMicro(price, usage) : 0n;
   const all = (of: Usage | undefined) =>
     tokenCategories.reduce((total, category) => total + (of?.[category] ?? 0), 0);
   const isRunning = receipt.outcome === Outcome.UNSPECIFIED;
@@ -218,14 +220,14 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
             name: "price",
             head: head.price,
             end: true,
-            cell: (line) => <span class="muted">× {count(line.price)}</span>,
+            cell: (line) => <span class="muted">× {perMillion(line.price)}</span>,
           },
           {
             name: "credits",
             head: head.credits,
             foot: credits(sum, 4),
             end: true,
-            cell: (line) => `= ${credits(costOf(line), 4)}`,
+            cell: (line) => `= ${credits(microRoundedDown(costOf(line)), 4)}`,
           },
         ]}
         rows={lines}

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { useCall } from "../api.ts";
-import { count, parseCredits, plainCredits } from "../format.ts";
+import { parseCredits, perMillion, plainCredits } from "../format.ts";
 import { session } from "../session.ts";
 import { words } from "../words.ts";
 import { CreditsField } from "./budget.tsx";
@@ -170,7 +170,7 @@ function Models({ fields, onChange }: KeyFieldsProps): JSX.Element {
                 <span>{displayName || id}</span>
                 {price && (
                   <small class="faint">
-                    {words.keyForm.price(count(price.input), count(price.output))}
+                    {words.keyForm.price(perMillion(price.input), perMillion(price.output))}
                   </small>
                 )}
               </span>

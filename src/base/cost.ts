@@ -1,0 +1,70 @@
+// What usage costs: the one formula of holds, charges and receipts. The price of a token is a whole
+// number of nano-credits, so a sum is exact; it is rounded up once, to a whole micro-credit. The
+// pages of the console import this file.
+
+import { type TokenCategory, tokenCategories, type UsageCount } from "./token-categories.ts";
+
+/** Nano-credits per token, by category, and micro-credits of a web search. */
+export type Prices = Readonly<Record<TokenCategory | "webSearch", bigint>>;
+
+/** Tokens by category, and web searches. */
+export type Metered = Readonly<Record<TokenCategory | UsageCount, number>>;
+
+const nanoPerMicro = 1_000n;
+
+/** Whole micro-credits of nano-credits that are not negative, rounded up. */
+export function microRoundedUp(nano: bigint): bigint {
+  return (nano + nanoPerMicro - 1n) / nanoPerMicro;
+}
+
+/** Whole micro-credits of nano-credits that are not negative, rounded down. */
+export function microRoundedDown(nano: bigint): bigint {
+  return nano / nanoPerMicro;
+}
+
+/** Nano-credits of micro-credits. */
+export function nanoOf(micro: bigint): bigint {
+  return micro * nanoPerMicro;
+}
+
+/** The price of `usage`, in micro-credits, rounded up. */
+export function costMicro(prices: Prices, usage: Metered): bigint {
+  return microRoundedUp(tokensNano(prices, usage)) + searchesMicro(prices, usage.webSearches);
+}
+
+/** The exact price of the tokens of `usage`, in nano-credits. */
+export function tokensNano(prices: Prices, usage: Metered): bigint {
+  let nano = 0n;
+  for (const category of tokenCategories)
+    if (usage[category] > 0) nano += prices[category] * BigInt(usage[category]);
+  return nano;
+}
+
+/** The price of web searches, in micro-credits. */
+export function searchesMicro({ webSearch }: Prices, searches: number): bigint {
+  return searches > 0 ? webSearch * BigInt(searches) : 0n;
+}
+
+/**
+ * The price of `usage` in the order in which a hold covers it, each sum with the ones before it:
+ * input and web searches, cache, thinking, output. Each part is rounded down, in micro-credits; the
+ * rest of all belongs to the output. The view `charge_sums` computes the same.
+ */
+export function costsUpTo(prices: Prices, usage: Metered) {
+  const costOf = (category: TokenCategory) =>
+    usage[category] > 0 ? prices[category] * BigInt(usage[category]) : 0n;
+  const inputNano = costOf("input");
+  const cacheNano = costOf("cacheWrite5m") + costOf("cacheWrite1h") + costOf("cacheRead");
+  const thinkingNano = costOf("thinking");
+  const allNano = inputNano + cacheNano + thinkingNano + costOf("output");
+  const ofSearches = searchesMicro(prices, usage.webSearches);
+  const inputMicro = microRoundedDown(inputNano) + ofSearches;
+  const withCacheMicro = inputMicro + microRoundedDown(cacheNano);
+  const withThinkingMicro = withCacheMicro + microRoundedDown(thinkingNano);
+  return {
+    inputMicro,
+    withCacheMicro,
+    withThinkingMicro,
+    allMicro: microRoundedUp(allNano) + ofSearches,
+  };
+}

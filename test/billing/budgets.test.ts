@@ -18,7 +18,7 @@ import { resetTotal, setLimits } from "../../src/billing/budgets.ts";
 import { least } from "../../src/billing/hold-size.ts";
 import { admissionBatch, settlementBatch } from "../../src/billing/ledger-batches.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { endingWith, freshLedger, heldFor, holdRequest, price } from "../support/ledger.ts";
+import { endingWith, freshLedger, heldFor, holdRequest, microEach, price } from "../support/ledger.ts";
 
 const dayMs = 86_400_000;
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
@@ -306,7 +306,7 @@ class World {
       const running = model.running[one.which % Math.max(1, model.running.length)];
       if (!running || grown.has(running.hold.requestId)) return [];
       grown.add(running.hold.requestId);
-      const amountMicro = BigInt(one.input) * price.input + 600n;
+      const amountMicro = BigInt(one.input) * microEach.input + 600n;
       return [{ kind: "grow" as const, hold: running.hold, amountMicro }];
     });
     const admitted = await connection.run(() =>
@@ -367,7 +367,7 @@ class World {
     const [settled] = await connection.run(() =>
       settlementBatch([{ kind: "settle", hold, ending }]),
     );
-    const cost = BigInt(Math.min(output, hold.grantedOutput)) * price.output;
+    const cost = BigInt(Math.min(output, hold.grantedOutput)) * microEach.output;
     const running = model.running.find((one) => one.hold.requestId === hold.requestId);
     if (!running) throw new Error("it does not run");
     const micro = cost < running.hold.amountMicro ? cost : running.hold.amountMicro;

@@ -143,6 +143,8 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "limit_changes",
     "nodes",
     "pools",
+    "price_list_versions",
+    "price_lists",
     "price_versions",
     "refusals",
     "tag_sums",

@@ -4,7 +4,7 @@ import { type Json, type Many, many, type One, one, type Optional, optional, typ
 
 // accounts.sql
 
-export type InsertAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+export type InsertAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; priceListId: string | null; priceListAt: Date | null };
 /**
  * Creates an account with one empty pool per family.
  */
@@ -14,20 +14,20 @@ export const insertAccount: One<{ accountId: string; name: string }, InsertAccou
 with account as (
   insert into accounts (account_id, name) values ($1, $2)
   returning account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
-    billing_address, billing_tax_id
+    billing_address, billing_tax_id, price_list_id, price_list_at
 ), pools as (
   insert into pools (account_id, "family")
   select account_id, "family" from account, unnest(array['v1', 'v2']) as "family"
 )
 select account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
-  billing_address, billing_tax_id
+  billing_address, billing_tax_id, price_list_id, price_list_at
 from account`,
   (p) => [p.accountId, p.name],
-  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
-  "statusChangedAt",
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8], priceListId: v[9], priceListAt: v[10] }) as never,
+  "statusChangedAt priceListId priceListAt",
 );
 
-export type FindAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+export type FindAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; priceListId: string | null; priceListAt: Date | null };
 /**
  * Finds an account. No row: no such account.
  */
@@ -35,12 +35,12 @@ export const findAccount: Optional<{ accountId: string }, FindAccountRow> = opti
   "billing/find-account",
   `-- billing/find-account
 select account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
-  billing_address, billing_tax_id
+  billing_address, billing_tax_id, price_list_id, price_list_at
 from accounts
 where account_id = $1`,
   (p) => [p.accountId],
-  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
-  "statusChangedAt",
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8], priceListId: v[9], priceListAt: v[10] }) as never,
+  "statusChangedAt priceListId priceListAt",
 );
 
 export type ReadAccountStatusRow = { status: "active" | "suspended" | "closed" };
@@ -56,7 +56,7 @@ select status from accounts where account_id = $1`,
   "",
 );
 
-export type ReadAccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+export type ReadAccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; priceListId: string | null; priceListAt: Date | null };
 /**
  * Reads accounts.
  */
@@ -64,15 +64,15 @@ export const readAccounts: Many<{ accountIds: readonly string[] }, ReadAccountsR
   "billing/read-accounts",
   `-- billing/read-accounts
 select account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
-  billing_address, billing_tax_id
+  billing_address, billing_tax_id, price_list_id, price_list_at
 from accounts
 where account_id = any($1::text[])`,
   (p) => [p.accountIds],
-  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
-  "statusChangedAt",
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8], priceListId: v[9], priceListAt: v[10] }) as never,
+  "statusChangedAt priceListId priceListAt",
 );
 
-export type ListAccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+export type ListAccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; priceListId: string | null; priceListAt: Date | null };
 /**
  * Lists accounts, oldest first: all of them, or those that match.
  * `after`: the last one of the page before; empty: from the oldest
@@ -83,15 +83,15 @@ export const listAccounts: Many<{ after: string; name: string; accountIds: reado
   "billing/list-accounts",
   `-- billing/list-accounts
 select account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
-  billing_address, billing_tax_id
+  billing_address, billing_tax_id, price_list_id, price_list_at
 from accounts
 where account_id > $1
   and ($2 = '' or strpos(lower(name), $2) > 0 or account_id = any($3::text[]))
 order by account_id
 limit $4`,
   (p) => [p.after, p.name, p.accountIds, p.rows],
-  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
-  "statusChangedAt",
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8], priceListId: v[9], priceListAt: v[10] }) as never,
+  "statusChangedAt priceListId priceListAt",
 );
 
 export type ListOpenAccountsRow = { accountId: string; suspendedAt: Date | null };
@@ -112,7 +112,7 @@ limit $2`,
   "suspendedAt",
 );
 
-export type LockAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+export type LockAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; priceListId: string | null; priceListAt: Date | null };
 /**
  * Locks an account, before its pools: no key is added meanwhile. No row: no such account.
  */
@@ -120,16 +120,16 @@ export const lockAccount: Optional<{ accountId: string }, LockAccountRow> = opti
   "billing/lock-account",
   `-- billing/lock-account
 select account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
-  billing_address, billing_tax_id
+  billing_address, billing_tax_id, price_list_id, price_list_at
 from accounts
 where account_id = $1
 for no key update`,
   (p) => [p.accountId],
-  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
-  "statusChangedAt",
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8], priceListId: v[9], priceListAt: v[10] }) as never,
+  "statusChangedAt priceListId priceListAt",
 );
 
-export type RenameAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+export type RenameAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; priceListId: string | null; priceListAt: Date | null };
 /**
  * Changes the name of an account. The caller has locked it.
  */
@@ -140,13 +140,13 @@ update accounts
 set name = $1
 where account_id = $2
 returning account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
-  billing_address, billing_tax_id`,
+  billing_address, billing_tax_id, price_list_id, price_list_at`,
   (p) => [p.name, p.accountId],
-  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
-  "statusChangedAt",
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8], priceListId: v[9], priceListAt: v[10] }) as never,
+  "statusChangedAt priceListId priceListAt",
 );
 
-export type SetAccountStatusRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+export type SetAccountStatusRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; priceListId: string | null; priceListAt: Date | null };
 /**
  * Suspends, resumes or closes an account. The caller has locked it.
  * `reason`: in the operator's words; empty: not told
@@ -158,13 +158,13 @@ update accounts
 set status = $1, status_reason = $2, status_changed_at = now()
 where account_id = $3
 returning account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
-  billing_address, billing_tax_id`,
+  billing_address, billing_tax_id, price_list_id, price_list_at`,
   (p) => [p.status, p.reason, p.accountId],
-  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
-  "statusChangedAt",
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8], priceListId: v[9], priceListAt: v[10] }) as never,
+  "statusChangedAt priceListId priceListAt",
 );
 
-export type SetBillingDetailsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+export type SetBillingDetailsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; priceListId: string | null; priceListAt: Date | null };
 /**
  * Replaces whom the documents of an account name. The caller has locked it.
  */
@@ -175,10 +175,10 @@ update accounts
 set billing_name = $1, billing_address = $2, billing_tax_id = $3
 where account_id = $4
 returning account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
-  billing_address, billing_tax_id`,
+  billing_address, billing_tax_id, price_list_id, price_list_at`,
   (p) => [p.name, p.address, p.taxId, p.accountId],
-  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
-  "statusChangedAt",
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8], priceListId: v[9], priceListAt: v[10] }) as never,
+  "statusChangedAt priceListId priceListAt",
 );
 
 export type ReadDefaultLimitsRow = { defaultMemberLimits: Json | null };
@@ -312,17 +312,20 @@ cross join lateral (
   (p) => [p.accountIds, p.requestIds],
 );
 
-export type FindPayerRow = { accountId: string; family: "v1" | "v2" };
+export type FindPayerRow = { accountId: string; family: "v1" | "v2"; priceListId: string | null };
 /**
- * Finds the pool that pays for a key. No row: no such key.
+ * Finds the pool that pays for a key, and the price list of its account. No row: no such key.
  */
 export const findPayer: Optional<{ keyId: string }, FindPayerRow> = optional(
   "billing/find-payer",
   `-- billing/find-payer
-select account_id, "family" from keys where key_id = $1`,
+select k.account_id, k."family", a.price_list_id
+from keys k
+join accounts a using (account_id)
+where k.key_id = $1`,
   (p) => [p.keyId],
-  (v) => ({ accountId: v[0], family: v[1] }) as never,
-  "",
+  (v) => ({ accountId: v[0], family: v[1], priceListId: v[2] }) as never,
+  "priceListId",
 );
 
 export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; allowedModels: string[]; status: "active" | "paused" | "expired" | "revoked"; budget: bigint[] | null; manager: string | null; managerBudget: bigint[] | null };
@@ -376,7 +379,7 @@ where secret_id = any($1::text[]) and (revoked_at is not null or expires_at <= n
   "",
 );
 
-export type ReadUsedRequestsRow = { accountId: string; requestId: string; nodeId: string | null; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type ReadUsedRequestsRow = { accountId: string; requestId: string; nodeId: string | null; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string };
 /**
  * Returns those of these requests that run or were charged lately, with the prices at which they
  * were admitted. Lately: in the current UTC month or in the one before. An id that was made a
@@ -389,7 +392,7 @@ select u.account_id as account_id, u.request_id as request_id, u.node_id as node
   u.nonce as nonce, u.key_id as key_id, u.model as model, u.amount as amount,
   u.granted_output as granted_output, u.admitted_at as admitted_at, u.month as month,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from (
   select account_id, request_id, node_id, nonce, key_id, model, amount, granted_output,
     admitted_at, month, price_version
@@ -413,11 +416,11 @@ from (
 ) u
 join price_versions p using (price_version)`,
   (p) => [p.accountIds, p.requestIds],
-  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16], webSearch: v[17] }) as never,
-  "nodeId",
+  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16], webSearch: v[17], promptOver: v[18], promptAbove: v[19], abovePrice: v[20], note: v[21] }) as never,
+  "nodeId promptOver promptAbove abovePrice",
 );
 
-export type ReadOldRequestsRow = { accountId: string; requestId: string; nodeId: string; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type ReadOldRequestsRow = { accountId: string; requestId: string; nodeId: string; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string };
 /**
  * Returns those of these requests that were charged before the months of ReadUsedRequests. Only for
  * ids that a caller proposed.
@@ -428,7 +431,7 @@ export const readOldRequests: Many<{ accountIds: readonly string[]; requestIds: 
 select c.account_id, c.request_id, '' as node_id, '' as nonce, c.key_id, c.model,
   0::bigint as amount, c.granted_output, c.admitted_at, c.month,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from unnest($1::text[], $2::text[]) as d (account_id, request_id)
 -- The offset makes the planner look up each request, rather than read all months.
 cross join lateral (
@@ -440,8 +443,8 @@ cross join lateral (
 ) c
 join price_versions p using (price_version)`,
   (p) => [p.accountIds, p.requestIds],
-  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16], webSearch: v[17] }) as never,
-  "",
+  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16], webSearch: v[17], promptOver: v[18], promptAbove: v[19], abovePrice: v[20], note: v[21] }) as never,
+  "promptOver promptAbove abovePrice",
 );
 
 export type LockPoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: "active" | "suspended" | "closed"; budget: bigint[] | null };
@@ -737,7 +740,7 @@ for share`,
 
 // charges.sql
 
-export type FindChargeRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type FindChargeRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string };
 /**
  * Finds the charge of a finished request, with its price.
  */
@@ -751,16 +754,16 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from charges c
 join price_versions p using (price_version)
 where c.account_id = $1 and c.request_id = $2`,
   (p) => [p.accountId, p.requestId],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33] }) as never,
-  "facts tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33], promptOver: v[34], promptAbove: v[35], abovePrice: v[36], note: v[37] }) as never,
+  "facts tags madeBy promptOver promptAbove abovePrice",
 );
 
-export type FindChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type FindChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string };
 /**
  * Finds the charges with a request id in all accounts, with their prices.
  * `months`: null: those of every month
@@ -775,17 +778,17 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from charges c
 join price_versions p using (price_version)
 where c.request_id = $1 and ($2::date[] is null or c.month = any($2::date[]))
 order by c.admitted_at, c.account_id`,
   (p) => [p.requestId, p.months],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33] }) as never,
-  "facts tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33], promptOver: v[34], promptAbove: v[35], abovePrice: v[36], note: v[37] }) as never,
+  "facts tags madeBy promptOver promptAbove abovePrice",
 );
 
-export type FindSettledRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type FindSettledRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string };
 /**
  * Finds the charges of these requests with their prices, in the order of their settlement.
  * `months`: of the charges
@@ -800,7 +803,7 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from unnest($1::text[], $2::text[], $3::date[])
   as d (account_id, request_id, month)
 -- The offset makes the planner look up each request, rather than read whole months.
@@ -813,8 +816,8 @@ cross join lateral (
 join price_versions p using (price_version)
 order by c.settled_at, c.request_id`,
   (p) => [p.accountIds, p.requestIds, p.months],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33] }) as never,
-  "facts tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33], promptOver: v[34], promptAbove: v[35], abovePrice: v[36], note: v[37] }) as never,
+  "facts tags madeBy promptOver promptAbove abovePrice",
 );
 
 export type FindAmountsRow = { accountId: string; requestId: string; amountMicro: bigint };
@@ -878,7 +881,7 @@ limit $3`,
   "accountId requestId month",
 );
 
-export type ListChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; isMatch: boolean; isLast: boolean };
+export type ListChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string; isMatch: boolean; isLast: boolean };
 /**
  * Lists the charges of an account that match a filter, with their prices, newest first. Looks at a
  * limited number of charges. If it reaches the last of them, it returns that one too, matching or
@@ -903,7 +906,7 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search,
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note,
   c.is_match as is_match, c.place = $1 as is_last
 from (
   select *
@@ -931,11 +934,11 @@ from (
 join price_versions p using (price_version)
 order by c.admitted_at desc, c.request_id desc`,
   (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.madeBy, p.accountId, p.before, p.beforeId, p.from, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33], isMatch: v[34], isLast: v[35] }) as never,
-  "facts tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33], promptOver: v[34], promptAbove: v[35], abovePrice: v[36], note: v[37], isMatch: v[38], isLast: v[39] }) as never,
+  "facts tags madeBy promptOver promptAbove abovePrice",
 );
 
-export type ListKeyChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; isMatch: boolean; isLast: boolean };
+export type ListKeyChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string; isMatch: boolean; isLast: boolean };
 /**
  * Lists the charges of one key, as ListCharges does those of an account.
  */
@@ -949,7 +952,7 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search,
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note,
   c.is_match as is_match, c.place = $1 as is_last
 from (
   select *
@@ -977,8 +980,8 @@ from (
 join price_versions p using (price_version)
 order by c.admitted_at desc, c.request_id desc`,
   (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.madeBy, p.accountId, p.keyId, p.before, p.beforeId, p.from, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33], isMatch: v[34], isLast: v[35] }) as never,
-  "facts tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33], promptOver: v[34], promptAbove: v[35], abovePrice: v[36], note: v[37], isMatch: v[38], isLast: v[39] }) as never,
+  "facts tags madeBy promptOver promptAbove abovePrice",
 );
 
 export type ExportChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; madeBy: string | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; webSearches: number };
@@ -1066,6 +1069,7 @@ export type SettleHoldsRow = { accountId: string; requestId: string; hold: bigin
  * of their last use, and to the roll-up of the UTC hour of admission. There, a hold that is too
  * small covers the input and web searches first, then the cache, then thinking, then output.
  * Returns the charges. A request that was settled before has no hold and no row.
+ * `priceVersions`: by which they are charged
  * `costsInput`: of the input and web searches
  * `costsCache`: of these and the cache
  * `costsThinking`: of these and thinking
@@ -1074,7 +1078,7 @@ export type SettleHoldsRow = { accountId: string; requestId: string; hold: bigin
  * `facts`: null: there are none
  * `input`: charged tokens, as the other categories
  */
-export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; facts: readonly (string | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[]; webSearches: readonly number[] }, SettleHoldsRow> = many(
+export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; priceVersions: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; facts: readonly (string | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[]; webSearches: readonly number[] }, SettleHoldsRow> = many(
   "billing/settle-holds",
   `-- billing/settle-holds
 with today as materialized (
@@ -1083,18 +1087,20 @@ with today as materialized (
     date_trunc('month', now() at time zone 'utc')::date as first
 ), ended as (
   delete from holds h
-  using unnest($1::text[], $2::text[], $3::bigint[],
-      $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
-      $8::integer[], $9::integer[], $10::text[], $11::text[],
-      $12::jsonb[], $13::integer[], $14::jsonb[],
-      $15::integer[], $16::integer[], $17::integer[], $18::integer[],
-      $19::integer[], $20::integer[], $21::integer[])
-    as e (account_id, request_id, cost_input, cost_cache, cost_thinking, cost, cost_over,
+  using unnest($1::text[], $2::text[], $3::text[],
+      $4::bigint[], $5::bigint[], $6::bigint[],
+      $7::bigint[], $8::bigint[],
+      $9::integer[], $10::integer[], $11::text[], $12::text[],
+      $13::jsonb[], $14::integer[], $15::jsonb[],
+      $16::integer[], $17::integer[], $18::integer[], $19::integer[],
+      $20::integer[], $21::integer[], $22::integer[])
+    as e (account_id, request_id, price_version, cost_input, cost_cache, cost_thinking, cost,
+      cost_over,
       output_over, thinking_over, outcome, basis, attempts, first_event, facts,
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
-    h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by, h.manager,
+    e.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by, h.manager,
     h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
     e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event, e.facts,
     e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read, e.web_searches
@@ -1201,12 +1207,12 @@ with today as materialized (
 select account_id, request_id, hold, amount, overrun,
   floor(extract(epoch from settled_at) * 1000)::bigint as settled_at_ms
 from charged`,
-  (p) => [p.accountIds, p.requestIds, p.costsInput, p.costsCache, p.costsThinking, p.costs, p.costsOver, p.outputsOver, p.thinkingsOver, p.outcomes, p.bases, p.attempts, p.firstEvents, p.facts, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearches],
+  (p) => [p.accountIds, p.requestIds, p.priceVersions, p.costsInput, p.costsCache, p.costsThinking, p.costs, p.costsOver, p.outputsOver, p.thinkingsOver, p.outcomes, p.bases, p.attempts, p.firstEvents, p.facts, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearches],
   (v) => ({ accountId: v[0], requestId: v[1], hold: v[2], amount: v[3], overrun: v[4], settledAtMs: v[5] }) as never,
   "",
 );
 
-export type FindHoldsRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type FindHoldsRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string };
 /**
  * Finds the holds of those of these requests that run, with their prices.
  */
@@ -1219,17 +1225,17 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read, h.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from holds h
 join unnest($1::text[], $2::text[]) as d (account_id, request_id)
   using (account_id, request_id)
 join price_versions p using (price_version)`,
   (p) => [p.accountIds, p.requestIds],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27] }) as never,
-  "secretId tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27], promptOver: v[28], promptAbove: v[29], abovePrice: v[30], note: v[31] }) as never,
+  "secretId tags madeBy promptOver promptAbove abovePrice",
 );
 
-export type FindRunningRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type FindRunningRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string };
 /**
  * Finds the holds with a request id in all accounts, with their prices.
  */
@@ -1242,17 +1248,17 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read, h.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from holds h
 join price_versions p using (price_version)
 where h.request_id = $1
 order by h.admitted_at, h.account_id`,
   (p) => [p.requestId],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27] }) as never,
-  "secretId tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27], promptOver: v[28], promptAbove: v[29], abovePrice: v[30], note: v[31] }) as never,
+  "secretId tags madeBy promptOver promptAbove abovePrice",
 );
 
-export type ListRunningOfRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type ListRunningOfRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string };
 /**
  * Lists the requests of an account that hold credits, the oldest first, with their prices.
  */
@@ -1265,15 +1271,15 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read, h.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from holds h
 join price_versions p using (price_version)
 where h.account_id = $1
 order by h.admitted_at, h.request_id
 limit $2::integer`,
   (p) => [p.accountId, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27] }) as never,
-  "secretId tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27], promptOver: v[28], promptAbove: v[29], abovePrice: v[30], note: v[31] }) as never,
+  "secretId tags madeBy promptOver promptAbove abovePrice",
 );
 
 export type AskToEndRow = { isAsked: boolean };
@@ -1319,7 +1325,7 @@ returning account_id, request_id`,
   2000,
 );
 
-export type FindOrphansRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type FindOrphansRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string };
 /**
  * Finds holds that no process will settle: holds past their deadline, of the given dead nodes, or
  * of nodes that no longer exist. Ordered by account and request id and paged, so that orphans that
@@ -1338,7 +1344,7 @@ select h.request_id as request_id, h.account_id as account_id, h."family" as "fa
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read, h.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from (
   select * from holds where deadline < now()
   union
@@ -1353,8 +1359,8 @@ where (h.account_id, h.request_id) > ($2, $3)
 order by h.account_id, h.request_id
 limit $4`,
   (p) => [p.nodeIds, p.afterAccountId, p.afterRequestId, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27] }) as never,
-  "secretId tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27], promptOver: v[28], promptAbove: v[29], abovePrice: v[30], note: v[31] }) as never,
+  "secretId tags madeBy promptOver promptAbove abovePrice",
 );
 
 export type FindOldestHoldRow = { day: string | null };
@@ -1876,23 +1882,136 @@ update pools set account_status = $1 where account_id = $2`,
   (p) => [p.status, p.accountId],
 );
 
+// price-lists.sql
+
+/**
+ * Makes a price list without a version. Unique violation: the name is taken.
+ */
+export const insertPriceList: Run<{ priceListId: string; name: string; madeBy: string }> = run(
+  "billing/insert-price-list",
+  `-- billing/insert-price-list
+insert into price_lists (price_list_id, name, made_by) values ($1, $2, $3)`,
+  (p) => [p.priceListId, p.name, p.madeBy],
+);
+
+export type LockPriceListRow = { name: string; newest: number | null };
+/**
+ * Locks a price list, and returns the number of its newest version. No row: no such list.
+ */
+export const lockPriceList: Optional<{ priceListId: string }, LockPriceListRow> = optional(
+  "billing/lock-price-list",
+  `-- billing/lock-price-list
+select l.name,
+  (select max(v.n) from price_list_versions v where v.price_list_id = l.price_list_id)
+    as newest
+from price_lists l
+where l.price_list_id = $1
+for update of l`,
+  (p) => [p.priceListId],
+  (v) => ({ name: v[0], newest: v[1] }) as never,
+  "newest",
+);
+
+export type CountPriceListsRow = { lists: number };
+/**
+ * Counts the price lists.
+ */
+export const countPriceLists: One<undefined, CountPriceListsRow> = one(
+  "billing/count-price-lists",
+  `-- billing/count-price-lists
+select count(*)::integer as lists from price_lists`,
+  () => [],
+  (v) => ({ lists: v[0] }) as never,
+  "",
+);
+
+/**
+ * Adds a version to a price list that the caller has locked or made.
+ */
+export const insertPriceListVersion: Run<{ priceListId: string; n: number; discountBp: number; models: string; reason: string; madeBy: string }> = run(
+  "billing/insert-price-list-version",
+  `-- billing/insert-price-list-version
+insert into price_list_versions (price_list_id, n, discount_bp, models, reason, made_by)
+values ($1, $2, $3, $4, $5, $6)`,
+  (p) => [p.priceListId, p.n, p.discountBp, p.models, p.reason, p.madeBy],
+);
+
+export type ReadPriceListsRow = { priceListId: string; name: string; listMadeAt: Date; n: number; discountBp: number; models: Json; reason: string; madeBy: string; madeAt: Date; accounts: number };
+/**
+ * Reads the newest version of each price list, in the order of their names.
+ */
+export const readPriceLists: Many<undefined, ReadPriceListsRow> = many(
+  "billing/read-price-lists",
+  `-- billing/read-price-lists
+select l.price_list_id as price_list_id, l.name as name, l.made_at as list_made_at,
+  v.n as n, v.discount_bp as discount_bp, v.models as models, v.reason as reason,
+  v.made_by as made_by, v.made_at as made_at,
+  (select count(*) from accounts a where a.price_list_id = l.price_list_id)::integer
+    as accounts
+from price_lists l
+cross join lateral (
+  select *
+  from price_list_versions
+  where price_list_id = l.price_list_id
+  order by n desc
+  limit 1
+) v
+order by l.name`,
+  () => [],
+  (v) => ({ priceListId: v[0], name: v[1], listMadeAt: v[2], n: v[3], discountBp: v[4], models: v[5], reason: v[6], madeBy: v[7], madeAt: v[8], accounts: v[9] }) as never,
+  "",
+);
+
+export type SetPriceListRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; priceListId: string | null; priceListAt: Date | null };
+/**
+ * Gives an account a price list. The caller has locked the account.
+ * `priceListId`: null: the public prices
+ */
+export const setPriceList: One<{ priceListId: string | null; accountId: string }, SetPriceListRow> = one(
+  "billing/set-price-list",
+  `-- billing/set-price-list
+update accounts
+set price_list_id = $1, price_list_at = now()
+where account_id = $2
+returning account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
+  billing_address, billing_tax_id, price_list_id, price_list_at`,
+  (p) => [p.priceListId, p.accountId],
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8], priceListId: v[9], priceListAt: v[10] }) as never,
+  "statusChangedAt priceListId priceListAt",
+);
+
+export type FindPriceListRow = { priceListId: string | null };
+/**
+ * Finds the price list of an account. No row: no such account.
+ */
+export const findPriceList: Optional<{ accountId: string }, FindPriceListRow> = optional(
+  "billing/find-price-list",
+  `-- billing/find-price-list
+select price_list_id from accounts where account_id = $1`,
+  (p) => [p.accountId],
+  (v) => ({ priceListId: v[0] }) as never,
+  "priceListId",
+);
+
 // prices.sql
 
 /**
  * Stores a price version, unless it is stored already.
  */
-export const registerPrice: Run<{ priceVersion: string; model: string; input: bigint | number; output: bigint | number; thinking: bigint | number; cacheWrite5m: bigint | number; cacheWrite1h: bigint | number; cacheRead: bigint | number; webSearch: bigint | number }> = run(
+export const registerPrice: Run<{ priceVersion: string; model: string; input: bigint | number; output: bigint | number; thinking: bigint | number; cacheWrite5m: bigint | number; cacheWrite1h: bigint | number; cacheRead: bigint | number; webSearch: bigint | number; promptOver: number | null; promptAbove: number | null; abovePrice: string | null; note: string }> = run(
   "billing/register-price",
   `-- billing/register-price
 insert into price_versions (price_version, model,
-  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_search)
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_search,
+  prompt_over, prompt_above, above_price, note)
 values ($1, $2,
-  $3, $4, $5, $6, $7, $8, $9)
+  $3, $4, $5, $6, $7, $8, $9,
+  $10, $11, $12, $13)
 on conflict do nothing`,
-  (p) => [p.priceVersion, p.model, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearch],
+  (p) => [p.priceVersion, p.model, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearch, p.promptOver, p.promptAbove, p.abovePrice, p.note],
 );
 
-export type ListPricesRow = { priceVersion: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; createdAt: Date };
+export type ListPricesRow = { priceVersion: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string; createdAt: Date };
 /**
  * Lists every price at which a request was ever admitted, by model, newest first.
  */
@@ -1900,12 +2019,12 @@ export const listPrices: Many<undefined, ListPricesRow> = many(
   "billing/list-prices",
   `-- billing/list-prices
 select price_version, model, input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
-  web_search, created_at
+  web_search, prompt_over, prompt_above, above_price, note, created_at
 from price_versions
 order by model, created_at desc`,
   () => [],
-  (v) => ({ priceVersion: v[0], model: v[1], input: v[2], output: v[3], thinking: v[4], cacheWrite5m: v[5], cacheWrite1h: v[6], cacheRead: v[7], webSearch: v[8], createdAt: v[9] }) as never,
-  "",
+  (v) => ({ priceVersion: v[0], model: v[1], input: v[2], output: v[3], thinking: v[4], cacheWrite5m: v[5], cacheWrite1h: v[6], cacheRead: v[7], webSearch: v[8], promptOver: v[9], promptAbove: v[10], abovePrice: v[11], note: v[12], createdAt: v[13] }) as never,
+  "promptOver promptAbove abovePrice",
 );
 
 // rejections.sql
@@ -3765,7 +3884,7 @@ with open_from as (
 ), slice as materialized (
   select account_id, request_id, "family", key_id, model,
     date_trunc('hour', admitted_at, 'UTC') as hour, price_version, granted_output, hold, overrun,
-    output_over, thinking_over, cost, cost_over,
+    output_over, thinking_over, cost, cost_over, prompt_over, prompt_above,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
@@ -3796,6 +3915,13 @@ with open_from as (
   from slice
   where amount is distinct from least(hold, cost)
     or amount + overrun is distinct from cost + cost_over
+  union all
+  select 'price is of the length of the prompt', account_id || '/' || request_id,
+    format('prompt %s, price %s', input::bigint + cache_read + cache_write_5m + cache_write_1h,
+      price_version)
+  from slice
+  where input::bigint + cache_read + cache_write_5m + cache_write_1h <= coalesce(prompt_over, -1)
+    or input::bigint + cache_read + cache_write_5m + cache_write_1h > prompt_above
   union all
   select 'charged output <= granted output', account_id || '/' || request_id,
     format('output %s, thinking %s, granted %s', output, thinking, granted_output)

@@ -30,6 +30,17 @@ returning key_id`,
 );
 
 /**
+ * Tells every process that something beside keys changed that their requests depend on.
+ */
+export const announceChange: Run<{ changeId: string; changedId: string }> = run(
+  "keys/announce-change",
+  `-- keys/announce-change
+insert into key_changes (change_id, key_id) values ($1, $2)`,
+  (p) => [p.changeId, p.changedId],
+  5000,
+);
+
+/**
  * Tells every process that the keys of an account changed that somebody manages, because he did.
  * `changeId`: to which each key adds its own
  */
@@ -878,7 +889,7 @@ select calls_from from management_keys where management_key_id = $1`,
 
 // secrets.sql
 
-export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; pausedByOwner: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; accountStatus: "active" | "suspended" | "closed"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
+export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; pausedByOwner: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; accountStatus: "active" | "suspended" | "closed"; priceListId: string | null; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
 /**
  * The secrets with these digests, with their keys. No row for an unknown digest.
  */
@@ -900,6 +911,7 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
        k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
        k.paused_by_owner, k.expires_at,
        k.created_at, k.revoked_at, k.allowed_addresses, a.status as account_status,
+       a.price_list_id,
        b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit,
        b.is_limited or exists (
          select 1
@@ -912,8 +924,8 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
   join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where s.digest = any($1::bytea[])`,
   (p) => [p.digests],
-  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], accountReader: v[15], createdBy: v[16], managedBy: v[17], limitedByOwner: v[18], paused: v[19], pausedByOwner: v[20], expiresAt: v[21], createdAt: v[22], revokedAt: v[23], allowedAddresses: v[24], accountStatus: v[25], dayLimit: v[26], weekLimit: v[27], monthLimit: v[28], totalLimit: v[29], runningLimit: v[30], isLimited: v[31] }) as never,
-  "secretExpiresAt secretRevokedAt expiresInMs requestsPerMinute expiresAt revokedAt dayLimit weekLimit monthLimit totalLimit runningLimit",
+  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], accountReader: v[15], createdBy: v[16], managedBy: v[17], limitedByOwner: v[18], paused: v[19], pausedByOwner: v[20], expiresAt: v[21], createdAt: v[22], revokedAt: v[23], allowedAddresses: v[24], accountStatus: v[25], priceListId: v[26], dayLimit: v[27], weekLimit: v[28], monthLimit: v[29], totalLimit: v[30], runningLimit: v[31], isLimited: v[32] }) as never,
+  "secretExpiresAt secretRevokedAt expiresInMs requestsPerMinute expiresAt revokedAt priceListId dayLimit weekLimit monthLimit totalLimit runningLimit",
   5000,
 );
 

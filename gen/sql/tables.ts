@@ -4,7 +4,7 @@ import type { Json } from "../../src/postgres/statement.ts";
 
 export type AccountNotesRow = { accountId: string; noteId: string; at: Date; by: string; text: string };
 
-export type AccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; defaultMemberLimits: Json | null };
+export type AccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; defaultMemberLimits: Json | null; priceListId: string | null; priceListAt: Date | null };
 
 export type AddressBalancesRow = { processor: string; chain: string; address: string; atoms: string; nonce: bigint; height: bigint; blockAt: Date };
 
@@ -36,7 +36,7 @@ export type ChainsRow = { processor: string; chain: string; height: bigint | nul
 
 export type ChargeLines1Row = { accountId: string | null; requestId: string | null; month: string | null; settledAt: Date | null; line: string | null };
 
-export type ChargeSumsRow = { accountId: string | null; requestId: string | null; month: string | null; family: string | null; keyId: string | null; secretId: string | null; model: string | null; input: number | null; output: number | null; cacheWrite5m: number | null; cacheWrite1h: number | null; cacheRead: number | null; thinking: number | null; priceVersion: string | null; grantedOutput: number | null; hold: bigint | null; amount: bigint | null; overrun: bigint | null; outputOver: number | null; thinkingOver: number | null; outcome: string | null; basis: string | null; attempts: Json | null; admittedAt: Date | null; settledAt: Date | null; tags: Json | null; madeBy: string | null; webSearches: number | null; facts: Json | null; manager: string | null; cost: bigint | null; costOver: bigint | null; amountInput: bigint | null; amountOutput: bigint | null; amountCache: bigint | null; amountThinking: bigint | null; requests: number | null; completed: number | null; failed: number | null; cut: number | null };
+export type ChargeSumsRow = { accountId: string | null; requestId: string | null; month: string | null; family: string | null; keyId: string | null; secretId: string | null; model: string | null; input: number | null; output: number | null; cacheWrite5m: number | null; cacheWrite1h: number | null; cacheRead: number | null; thinking: number | null; priceVersion: string | null; grantedOutput: number | null; hold: bigint | null; amount: bigint | null; overrun: bigint | null; outputOver: number | null; thinkingOver: number | null; outcome: string | null; basis: string | null; attempts: Json | null; admittedAt: Date | null; settledAt: Date | null; tags: Json | null; madeBy: string | null; webSearches: number | null; facts: Json | null; manager: string | null; promptOver: number | null; promptAbove: number | null; cost: bigint | null; costOver: bigint | null; amountInput: bigint | null; amountOutput: bigint | null; amountCache: bigint | null; amountThinking: bigint | null; requests: number | null; completed: number | null; failed: number | null; cut: number | null };
 
 export type ChargesRow = { accountId: string; requestId: string; month: string; family: string; keyId: string; secretId: string | null; model: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; priceVersion: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; admittedAt: Date; settledAt: Date; tags: Json | null; madeBy: string | null; webSearches: number; facts: Json | null; manager: string | null };
 
@@ -124,7 +124,11 @@ export type PeopleChangesRow = { changeId: string; subjectId: string; changedAt:
 
 export type PoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: string; spent: bigint; running: number; day: string; dayBase: bigint; weekBase: bigint; monthBase: bigint; totalBase: bigint; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
 
-export type PriceVersionsRow = { priceVersion: string; model: string; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; createdAt: Date; webSearch: bigint };
+export type PriceListVersionsRow = { priceListId: string; n: number; discountBp: number; models: Json; reason: string; madeBy: string; madeAt: Date };
+
+export type PriceListsRow = { priceListId: string; name: string; madeAt: Date; madeBy: string };
+
+export type PriceVersionsRow = { priceVersion: string; model: string; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; createdAt: Date; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string };
 
 export type PromotionUsesRow = { codeId: string; accountId: string; orderId: string | null; refundN: number | null; usedAt: Date; transferId: string | null };
 

@@ -2,10 +2,22 @@
 // number of nano-credits, so a sum is exact; it is rounded up once, to a whole micro-credit. The
 // pages of the console import this file.
 
-import { type TokenCategory, tokenCategories, type UsageCount } from "./token-categories.ts";
+import {
+  byCategory,
+  type TokenCategory,
+  tokenCategories,
+  type UsageCount,
+} from "./token-categories.ts";
 
 /** Nano-credits per token, by category, and micro-credits of a web search. */
 export type Prices = Readonly<Record<TokenCategory | "webSearch", bigint>>;
+
+/** Prices, and those of longer prompts. */
+export type SteppedPrices = Prices & {
+  /** Prompts of more tokens than this have `abovePrice`. Absent: there is none. */
+  readonly promptAbove?: number | undefined;
+  readonly abovePrice?: SteppedPrices | undefined;
+};
 
 /** Tokens by category, and web searches. */
 export type Metered = Readonly<Record<TokenCategory | UsageCount, number>>;
@@ -67,4 +79,34 @@ export function costsUpTo(prices: Prices, usage: Metered) {
     withThinkingMicro,
     allMicro: microRoundedUp(allNano) + ofSearches,
   };
+}
+
+/** The tokens of a prompt: all of its input. */
+export function promptOf(
+  usage: Pick<Metered, "input" | "cacheRead" | "cacheWrite5m" | "cacheWrite1h">,
+): number {
+  return usage.input + usage.cacheRead + usage.cacheWrite5m + usage.cacheWrite1h;
+}
+
+/** The price of a request whose prompt has so many tokens. */
+export function stepOf<
+  P extends { readonly promptAbove?: number | undefined; readonly abovePrice?: P | undefined },
+>(price: P, prompt: number): P {
+  let step = price;
+  while (step.promptAbove !== undefined && step.abovePrice && prompt > step.promptAbove)
+    step = step.abovePrice;
+  return step;
+}
+
+/** By category, the highest price of a request whose prompt has at most so many tokens. */
+export function dearestUpTo(price: SteppedPrices, prompt: number): Prices {
+  let dearest: Prices = price;
+  let step = price;
+  while (step.promptAbove !== undefined && step.abovePrice && prompt > step.promptAbove) {
+    step = step.abovePrice;
+    const [one, other] = [dearest, step];
+    const larger = (name: keyof Prices) => (one[name] > other[name] ? one[name] : other[name]);
+    dearest = { ...byCategory(larger), webSearch: larger("webSearch") };
+  }
+  return dearest;
 }

@@ -42,6 +42,8 @@ export type KeysOfAccount = {
    * Returns the ids for `publish`.
    */
   announce(tx: Runner, accountId: string): Promise<readonly string[]>;
+  /** Announces in the same way that something else changed, on which requests depend. */
+  announceChange(tx: Runner, id: string): Promise<readonly string[]>;
   /** Revokes all of them in the same way, for good. */
   revokeAll(tx: Runner, accountId: string): Promise<readonly string[]>;
   /**
@@ -306,7 +308,7 @@ export async function accountQuery(
   const hint = hintIn(query);
   if (hint)
     for (const { accountId } of await reports.run(sql.findHint, hint)) found.push(accountId);
-  if (query.startsWith("key_")) found.push((await reports.findPayer(query))?.accountId ?? "");
+  if (query.startsWith("key_")) found.push((await reports.findPayer(query))?.payer.accountId ?? "");
   if (isRequestId(query)) {
     const [running, charged] = await Promise.all([
       reports.findRunning(query),

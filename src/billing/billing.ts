@@ -29,7 +29,7 @@ import {
   SettleHoldResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
-import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key, KeyLabel } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { type Clock, withTimeout } from "../base/clock.ts";
@@ -40,6 +40,7 @@ import { checkName } from "../base/names.ts";
 import { readPage } from "../base/paging.ts";
 import { checkTags } from "../base/tags.ts";
 import { tokenCategories } from "../base/token-categories.ts";
+import type { PriceFacts } from "../config/catalog.ts";
 import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
 import { actorOf, confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
@@ -79,6 +80,17 @@ import { exportCharges } from "./export-charges.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
 import { LedgerMetrics } from "./ledger-metrics.ts";
 import { createOverview, type LedgerOverview } from "./overview.ts";
+import {
+  addPriceListVersion,
+  createPriceList,
+  findPriceList,
+  listPriceLists,
+  type PriceListParts,
+  previewPrices,
+  readLists,
+  setAccountPriceList,
+} from "./price-lists.ts";
+import { type PriceBook, PriceLists } from "./prices.ts";
 import { findArchived, type LoggedCharge } from "./reconcile.ts";
 import { Rejections, toRefused } from "./rejections.ts";
 import { runningReceipt } from "./settlement.ts";
@@ -99,7 +111,8 @@ export type { Hold } from "./admission.ts";
 export { budgetsOfKeys, budgetsOfMembers } from "./budgets.ts";
 export { minHoldMicro, type UsageBounds } from "./hold-size.ts";
 export type { ExpectedHold, Holds, NewHold } from "./holds.ts";
-export { chargedUsage, priceVersion } from "./price.ts";
+export { chargedUsage } from "./price.ts";
+export { PriceBook, PriceLists } from "./prices.ts";
 export {
   type Correction,
   compareCharges,
@@ -145,6 +158,10 @@ export type Billing = {
   findArchived<Logged extends LoggedCharge>(logged: readonly Logged[]): Promise<Logged[]>;
   /** Does what was approved. */
   readonly carryOut: { readonly transfer: CarryOut };
+  /** The price list of an account. Undefined: the public prices. */
+  findPriceList(accountId: string): Promise<string | undefined>;
+  /** Call for each thing that the feed of keys names: price lists are read again. */
+  onPricesChanged(id: string): void;
   /** Creates an account with this id and two empty pools, unless it exists. */
   ensureAccount(accountId: string, name: string): Promise<void>;
   /** How long the credits of an account will last, one for each pool. Empty: no such account. */
@@ -195,7 +212,13 @@ type Parts = {
   /** Carries hints of transfers to other processes. */
   readonly hints?: Hints | undefined;
   /** Price of a catalogue model. Undefined for an unknown model. */
-  readonly priceOf: (model: string) => Price | undefined;
+  readonly priceOf: PriceBook["priceOf"];
+  /** The price lists in force, which this service reads. Absent: there are none. */
+  readonly priceLists?: PriceLists | undefined;
+  /** The configuration file of this moment. Absent: it has no models. */
+  readonly file?: PriceListParts["file"] | undefined;
+  /** The values of conditions that have a price there. Absent: none has. */
+  readonly offered?: PriceBook["offered"] | undefined;
   readonly log: Log;
   /** The keys of accounts. Absent: no key is here that an account could change. */
   readonly keys?: KeysOfAccount | undefined;
@@ -262,6 +285,8 @@ export function createBilling(parts: Parts): Billing {
   });
   if (parts.metrics) readLedger(parts.metrics, holds, node);
   const keys = parts.keys ?? noKeys;
+  const lists = parts.priceLists ?? new PriceLists();
+  lists.readBy(() => readLists(parts.postgres));
   let unsettled = 0;
   const usage = createReports(reports);
   return {
@@ -271,7 +296,16 @@ export function createBilling(parts: Parts): Billing {
       holds,
       watch,
       priceOf: parts.priceOf,
+      offered: parts.offered,
       usage,
+      lists,
+      priceLists: {
+        transaction: store.transaction,
+        reports: parts.postgres.reports,
+        keys,
+        lists,
+        file: parts.file ?? (() => ({ models: [], priceMultipliers: {} })),
+      },
       labelsOf: (accountId, keyIds) => keys.labels(parts.postgres.reports, accountId, keyIds),
       log: parts.log,
       accounts: {
@@ -320,9 +354,12 @@ export function createBilling(parts: Parts): Billing {
     askToEnd: (request) => store.askToEnd(request),
     countRunning: async (requests) => (await reports.findHolds(requests)).length,
     findArchived: (logged) => findArchived(reports, logged),
+    findPriceList: (accountId) => findPriceList(reports, accountId),
+    onPricesChanged: (id) => lists.change(id),
     confirmAlive: () => node.confirmAlive(),
     async start(others = noPeers) {
       peers = others;
+      await lists.read();
       await node.start(holds);
       days.start();
       rejections.start();
@@ -394,6 +431,8 @@ type ServiceParts = {
   readonly store: LedgerStore;
   readonly holds: HoldKeeper;
   readonly priceOf: Parts["priceOf"];
+  readonly offered: Parts["offered"];
+  readonly lists: PriceLists;
 };
 
 /** `reports` reads the same ledger on connections that heartbeats and admissions do not use. */
@@ -405,12 +444,16 @@ function createService({
   holds,
   watch,
   priceOf,
+  offered,
+  lists,
+  priceLists,
   accounts,
   budgets,
   transfers,
   log,
 }: ServiceParts & {
   readonly budgets: BudgetParts;
+  readonly priceLists: PriceListParts;
   readonly reports: LedgerStore;
   readonly usage: Reports;
   /** What people know these keys of an account by. Unknown ones are left out. */
@@ -449,6 +492,11 @@ function createService({
     exportAccount: (_, call) => exportAccount(accounts, call),
     suspendAccount: (request, call) => suspendAccount(accounts, request, call),
     resumeAccount: (request, call) => resumeAccount(accounts, request, call),
+    createPriceList: (request, call) => createPriceList(priceLists, request, call),
+    addPriceListVersion: (request, call) => addPriceListVersion(priceLists, request, call),
+    listPriceLists: () => listPriceLists(priceLists),
+    setAccountPriceList: (request, call) => setAccountPriceList(priceLists, request, call),
+    previewPrices: (request) => previewPrices(priceLists, request),
     setBudget: (request, call) => setBudget(budgets, request, call),
     resetBudget: (request, call) => resetBudget(budgets, request, call),
     listBudgets: (request, call) => listBudgets(budgets, request, call),
@@ -478,7 +526,7 @@ function createService({
     },
 
     async placeHold(request, call) {
-      const hold = await placeHold({ store, holds, priceOf }, request, call);
+      const hold = await placeHold({ store, holds, priceOf, offered, lists }, request, call);
       return create(PlaceHoldResponseSchema, {
         accountId: hold.payer.accountId,
         grantedOutput: hold.grantedOutput,
@@ -591,6 +639,7 @@ const noKeys: KeysOfAccount = {
   checkProgram: () => Promise.reject(new ApiError("not_permitted")),
   labels: async () => [],
   announce: async () => [],
+  announceChange: async () => [],
   revokeAll: async () => [],
   publish() {},
 };
@@ -626,8 +675,17 @@ async function scopeOf(reports: LedgerStore, call: AuthenticatedCall): Promise<S
 const defaultDeadlineMs = 15 * 60_000;
 const deadlineMaxMs = 24 * 3_600_000;
 
+/** The conditions that a calling service names. */
+function factsOf({ speed, geo, tier }: PlaceHoldRequest): PriceFacts {
+  return {
+    ...(speed !== "" && { speed }),
+    ...(geo !== "" && { geo }),
+    ...(tier !== "" && { tier }),
+  };
+}
+
 async function placeHold(
-  { store, holds, priceOf }: ServiceParts,
+  { store, holds, priceOf, offered, lists }: ServiceParts,
   request: PlaceHoldRequest,
   { caller, signal }: AuthenticatedCall,
 ) {
@@ -647,10 +705,19 @@ async function placeHold(
   const deadlineMs = request.deadline ? durationMs(request.deadline) : defaultDeadlineMs;
   if (!(deadlineMs >= 1000 && deadlineMs <= deadlineMaxMs))
     throw invalidField("deadline", "is 1 s to 24 h");
-  const price = priceOf(model);
+  const found = await store.findPayer(keyId);
+  const facts = factsOf(request);
+  await lists.ensure(found?.priceListId);
+  const price = priceOf(model, facts, found?.priceListId);
   if (!price) throw new ApiError("model_not_found", { field: "model" });
-  const payer = await store.findPayer(keyId);
-  if (!payer) throw noSuch("key");
+  if (!found) throw noSuch("key");
+  const { payer, priceListId } = found;
+  for (const name of ["speed", "geo", "tier"] as const) {
+    const value = facts[name];
+    if (value === undefined || offered?.(model, priceListId)?.[name].has(value)) continue;
+    const message = `${name}: ${value.slice(0, 100)} has no price at this model.`;
+    throw new ApiError("feature_not_offered", { field: name, message });
+  }
   const bounds = { input, mostExpensiveInput, webSearches, minOutput, maxOutput };
   const madeBy = caller.kind === "internal" ? undefined : actorOf(caller);
   const hold = { requestId, nonce, payer, model, price, bounds, deadlineMs, tags, madeBy };
@@ -658,7 +725,7 @@ async function placeHold(
 }
 
 async function settleHold(
-  { store, holds }: Omit<ServiceParts, "priceOf">,
+  { store, holds }: Pick<ServiceParts, "store" | "holds">,
   request: SettleHoldRequest,
 ): Promise<Receipt> {
   const { outcome, basis, attempts } = request;

@@ -12,7 +12,16 @@
 
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { microRoundedUp, nanoOf, type Prices, searchesMicro, tokensNano } from "../base/cost.ts";
+import {
+  dearestUpTo,
+  microRoundedUp,
+  nanoOf,
+  promptOf,
+  type SteppedPrices,
+  searchesMicro,
+  stepOf,
+  tokensNano,
+} from "../base/cost.ts";
 import { maxInputPriceNano, maxOutputPriceNano } from "./price.ts";
 
 /** The most that a request may use, in tokens. */
@@ -21,8 +30,8 @@ export type UsageBounds = {
   readonly mostExpensiveInput: InputCategory;
   /**
    * The least input of the request, where its count is uncertain. The credits must cover it at the
-   * price of plain input; the hold covers `input` as far as the pool lasts. Absent: they must cover
-   * `input`.
+   * price of plain input of such a prompt; the hold covers `input` as far as the pool lasts.
+   * Absent: they must cover `input`.
    */
   readonly minInput?: number;
   /** The most web searches. */
@@ -79,11 +88,11 @@ const defaultOutput = 8192;
  * free by what the input of `bounds` may cost above its least, and by no more.
  */
 export function sizeHold<L extends Limit>(
-  prices: Prices,
+  prices: SteppedPrices,
   bounds: UsageBounds,
   { posted, poolHeld, limits = [] }: Funds<L>,
 ): Grant<L> {
-  const tokenNano = maxOutputPriceNano(prices);
+  const tokenNano = outputNano(prices, bounds);
   const neededMicro = minHoldMicro(prices, bounds);
 
   const poolFree = posted - poolHeld;
@@ -120,52 +129,58 @@ export function sizeHold<L extends Limit>(
 }
 
 /** The smallest hold with which a request is started. */
-export function minHoldMicro(prices: Prices, bounds: UsageBounds): bigint {
+export function minHoldMicro(prices: SteppedPrices, bounds: UsageBounds): bigint {
   return microRoundedUp(
-    minInputNano(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceNano(prices),
+    minInputNano(prices, bounds) + BigInt(bounds.minOutput) * outputNano(prices, bounds),
   );
 }
 
 /** The hold that covers all that a request may use. */
-export function maxHoldMicro(prices: Prices, bounds: UsageBounds): bigint {
+export function maxHoldMicro(prices: SteppedPrices, bounds: UsageBounds): bigint {
   return microRoundedUp(
-    maxInputNano(prices, bounds) + BigInt(bounds.maxOutput) * maxOutputPriceNano(prices),
+    maxInputNano(prices, bounds) + BigInt(bounds.maxOutput) * outputNano(prices, bounds),
   );
 }
 
 /** True if `sizeHold` can lead to this hold: it belongs to a request with these bounds. */
 export function isHoldOf(
-  prices: Prices,
+  prices: SteppedPrices,
   bounds: UsageBounds,
   hold: { readonly amountMicro: bigint; readonly grantedOutput: number },
 ): boolean {
-  const outputNano = BigInt(hold.grantedOutput) * maxOutputPriceNano(prices);
+  const grantedNano = BigInt(hold.grantedOutput) * outputNano(prices, bounds);
   return (
     hold.grantedOutput >= bounds.minOutput &&
     hold.grantedOutput <= bounds.maxOutput &&
-    hold.amountMicro >= microRoundedUp(minInputNano(prices, bounds) + outputNano) &&
-    hold.amountMicro <= microRoundedUp(maxInputNano(prices, bounds) + outputNano)
+    hold.amountMicro >= microRoundedUp(minInputNano(prices, bounds) + grantedNano) &&
+    hold.amountMicro <= microRoundedUp(maxInputNano(prices, bounds) + grantedNano)
   );
+}
+
+/** The highest price of an output token of a request, in nano-credits. */
+function outputNano(prices: SteppedPrices, { input }: Pick<UsageBounds, "input">): bigint {
+  return maxOutputPriceNano(dearestUpTo(prices, input));
 }
 
 /** The highest possible cost of the input of a request and of its web searches. */
 function maxInputNano(
-  prices: Prices,
+  prices: SteppedPrices,
   bounds: Pick<UsageBounds, "input" | "mostExpensiveInput" | "webSearches">,
 ): bigint {
   return (
-    BigInt(bounds.input) * maxInputPriceNano(prices, bounds.mostExpensiveInput) +
+    BigInt(bounds.input) *
+      maxInputPriceNano(dearestUpTo(prices, bounds.input), bounds.mostExpensiveInput) +
     nanoOf(searchesMicro(prices, bounds.webSearches))
   );
 }
 
 /** The cost of input and web searches that the free credits must cover. */
-function minInputNano(prices: Prices, bounds: UsageBounds): bigint {
+function minInputNano(prices: SteppedPrices, bounds: UsageBounds): bigint {
   const { minInput, webSearches } = bounds;
   const maxNano = maxInputNano(prices, bounds);
   if (minInput === undefined) return maxNano;
   const minNano =
-    BigInt(minInput) * maxInputPriceNano(prices, InputCategory.UNSPECIFIED) +
+    BigInt(minInput) * maxInputPriceNano(stepOf(prices, minInput), InputCategory.UNSPECIFIED) +
     nanoOf(searchesMicro(prices, webSearches));
   return minNano < maxNano ? minNano : maxNano;
 }
@@ -188,10 +203,15 @@ export function least(one: bigint, other: bigint | undefined): bigint {
  * The hold that a running request needs once its input is known: the exact cost of that input, with
  * the most web searches that it may make, and the highest cost of the granted output.
  */
-export function resizedHoldMicro(prices: Prices, input: Usage, grantedOutput: number): bigint {
+export function resizedHoldMicro(
+  prices: SteppedPrices,
+  input: Usage,
+  grantedOutput: number,
+): bigint {
+  const step = stepOf(prices, promptOf(input));
   return microRoundedUp(
-    tokensNano(prices, { ...input, output: 0, thinking: 0 }) +
-      nanoOf(searchesMicro(prices, input.webSearches)) +
-      BigInt(grantedOutput) * maxOutputPriceNano(prices),
+    tokensNano(step, { ...input, output: 0, thinking: 0 }) +
+      nanoOf(searchesMicro(step, input.webSearches)) +
+      BigInt(grantedOutput) * maxOutputPriceNano(step),
   );
 }

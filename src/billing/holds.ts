@@ -42,6 +42,8 @@ import {
 } from "./hold-size.ts";
 import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
 import type { LedgerMetrics } from "./ledger-metrics.ts";
+import { stepsOf } from "./price.ts";
+import { priceRow } from "./rows.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
 import type { LedgerStore, Metered } from "./store.ts";
 
@@ -492,6 +494,10 @@ export class HoldKeeper implements Holds {
   async settle(hold: PlacedHold, ending: Ending): Promise<Receipt> {
     if (this.#unwritten.size > 0) this.#unwritten.delete(keyOf(requestKeyOf(hold)));
     try {
+      const { appliedPrice } = ending;
+      // However long the database is unavailable, as the charge itself.
+      if (appliedPrice && !this.#hasPrice(appliedPrice))
+        await this.#registerPrice(hold.model, appliedPrice, Number.POSITIVE_INFINITY);
       const settled = await this.#settle({ kind: "settle", hold, ending });
       this.#onSettled?.(hold.payer.accountId, hold.admittedAt);
       if (settled.kind === "charged") this.#metrics?.count(settled.charge);
@@ -595,14 +601,14 @@ export class HoldKeeper implements Holds {
   }
 
   // A price must be durable before a hold references it.
-  async #registerPrice(model: string, price: Price): Promise<void> {
-    const untilMs = this.#clock.now() + this.#maxWaitMs;
+  async #registerPrice(model: string, price: Price, maxWaitMs = this.#maxWaitMs): Promise<void> {
+    const untilMs = this.#clock.now() + maxWaitMs;
     while (!this.#hasPrice(price)) {
       try {
         await this.#store.registerPrice(model, price);
         this.#registeredPrices.set(price.priceVersion, { model, price });
       } catch (error) {
-        if (!isUnavailable(error) || this.#clock.now() >= untilMs) throw error;
+        if (!isUnavailable(error) || this.#isClosed || this.#clock.now() >= untilMs) throw error;
         await pause(this.#clock, settings.pauseMs);
       }
     }
@@ -612,7 +618,8 @@ export class HoldKeeper implements Holds {
   // its price a hold is never found, and never released.
   async #registerPricesAgain(connection: Connection): Promise<void> {
     for (const { model, price } of this.#registeredPrices.values())
-      await connection.send([sql.registerPrice.with({ ...price, model })]);
+      for (const step of stepsOf(price))
+        await connection.send([sql.registerPrice.with({ ...priceRow(step), model })]);
   }
 
   // A calling service repeats its request with its own nonce. Only this process knows the nonces

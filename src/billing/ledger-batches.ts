@@ -2,14 +2,14 @@
 // decides, and writes in a second one. A settlement batch needs one round trip: its writes do not
 // depend on rows that it reads.
 
-import { create, toJson } from "@bufbuild/protobuf";
+import { toJson } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
-import { PriceSchema, type Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { readBudget, startsOf } from "../base/budgets.ts";
-import { costMicro, costsUpTo, type Metered } from "../base/cost.ts";
+import { costMicro, costsUpTo, type Metered, promptOf, stepOf } from "../base/cost.ts";
 import { ApiError } from "../base/errors.ts";
 import { mayBeOld } from "../base/ids.ts";
 import { firstEventBoundsMs } from "../base/shown-figures.ts";
@@ -34,7 +34,7 @@ import {
 } from "./admission.ts";
 import { type Decided, type Decision, decision, type Sequence, sequence } from "./batch-queue.ts";
 import { chargedUsage } from "./price.ts";
-import { basisName, outcomeName } from "./rows.ts";
+import { basisName, outcomeName, toPrice } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 
 /** A request with its ending. */
@@ -83,7 +83,7 @@ export function admissionBatch(
         deadSecrets: new Map(dead.map(({ secretId, revoked }) => [secretId, revoked])),
         // Of a request that runs and was charged, the charge is the first row.
         usedRequests: new Map(
-          [...old, ...used].map((row) => [keyOf(row), { ...row, price: create(PriceSchema, row) }]),
+          [...old, ...used].map((row) => [keyOf(row), { ...row, price: toPrice(row) }]),
         ),
         growing: new Map(growing.map((row) => [keyOf(row), row])),
       };
@@ -244,15 +244,17 @@ export function settlementBatch(requests: readonly SettleRequest[]): Sequence<re
 function settleHolds(requests: readonly EndedRequest[]): Query<sql.SettleHoldsRow> {
   const endings = requests.map(({ ending }) => ending);
   const charged = requests.map(chargedOf);
-  const costs = requests.map((request) => costsUpTo(request.hold.price, chargedOf(request)));
+  const prices = requests.map(priceOf);
+  const costs = requests.map((request) => costsUpTo(priceOf(request), chargedOf(request)));
   const over = requests.map(overOf);
   return sql.settleHolds.with({
     ...requestIds(requests.map(({ hold }) => hold)),
+    priceVersions: prices.map(({ priceVersion }) => priceVersion),
     costsInput: costs.map(({ inputMicro }) => inputMicro),
     costsCache: costs.map(({ withCacheMicro }) => withCacheMicro),
     costsThinking: costs.map(({ withThinkingMicro }) => withThinkingMicro),
     costs: costs.map(({ allMicro }) => allMicro),
-    costsOver: requests.map((request) => costMicro(request.hold.price, overOf(request))),
+    costsOver: requests.map((request) => costMicro(priceOf(request), overOf(request))),
     outputsOver: over.map(({ output }) => output),
     thinkingsOver: over.map(({ thinking }) => thinking),
     outcomes: endings.map(({ outcome }) => outcomeName(outcome)),
@@ -265,6 +267,20 @@ function settleHolds(requests: readonly EndedRequest[]): Query<sql.SettleHoldsRo
     ...byCategory((category) => charged.map((usage) => usage[category])),
     webSearches: charged.map(({ webSearches }) => webSearches),
   });
+}
+
+/**
+ * The version by which a request is charged: of the hold's price, the step that its prompt demands.
+ * Where the provider applied something else, the one that is lower.
+ */
+function priceOf(request: EndedRequest): Price {
+  const charged = chargedOf(request);
+  const prompt = promptOf(charged);
+  const asked = stepOf(request.hold.price, prompt);
+  const { appliedPrice } = request.ending;
+  if (appliedPrice === undefined) return asked;
+  const applied = stepOf(appliedPrice, prompt);
+  return costMicro(applied, charged) < costMicro(asked, charged) ? applied : asked;
 }
 
 /** Facts of a charge that no sum needs, as JSON. Null: there are none. */
@@ -302,6 +318,7 @@ function chargeOf(request: EndedRequest, row: sql.SettleHoldsRow): Charge {
     ...request.ending,
     hold: request.hold,
     charged: chargedOf(request),
+    price: priceOf(request),
     holdMicro: row.hold,
     amountMicro: row.amount,
     overrunMicro: row.overrun,

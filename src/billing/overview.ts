@@ -1,11 +1,10 @@
 // What operators ask about the whole ledger, for the operations service.
 
-import { create } from "@bufbuild/protobuf";
 import type { Account, Pool } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Price, PriceSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import type { Runner } from "../postgres/statement.ts";
-import { toAccount, toPool } from "./rows.ts";
+import { toAccount, toPool, toPrice } from "./rows.ts";
 import { type LedgerStore, searchedMonths } from "./store.ts";
 import { latestVerification } from "./verification.ts";
 
@@ -83,7 +82,7 @@ export function createOverview(reports: LedgerStore) {
       const rows = await run(sql.listPrices);
       return rows.map((row) => ({
         model: row.model,
-        price: create(PriceSchema, row),
+        price: toPrice(row),
         firstUsedAt: row.createdAt,
       }));
     },

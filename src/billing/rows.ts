@@ -1,6 +1,6 @@
 // What the rows of statements stand for: messages and values.
 
-import { create, fromJson } from "@bufbuild/protobuf";
+import { create, fromJson, toJsonString } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type Account,
@@ -19,15 +19,54 @@ import {
   TransferSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
-import { PriceSchema, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import {
+  type Price,
+  PriceSchema,
+  type Usage,
+  UsageSchema,
+} from "../../gen/gateway/common/v1/usage_pb.ts";
 import type * as sql from "../../gen/sql/billing.ts";
 import type { Metered } from "../base/cost.ts";
 import { familyOf } from "../base/families.ts";
 import { shownName } from "../base/names.ts";
 import type { Tags } from "../base/tags.ts";
-import type { TokenCategory, UsageCount } from "../base/token-categories.ts";
+import { byCategory, type TokenCategory, type UsageCount } from "../base/token-categories.ts";
 import type { Json } from "../postgres/statement.ts";
 import type { AccountStatusName, PlacedHold } from "./admission.ts";
+
+type PriceRow = Pick<
+  sql.FindHoldsRow,
+  | TokenCategory
+  | "priceVersion"
+  | "webSearch"
+  | "promptOver"
+  | "promptAbove"
+  | "abovePrice"
+  | "note"
+>;
+
+/** The price of a row. */
+export function toPrice(row: PriceRow): Price {
+  const { promptOver, promptAbove, abovePrice, priceVersion, webSearch, note } = row;
+  return create(PriceSchema, {
+    ...byCategory((category) => row[category]),
+    ...{ priceVersion, webSearch, note },
+    ...(promptOver !== null && { promptOver }),
+    ...(promptAbove !== null && { promptAbove }),
+    ...(abovePrice !== null && { abovePrice: fromJson(PriceSchema, Object(abovePrice)) }),
+  });
+}
+
+/** How a version is stored. */
+export function priceRow(price: Price) {
+  const { abovePrice, promptOver = null, promptAbove = null } = price;
+  return {
+    ...byCategory((category) => price[category]),
+    ...{ priceVersion: price.priceVersion, webSearch: price.webSearch, note: price.note },
+    ...{ promptOver, promptAbove },
+    abovePrice: abovePrice ? toJsonString(PriceSchema, abovePrice) : null,
+  };
+}
 
 /** A stored hold, with the usage that was metered so far. */
 export type StoredHold = {
@@ -36,13 +75,20 @@ export type StoredHold = {
   readonly used: Usage;
 };
 
-export function toAccount({ statusChangedAt, ...row }: sql.FindAccountRow): Account {
+export function toAccount({
+  statusChangedAt,
+  priceListId,
+  priceListAt,
+  ...row
+}: sql.FindAccountRow): Account {
   const details = { name: row.billingName, address: row.billingAddress, taxId: row.billingTaxId };
   return create(AccountSchema, {
     ...row,
     name: shownName(row.name),
     createdAt: timestampFromDate(row.createdAt),
     status: accountStatusOf[row.status],
+    ...(priceListId !== null && { priceListId }),
+    ...(priceListAt && { priceListAt: timestampFromDate(priceListAt) }),
     ...(statusChangedAt && { statusChangedAt: timestampFromDate(statusChangedAt) }),
     ...(Object.values(details).some((text) => text !== "") && { billingDetails: details }),
   });
@@ -136,7 +182,7 @@ export function toStoredHold(row: sql.FindHoldsRow): StoredHold {
       requestId,
       payer: { accountId, family, keyId, ...(secretId !== null && { secretId }) },
       model,
-      price: create(PriceSchema, row),
+      price: toPrice(row),
       amountMicro: row.amount,
       grantedOutput,
       month,
@@ -159,7 +205,7 @@ export function toReceipt(row: sql.FindChargeRow): Receipt {
     family: familyOf(row.family),
     usage,
     ...(row.outputOver + row.thinkingOver > 0 && { reportedUsage: reported }),
-    price: create(PriceSchema, row),
+    price: toPrice(row),
     holdMicrocredits: row.hold,
     amountMicrocredits: row.amount,
     overrunMicrocredits: row.overrun,

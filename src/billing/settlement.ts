@@ -10,7 +10,7 @@ import {
   ReceiptSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
-import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { familyOf } from "../base/families.ts";
 import type { PlacedHold } from "./admission.ts";
 import type { StoredHold } from "./rows.ts";
@@ -23,6 +23,11 @@ export type Ending = {
   readonly attempts: readonly Attempt[];
   /** Parts of the request that the provider did not get. Absent: none. */
   readonly leftOut?: readonly LeftOut[];
+  /**
+   * The price of what the provider applied, where it was another than what was asked for. It counts
+   * where it is the lower one. Absent: the price of the hold.
+   */
+  readonly appliedPrice?: Price | undefined;
 };
 
 export type SettleRequest =
@@ -35,6 +40,8 @@ export type Charge = Ending & {
   readonly hold: PlacedHold;
   /** The part of the usage that is charged. */
   readonly charged: Usage;
+  /** The version by which it is charged. */
+  readonly price: Price;
   /** Amount of the hold at the end. */
   readonly holdMicro: bigint;
   readonly amountMicro: bigint;
@@ -69,7 +76,7 @@ export function receiptOf(charge: Charge): Receipt {
     keyId: hold.payer.keyId,
     family: familyOf(hold.payer.family),
     model: hold.model,
-    price: hold.price,
+    price: charge.price,
     grantedOutput: hold.grantedOutput,
     admittedAt: timestampFromDate(hold.admittedAt),
     usage: charge.charged,

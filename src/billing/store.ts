@@ -19,7 +19,9 @@ import { byCategory } from "../base/token-categories.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { Payer, PlacedHold, RequestKey } from "./admission.ts";
+import { stepsOf } from "./price.ts";
 import {
+  priceRow,
   type StoredHold,
   toAccount,
   toPool,
@@ -93,6 +95,8 @@ export type NodeState = sql.PollNodesRow;
 /** The usage of a running request up to now. */
 export type Metered = RequestKey & { readonly usage: Usage };
 
+type FoundPayer = { readonly payer: Payer; readonly priceListId: string | undefined };
+
 export type LedgerStore = ReturnType<typeof createLedgerStore>;
 
 /** The longest month. */
@@ -138,12 +142,17 @@ export function createLedgerStore({ run, transaction, runSlices, heartbeats }: D
     ): Promise<Transfer[]> =>
       (await run(sql.listTransfers, { accountId, before, rows })).map(toTransfer),
 
-    findPayer: async (keyId: string): Promise<Payer | undefined> => {
+    /** The pool that pays for a key, and the price list of its account. */
+    findPayer: async (keyId: string): Promise<FoundPayer | undefined> => {
       const row = await run(sql.findPayer, { keyId });
-      return row && { ...row, keyId };
+      if (!row) return undefined;
+      const { priceListId, ...pool } = row;
+      return { payer: { ...pool, keyId }, priceListId: priceListId ?? undefined };
     },
-    registerPrice: (model: string, price: Price): Promise<number> =>
-      run(sql.registerPrice, { ...price, model }),
+    /** Stores a price and those of longer prompts, which it names. */
+    registerPrice: async (model: string, price: Price): Promise<void> => {
+      for (const step of stepsOf(price)) await run(sql.registerPrice, { ...priceRow(step), model });
+    },
 
     findHold: async (request: RequestKey): Promise<StoredHold | undefined> => {
       const [row] = await run(sql.findHolds, idsOf([request]));

@@ -5,14 +5,7 @@
 import { readFileSync } from "node:fs";
 import * as v from "valibot";
 import { parseDocument } from "yaml";
-import {
-  completeModels,
-  type ModelEntry,
-  modelIdForm,
-  modelIdRule,
-  modelsBy,
-  multipliers,
-} from "./models.ts";
+import { completeModels, type ModelEntry, modelIdForm, modelIdRule, modelsBy } from "./models.ts";
 import { findMissingSecrets, payments } from "./payments.ts";
 import { findMissingForPeople, people } from "./people.ts";
 import { findMissingCredentials, problemIn, provider, proxyUrl, readProxy } from "./providers.ts";
@@ -28,6 +21,7 @@ import {
   suggest,
   text,
 } from "./schema.ts";
+import { multipliers } from "./terms.ts";
 
 export { readAccountKey } from "./account-key.ts";
 export { btc, type Coin, coins, eth } from "./coins.ts";
@@ -64,6 +58,20 @@ export {
   type SimulatedSettings,
   type VertexSettings,
 } from "./providers.ts";
+export {
+  combinationsOf,
+  isBelowCost,
+  levelsOf,
+  noteOf,
+  type Offered,
+  offeredBy,
+  type PriceEntry,
+  type PriceFacts,
+  type PriceTerms,
+  readTerms,
+  searchPriceOf,
+  writeTerms,
+} from "./terms.ts";
 
 const host = v.pipe(
   checked((name) =>
@@ -99,8 +107,6 @@ const fileWith = (factors: Parameters<typeof modelsBy>[0]) =>
     features: v.optional(
       section({
         server_tools: v.optional(flag, "false"),
-        fast_speed: v.optional(flag, "false"),
-        inference_geo: v.optional(flag, "false"),
       }),
       {},
     ),
@@ -126,7 +132,7 @@ const fileWith = (factors: Parameters<typeof modelsBy>[0]) =>
 
 type FileSettings = v.InferOutput<ReturnType<typeof fileWith>>;
 
-export type CatalogFile = Omit<FileSettings, "priceMultipliers" | "models"> & {
+export type CatalogFile = Omit<FileSettings, "models"> & {
   readonly models: ModelEntry[];
   /** The sections that the file leaves out, so that the built-in ones are used. */
   readonly builtIn: readonly BuiltIn[];
@@ -150,7 +156,7 @@ export function readCatalogFile(text: string): CatalogFile {
     const schema = fileWith(factors?.success ? factors.output : undefined);
     const { success, output, issues } = v.safeParse(schema, file);
     if (success && broken.length === 0) {
-      const { priceMultipliers: _, models, ...settings } = output;
+      const { models, ...settings } = output;
       const complete = completeModels(models);
       broken.push(...findWrongNames(complete, settings.providers));
       if (broken.length === 0) return { ...settings, models: complete, builtIn };

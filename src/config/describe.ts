@@ -16,6 +16,7 @@ import type {
 import { btc } from "./coins.ts";
 import type { Cost } from "./models.ts";
 import { assetsOf } from "./onchain.ts";
+import { combinationsOf, levelsOf, noteOf, offeredBy } from "./terms.ts";
 
 /** Describes a configuration file to an operator. The last line has no line feed. */
 export function describeCatalog(file: CatalogFile): string {
@@ -27,6 +28,7 @@ export function describeCatalog(file: CatalogFile): string {
   return [
     `models${source("models")}, with prices in micro-credits per token and search (1 credit = 0.005 USD)`,
     ...describePrices(file.models, aliasesOf),
+    ...describeConditions(file.models),
     "",
     "routes, in the order in which they are tried",
     ...file.models.flatMap(describeRoutes),
@@ -86,12 +88,33 @@ function describePrices(
       String(price.webSearch ?? "-"),
     ]),
   ];
+  return table(rows);
+}
+
+/** Lines of columns. The first two are of words. */
+function table(rows: readonly (readonly string[])[]): string[] {
   const widths = (rows[0] ?? []).map((_, column) =>
     Math.max(...rows.map((row) => row[column]?.length ?? 0)),
   );
   const align = (cell: string, column: number) =>
     column < 2 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0);
   return rows.map((row) => `  ${row.map(align).join("  ")}`);
+}
+
+/** The prices under every combination of conditions, of the models that have some. */
+function describeConditions(models: readonly ModelEntry[]): string[] {
+  const rows = models.flatMap(({ id, price }) =>
+    combinationsOf(offeredBy(price)).flatMap((facts) =>
+      levelsOf(price, facts).flatMap(({ over, prices }) => {
+        const note = noteOf(facts, over);
+        const cells = tokenCategories.map((category) => decimal(prices[category], 3, 0));
+        return note === "" ? [] : [[id, note, ...cells]];
+      }),
+    ),
+  );
+  if (rows.length === 0) return [];
+  const names = tokenCategories.map((category) => categoryColumns[category].replaceAll("_", " "));
+  return ["", "prices under conditions", ...table([["model", "conditions", ...names], ...rows])];
 }
 
 function describeRoutes({ id, routes, cost: usual }: ModelEntry): string[] {

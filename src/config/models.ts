@@ -2,14 +2,6 @@
 
 import * as v from "valibot";
 import {
-  basePriceOf,
-  byCategory,
-  categoryColumns,
-  type TokenCategory,
-  tokenCategories,
-} from "../base/token-categories.ts";
-import { microPerSearch, nanoPerToken } from "./price.ts";
-import {
   checked,
   choice,
   distinct,
@@ -17,88 +9,18 @@ import {
   integer,
   isMapping,
   list,
-  type Settings,
   section,
   text,
 } from "./schema.ts";
+import { type Multipliers, type PriceTerms, problemOfStep, termsBy } from "./terms.ts";
 
-/** Nano-credits (1e-9 credit; 1 credit = 0.005 USD) per token, by category. */
-type ModelPrice = Readonly<Record<TokenCategory, bigint>> & {
-  /** Micro-credits of a web search. Absent: the file does not say. */
-  readonly webSearch?: bigint;
-};
-
-/** A decimal number of dollars that `read` makes nano- or micro-credits. */
-const dollars = (read: (usd: string) => bigint | string) =>
-  v.pipe(
-    checked((usd) => problemOf(read(usd))),
-    v.transform((usd) => BigInt(read(usd))),
-  );
-const problemOf = (price: bigint | string) => (typeof price === "string" ? price : undefined);
-
-/** Decimal factors of the prices that a model does not state. */
-export const multipliers = section({
-  thinking: v.exactOptional(text),
-  cache_write_5m: v.exactOptional(text),
-  cache_write_1h: v.exactOptional(text),
-  cache_read: v.exactOptional(text),
-});
-
-type Multipliers = v.InferOutput<typeof multipliers>;
-
-const price = {
-  input: text,
-  output: text,
-  thinking: v.exactOptional(text),
-  cache_write_5m: v.exactOptional(text),
-  cache_write_1h: v.exactOptional(text),
-  cache_read: v.exactOptional(text),
-  per: v.optional(section({ web_search: v.exactOptional(dollars(microPerSearch)) }), {}),
-} satisfies Readonly<Record<(typeof categoryColumns)[TokenCategory] | "per", unknown>>;
-
-type DerivedCategory = keyof typeof basePriceOf;
-const isDerived = (category: TokenCategory): category is DerivedCategory => category in basePriceOf;
-
-/** The prices that a model states, or derives with these factors. Undefined: they are wrong. */
+/** Prices, or the model that states them. */
 function priceBy(factors: Multipliers | undefined) {
-  const own = section(price, (rule) => {
-    for (const category of tokenCategories) {
-      const name = categoryColumns[category];
-      rule(name, [name], ({ [name]: usd }) => {
-        if (usd === undefined)
-          return factors && isDerived(category) && factors[category] === undefined
-            ? "is required, because price_multipliers does not state it either"
-            : undefined;
-        const nano = nanoPerToken(usd);
-        return nano === 0n && !isDerived(category) ? "must be more than 0" : problemOf(nano);
-      });
-    }
-    for (const category of tokenCategories.filter(isDerived)) {
-      const [name, base] = [categoryColumns[category], categoryColumns[basePriceOf[category]]];
-      const factor = factors?.[category];
-      rule(name, [name, base], ({ [name]: usd, [base]: baseUsd }) =>
-        usd === undefined && factor !== undefined && typeof nanoPerToken(baseUsd) !== "string"
-          ? problemOf(nanoPerToken(baseUsd, factor))
-          : undefined,
-      );
-    }
-  });
-  const derived = v.transform(({ per, ...usd }: Settings<typeof price>): ModelPrice => {
-    const nanoOf = (category: TokenCategory) =>
-      usd[category] === undefined && isDerived(category)
-        ? nanoPerToken(usd[basePriceOf[category]], factors?.[category])
-        : nanoPerToken(usd[category] ?? "");
-    const { webSearch } = per;
-    return {
-      ...byCategory((category) => BigInt(nanoOf(category))),
-      ...(webSearch !== undefined && { webSearch }),
-    };
-  });
+  const own = termsBy(factors);
   const inherited = section({ inherit: text });
-  return v.lazy((input) =>
-    typeof input === "object" && input !== null && "inherit" in input
-      ? inherited
-      : v.pipe(own, derived),
+  return v.lazy(
+    (input): v.GenericSchema<unknown, PriceTerms | { readonly inherit: string }> =>
+      isMapping(input) && "inherit" in input ? inherited : own,
   );
 }
 
@@ -169,13 +91,22 @@ export type Route = Required<Omit<RouteSettings, "cost">> & Pick<RouteSettings, 
 
 /** The section `models`. `factors`: its `price_multipliers`, or undefined where they are wrong. */
 export const modelsBy = (factors: Multipliers | undefined) =>
-  v.pipe(list(section({ ...model, price: priceBy(factors) })), distinct("id", "models"));
+  v.pipe(
+    list(
+      section({ ...model, price: priceBy(factors) }, (rule) =>
+        rule("price", ["price", "context_tokens"], ({ price, context_tokens: context }) =>
+          "inherit" in price ? undefined : problemOfStep(price, context),
+        ),
+      ),
+    ),
+    distinct("id", "models"),
+  );
 
 type Draft = v.InferOutput<ReturnType<typeof modelsBy>>[number];
 
 export type ModelEntry = Omit<Draft, "price" | "routes" | "displayName"> & {
   readonly displayName: string;
-  readonly price: ModelPrice;
+  readonly price: PriceTerms;
   readonly routes: Route[][];
 };
 
@@ -184,7 +115,7 @@ export type ModelEntry = Omit<Draft, "price" | "routes" | "displayName"> & {
  * price is inherited from nowhere.
  */
 export function completeModels(drafts: readonly Draft[]): ModelEntry[] {
-  const priceOf = ({ price }: Draft): ModelPrice => {
+  const priceOf = ({ price }: Draft): PriceTerms => {
     if (!("inherit" in price)) return price;
     const stated = drafts.find(({ id }) => id === price.inherit)?.price;
     if (!stated || "inherit" in stated) throw new Error(`${price.inherit} states no price`);

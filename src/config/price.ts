@@ -15,6 +15,9 @@ type Unit = {
   /** The most units a piece. */
   readonly max: bigint;
 };
+/** The most nano-credits of a token. */
+export const nanoMax = 600_000_000n;
+
 const tokens: Unit = {
   pieces: 1_000_000n,
   name: "million tokens",
@@ -24,7 +27,7 @@ const tokens: Unit = {
   step: "0.000005",
   // Times 2^31 tokens of each category, the largest possible counts, this still fits a sum of
   // 64 bits, as the database adds it up.
-  max: 600_000_000n,
+  max: nanoMax,
 };
 const searches: Unit = {
   pieces: 1_000n,

@@ -93,6 +93,8 @@ export type KeyCaller = {
   readonly secret: Secret;
   /** True: the key or who manages it has a budget with a limit. Absent: neither has. */
   readonly isLimited?: boolean;
+  /** The price list of its account. Absent: the public prices. */
+  readonly priceListId?: string | undefined;
 };
 
 /** The holder of an admin token: sees every account and has none. */
@@ -383,12 +385,14 @@ export function toCaller({
   person,
   management,
   isLimited,
+  priceListId,
 }: AuthenticateResponse): Caller | undefined {
   if (admin) {
     const { name, scope, tokenId } = admin;
     return { kind: "admin", name, scope, tokenId: tokenId === "" ? undefined : tokenId };
   }
-  if (key && secret) return { kind: "key", key, secret, isLimited };
+  if (key && secret)
+    return { kind: "key", key, secret, isLimited, priceListId: priceListId || undefined };
   if (management) {
     const { managementKeyId, accountId, name, scopes } = management;
     return { kind: "management", managementKeyId, accountId, name, scopes };

@@ -235,6 +235,7 @@ const receipt = closed(
     web_searches: count,
     granted_output: count,
     price_version: orNull(text),
+    price_note: described("Why it is another price than the plain one of the model.", orNull(text)),
     credits_per_token: orNull(
       closed(Object.fromEntries(tokenCategories.map((one) => [categoryColumns[one], decimal]))),
     ),
@@ -359,6 +360,7 @@ function renderReceipt(receipt: Receipt): JsonObject {
     ...(reportedUsage && { reported_tokens: renderTokens(reportedUsage) }),
     granted_output: receipt.grantedOutput,
     price_version: price?.priceVersion ?? null,
+    price_note: price?.note || null,
     credits_per_token: price ? byColumn((category) => creditsOfNano(price[category])) : null,
     credits_per_web_search: price ? credits(price.webSearch) : null,
     hold_credits: credits(receipt.holdMicrocredits),

@@ -64,6 +64,15 @@ export const modelSchemas: Readonly<Record<string, Schema>> = {
       context_window: count,
       max_output_tokens: count,
       pricing: orNull(ref("Pricing")),
+      public_pricing: described("Of everybody, where yours is another.", orNull(ref("Pricing"))),
+      conditional_pricing: list(
+        closed({
+          speed: orNull(text),
+          inference_geo: orNull(text),
+          service_tier: orNull(text),
+          pricing: ref("Pricing"),
+        }),
+      ),
     },
     alias,
   ),
@@ -75,6 +84,12 @@ export const modelSchemas: Readonly<Record<string, Schema>> = {
       usd: prices,
       credits: prices,
       per_1000_web_searches: orNull(closed({ usd: decimal, credits: decimal })),
+      above_prompt_tokens: described(
+        "Prompts of more tokens have the prices in `above`.",
+        orNull(count),
+      ),
+      above: orNull(ref("Pricing")),
+      note: described("Why it is another price than the plain one.", orNull(text)),
       price_version: text,
     }),
   ),
@@ -157,13 +172,26 @@ function renderModel(model: Model): JsonObject {
 }
 
 function renderModelInfo(model: Model): JsonObject {
-  const { aliases, contextTokens, maxOutputTokens, price } = model;
+  const { aliases, contextTokens, maxOutputTokens, price, publicPrice } = model;
   return {
     ...renderModel(model),
     aliases,
     context_window: contextTokens,
     max_output_tokens: maxOutputTokens,
     pricing: price ? renderPrice(price) : null,
+    public_pricing: publicPrice ? renderPrice(publicPrice) : null,
+    conditional_pricing: model.conditional.flatMap(({ speed, geo, tier, price: one }) =>
+      one === undefined
+        ? []
+        : [
+            {
+              speed: speed || null,
+              inference_geo: geo || null,
+              service_tier: tier || null,
+              pricing: renderPrice(one),
+            },
+          ],
+    ),
   };
 }
 
@@ -184,6 +212,9 @@ function renderPrice(price: Price): JsonObject {
       price.webSearch === 0n
         ? null
         : { usd: usd(price.webSearch * 1_000n), credits: credits(price.webSearch * 1_000n) },
+    above_prompt_tokens: price.promptAbove ?? null,
+    above: price.abovePrice ? renderPrice(price.abovePrice) : null,
+    note: price.note || null,
     price_version: price.priceVersion,
   };
 }

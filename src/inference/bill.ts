@@ -162,8 +162,9 @@ export class Bill {
   }
 
   #endingOf({ usage, basis, outcome }: Billed): Ending {
-    const { leftOut } = this.#answer;
-    return { usage, basis, outcome, attempts: this.#answer.attempts(), leftOut };
+    const { leftOut, reported } = this.#answer;
+    const appliedPrice = this.#prepared.appliedPrice(reported.applied, leftOut);
+    return { usage, basis, outcome, attempts: this.#answer.attempts(), leftOut, appliedPrice };
   }
 
   #learnInput({ input, cacheRead, cacheWrite5m, cacheWrite1h }: Usage): void {

@@ -6,13 +6,19 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { type Model, ModelSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../base/errors.ts";
-import { priceVersion } from "../billing/billing.ts";
-import type { CatalogFile, ModelEntry } from "../config/catalog.ts";
+import { PriceBook, type PriceLists } from "../billing/billing.ts";
+import {
+  type CatalogFile,
+  combinationsOf,
+  type ModelEntry,
+  type Offered,
+  offeredBy,
+  type PriceFacts,
+} from "../config/catalog.ts";
 
 /** The model that a name selects. */
 export type Resolved = {
   readonly model: ModelEntry;
-  readonly price: Price;
   /** False if the name is unknown and only its tier selected the model. */
   readonly exact: boolean;
   /** Whether a provider of it knows the tools that the vendor of the Responses format runs. */
@@ -26,26 +32,30 @@ export type Catalog = Pick<CatalogFile, "features" | "hostedTools"> & {
    * As `find`, but throws `model_not_found`, with a list of the models in `allowed` (empty: all).
    */
   resolve(name: string, allowed: readonly string[]): Resolved;
-  /** The models in `allowed` (empty: all), then their aliases. */
-  list(allowed: readonly string[]): Model[];
+  /** The models in `allowed` (empty: all), then their aliases, with the prices of a list. */
+  list(allowed: readonly string[], priceListId?: string): Model[];
   /**
    * The entry of that list that `name` selects. Throws `model_not_found` also for a model that is
    * not in `allowed`.
    */
-  describe(name: string, allowed: readonly string[]): Model;
-  priceOf(model: string): Price | undefined;
+  describe(name: string, allowed: readonly string[], priceListId?: string): Model;
+  /** As `PriceBook.priceOf`. */
+  priceOf(model: string, facts?: PriceFacts, priceListId?: string): Price | undefined;
+  /** As `PriceBook.offered`. */
+  offered(model: string, priceListId?: string): Offered | undefined;
 };
 
-export function createCatalog(file: CatalogFile): Catalog {
+export function createCatalog(file: CatalogFile, lists?: PriceLists): Catalog {
   const resolved = new Map(
     file.models.map((model) => {
       const hasHostedTools = model.routes.flat().some(({ provider }) => {
         const settings = file.providers[provider];
         return settings?.kind === "openai" && settings.api === "responses";
       });
-      return [model.id, { model, price: priceOf(model), exact: true, hasHostedTools }] as const;
+      return [model.id, { model, exact: true, hasHostedTools }] as const;
     }),
   );
+  const prices = new PriceBook((model) => resolved.get(model)?.model.price, lists);
   const aliases = Object.entries(file.aliases);
   const byName = new Map([
     ...resolved,
@@ -62,19 +72,21 @@ export function createCatalog(file: CatalogFile): Catalog {
     const fallback = tier && current(tier);
     return fallback && { ...fallback, exact: false };
   };
-  const list = (allowed: readonly string[]): Model[] => {
+  const list = (allowed: readonly string[], priceListId?: string): Model[] => {
     const usable = [...resolved.values()].filter(
       ({ model }) => allowed.length === 0 || allowed.includes(model.id),
     );
     const aliasesOf = (id: string) =>
       aliases.flatMap(([alias, target]) => (target === id ? [alias] : []));
+    const entryOf = ({ model }: Resolved, names: Names) =>
+      toModel(model, names, pricesFor(prices, model, priceListId));
     return [
       ...usable.map((entry) =>
-        toModel(entry, { id: entry.model.id, aliases: aliasesOf(entry.model.id) }),
+        entryOf(entry, { id: entry.model.id, aliases: aliasesOf(entry.model.id) }),
       ),
       ...aliases.flatMap(([alias, id]) => {
         const target = usable.find(({ model }) => model.id === id);
-        return target ? [toModel(target, { id: alias, aliasFor: id })] : [];
+        return target ? [entryOf(target, { id: alias, aliasFor: id })] : [];
       }),
     ];
   };
@@ -88,21 +100,17 @@ export function createCatalog(file: CatalogFile): Catalog {
       if (found) return found;
       throw notFound(name, list(allowed));
     },
-    describe(name, allowed) {
-      const models = list(allowed);
+    describe(name, allowed, priceListId) {
+      const models = list(allowed, priceListId);
       const found =
         models.find(({ id }) => id === name) ??
         models.find(({ id }) => id === find(name)?.model.id);
       if (found) return found;
       throw notFound(name, models);
     },
-    priceOf: (model) => resolved.get(model)?.price,
+    priceOf: (model, facts, priceListId) => prices.priceOf(model, facts, priceListId),
+    offered: (model, priceListId) => prices.offered(model, priceListId),
   };
-}
-
-/** Without a price, no request may make a web search. */
-function priceOf({ id, price }: ModelEntry): Price {
-  return priceVersion(id, { ...price, webSearch: price.webSearch ?? 0n });
 }
 
 function notFound(name: string, models: readonly Model[]): ApiError {
@@ -116,10 +124,30 @@ function entryOf(name: string, entry: Resolved | undefined): (readonly [string, 
   return entry ? [[name, entry]] : [];
 }
 
-function toModel(
-  { model, price }: Resolved,
-  names: { id: string; aliasFor?: string; aliases?: string[] },
-): Model {
+type Names = { readonly id: string; readonly aliasFor?: string; readonly aliases?: string[] };
+
+/** The prices of a model for an account with this list. */
+function pricesFor(prices: PriceBook, { id, price: terms }: ModelEntry, priceListId?: string) {
+  const price = prices.priceOf(id, {}, priceListId);
+  const publicPrice = prices.priceOf(id);
+  const { speed, geo, tier } = prices.offered(id, priceListId) ?? offeredBy(terms);
+  const conditional = combinationsOf({ speed, geo, tier }).flatMap((facts) => {
+    const one = prices.priceOf(id, facts, priceListId);
+    const isPlain = !facts.speed && !facts.geo && !facts.tier;
+    return isPlain || !one ? [] : [{ ...withoutAbsent(facts), price: one }];
+  });
+  return {
+    ...(price && { price }),
+    ...(publicPrice && publicPrice !== price && { publicPrice }),
+    conditional,
+  };
+}
+
+function withoutAbsent({ speed = "", geo = "", tier = "" }: PriceFacts) {
+  return { speed, geo, tier };
+}
+
+function toModel(model: ModelEntry, names: Names, prices: ReturnType<typeof pricesFor>): Model {
   return create(ModelSchema, {
     ...names,
     displayName: names.aliasFor === undefined ? model.displayName : `${model.displayName} (alias)`,
@@ -127,7 +155,7 @@ function toModel(
     createdAt: timestampFromDate(new Date(model.createdAt)),
     contextTokens: model.contextTokens,
     maxOutputTokens: model.maxOutputTokens,
-    price,
+    ...prices,
   });
 }
 

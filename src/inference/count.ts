@@ -8,6 +8,7 @@ import {
   CountTokensResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
+import type { PriceLists } from "../billing/billing.ts";
 import type { Call } from "../contract/contract.ts";
 import type { PayingCaller } from "../contract/generation.ts";
 import type { Providers } from "../providers/providers.ts";
@@ -22,6 +23,7 @@ const countMaxWaitMs = 10_000;
 
 type Parts = {
   readonly settings: { readonly catalog: Catalog };
+  readonly priceLists: PriceLists;
   readonly limits: RateLimits;
   readonly providers: Providers;
 };
@@ -34,13 +36,19 @@ export async function countTokens(
   parts: Parts,
   { request: received }: CountTokensRequest,
   { signal, waits }: Call,
-  { key }: PayingCaller,
+  { key, priceListId }: PayingCaller,
 ): Promise<CountTokensResponse> {
   assert(received, "a required field");
+  await parts.priceLists.ensure(priceListId);
   const catalog = parts.settings.catalog;
   const { target, request: named } = prepareModel(catalog, received, key.allowedModels);
   const hosted = { known: target.hasHostedTools, otherwise: catalog.hostedTools };
-  const request = enforceFeaturePolicy(named, catalog.features, hosted);
+  const request = enforceFeaturePolicy(
+    named,
+    catalog.features,
+    hosted,
+    catalog.offered(target.model.id, priceListId),
+  );
   if (key.requestsPerMinute === 0) throw new ApiError("requests_not_allowed");
   const size = measurePrompt(request);
   const release = await parts.limits.acquireFreeCall(key.keyId, size.textBytes);

@@ -1,5 +1,6 @@
 // Features with a price beyond tokens. A feature for which a provider charges something else is
-// refused, unless the operator allows it and it has a price here or costs tokens alone. The check
+// refused, unless the operator allows it and it has a price here or costs tokens alone: a speed, a
+// geography or a tier is allowed by its entry in the price of the model. The check
 // runs on the canonical request, extensions included, so it is the same for every listener.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
@@ -11,7 +12,7 @@ import {
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import type { CatalogFile } from "../config/catalog.ts";
+import type { CatalogFile, Offered } from "../config/catalog.ts";
 import { isOpenai } from "../formats/codec.ts";
 import { Fit } from "../formats/fit.ts";
 import {
@@ -24,6 +25,8 @@ import {
 import { isObject } from "../formats/json.ts";
 
 type FeaturePolicy = CatalogFile["features"];
+
+const nothingOffered: Offered = { speed: new Set(), geo: new Set(), tier: new Set() };
 
 /** What may become of the hosted tools of a Responses request. */
 export type HostedPolicy = {
@@ -51,6 +54,7 @@ export function enforceFeaturePolicy(
   request: GenerateRequest,
   features: FeaturePolicy,
   hosted: HostedPolicy = { known: false, otherwise: "leave_out" },
+  offered: Offered = nothingOffered,
 ): GenerateRequest {
   let { tools } = request;
   for (const [index, { type, extensions }] of tools.entries()) {
@@ -64,16 +68,16 @@ export function enforceFeaturePolicy(
     refuseFiles(content, `messages[${index}]`);
   // Its items may bring tools, too.
   if (request.sourceFormat === Format.RESPONSES) {
-    const given = request.extensions && enforceTier(request.extensions);
+    const given = request.extensions && enforceTier(request.extensions, offered);
     return enforceOnHosted({ ...request, tools, extensions: given }, features, hosted);
   }
   if (request.extensions === undefined)
     return tools === request.tools ? request : { ...request, tools };
   if (!isOpenai(request.sourceFormat)) {
-    const extensions = enforceOnExtensions(request.extensions, features);
+    const extensions = enforceOnExtensions(request.extensions, features, offered);
     return { ...request, tools, extensions };
   }
-  const extensions = enforceTier(request.extensions);
+  const extensions = enforceTier(request.extensions, offered);
   refuseHosted(extensions.tools, "tools");
   return { ...request, tools, extensions };
 }
@@ -114,9 +118,10 @@ function isWebSearch({ type }: Tool): boolean {
 /** Types of tools that run at the client. The vendor runs all others itself, at a price. */
 const clientTools: readonly unknown[] = [undefined, null, "function", "custom", "namespace"];
 
-function enforceTier(extensions: JsonObject): JsonObject {
+function enforceTier(extensions: JsonObject, offered: Offered): JsonObject {
   const { service_tier: tier } = extensions;
   if (tier === undefined || tier === null) return extensions;
+  if (typeof tier === "string" && offered.tier.has(tier)) return extensions;
   // With `auto` the operator's account may choose a more expensive tier.
   if (tier !== "auto" && tier !== "default") throw notOffered("service_tier", tier);
   return { ...extensions, service_tier: "default" };
@@ -188,10 +193,14 @@ function withoutLeft(mayRun: (tool: JsonObject) => boolean) {
   };
 }
 
-function enforceOnExtensions(extensions: JsonObject, features: FeaturePolicy): JsonObject {
+function enforceOnExtensions(
+  extensions: JsonObject,
+  features: FeaturePolicy,
+  offered: Offered,
+): JsonObject {
   const permitted: JsonObject = {};
   for (const [name, value] of Object.entries(extensions)) {
-    const sent = enforceOnMember(name, value, features);
+    const sent = enforceOnMember(name, value, features, offered);
     // Not an assignment: the member `__proto__` is a member like any other.
     if (sent !== undefined)
       Object.defineProperty(permitted, name, {
@@ -209,6 +218,7 @@ function enforceOnMember(
   name: string,
   value: JsonValue,
   features: FeaturePolicy,
+  offered: Offered,
 ): JsonValue | undefined {
   switch (name) {
     // These would override the checked fields of the request, and the grant of the hold.
@@ -233,10 +243,11 @@ function enforceOnMember(
       throw notOffered(name);
     case "inference_geo":
       if (value === null) return undefined;
-      if (features.inferenceGeo) return value;
-      throw notOffered(name);
+      if (typeof value === "string" && offered.geo.has(value)) return value;
+      throw notOffered(name, value);
     case "speed":
-      if (value === null || value === "standard" || features.fastSpeed) return value;
+      if (value === null || value === "standard") return value;
+      if (typeof value === "string" && offered.speed.has(value)) return value;
       throw notOffered(name, value);
     case "service_tier":
       // With `auto` the provider may choose a more expensive tier.

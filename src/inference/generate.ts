@@ -11,6 +11,7 @@ import {
   type Hold,
   minHoldMicro,
   type NewHold,
+  type PriceLists,
   type UsageBounds,
 } from "../billing/billing.ts";
 import type { CallHeaders } from "../contract/contract.ts";
@@ -32,6 +33,7 @@ export type GenerateParts = BillParts &
     readonly counters: { discardedCalls: number; leftUnpaid: number };
     readonly unpaidCalls: UnpaidCalls;
     readonly settings: { readonly catalog: Catalog };
+    readonly priceLists: PriceLists;
     readonly limits: RateLimits;
     readonly providers: Providers;
     readonly activeRequests: ActiveRequests;
@@ -58,7 +60,7 @@ const countMaxWaitMs = 2_000;
 export async function generate(parts: GenerateParts, generation: Generation): Promise<Receipt> {
   const { genai } = parts;
   const { requestId, sink, client, headers } = generation;
-  const { key, secret } = generation.caller;
+  const { key, secret, priceListId } = generation.caller;
   const startMs = genai ? performance.now() : 0;
   const trace = parts.tracer?.join(headers, traceName);
   // Open before the hold, so that a revocation or a drain also ends requests that are being
@@ -85,7 +87,15 @@ export async function generate(parts: GenerateParts, generation: Generation): Pr
   };
   client.addEventListener("abort", onHangUp, { once: true });
   try {
-    const prepared = prepare(parts.settings.catalog, generation.request, key.allowedModels);
+    // Only where the lists have changed, or this one is new.
+    const reading = parts.priceLists.ensure(priceListId);
+    if (reading) await reading;
+    const prepared = prepare(
+      parts.settings.catalog,
+      generation.request,
+      key.allowedModels,
+      priceListId,
+    );
     // Saves the promise for a key without a limit.
     if (key.requestsPerMinute !== undefined)
       place = await parts.limits.acquire(key.keyId, key.requestsPerMinute);
@@ -215,7 +225,7 @@ function newHoldOf(
   { inputCounts }: GenerateParts,
   { generation: { requestId, isNewId, caller }, prepared }: Started,
 ): NewHold {
-  const { target, bounds, request } = prepared;
+  const { target, bounds, request, price } = prepared;
   const { key, secret } = caller;
   const family = familyName(key.family);
   assert(family, "a key has a family");
@@ -227,7 +237,7 @@ function newHoldOf(
     hasNewId: isNewId,
     payer: { accountId, family, keyId, secretId: secret.secretId },
     model,
-    price: target.price,
+    price,
     bounds: { ...bounds, input: Math.min(contextTokens, bounds.input + excess) },
     tags: request.tags,
     deadlineMs: requestMaxMs + deadlineMarginMs,
@@ -252,8 +262,8 @@ async function refineBounds(
   { generation: { caller, client, waits }, prepared }: Started,
   freeMicro: bigint,
 ): Promise<UsageBounds | undefined> {
-  const { request, size, bounds, target } = prepared;
-  const { model, price } = target;
+  const { request, size, bounds, target, price } = prepared;
+  const { model } = target;
   const { keyId, accountId } = caller.key;
   const least = { ...bounds, minInput: fewestTokensOf(size) };
   if (minHoldMicro(price, least) > freeMicro) return undefined;

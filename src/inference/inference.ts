@@ -11,7 +11,7 @@ import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, newRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import type { Billing, Holds } from "../billing/billing.ts";
+import { type Billing, type Holds, PriceLists } from "../billing/billing.ts";
 import type { AuthenticatedCall, CallHeaders, Implementation } from "../contract/contract.ts";
 import {
   type Generate,
@@ -59,6 +59,10 @@ export type Inference = {
 export function createInference(parts: {
   /** The catalogue of this moment; it may be replaced at any time. */
   settings: { readonly catalog: Catalog };
+  /** Absent: every account has the public prices. */
+  priceLists?: PriceLists | undefined;
+  /** As `Billing.findPriceList`. Absent: every account has the public prices. */
+  findPriceList?: Billing["findPriceList"] | undefined;
   holds: Holds;
   /** As `Billing.askToEnd`. */
   askToEnd: Billing["askToEnd"];
@@ -86,8 +90,11 @@ export function createInference(parts: {
   const counters = { providerReportedZero: 0, discardedCalls: 0, leftUnpaid: 0 };
   const overlap = parts.overlap ?? true;
   const countRejected = parts.countRejected ?? (() => {});
+  const priceLists = parts.priceLists ?? new PriceLists();
+  const findPriceList = parts.findPriceList ?? (async () => undefined);
+  const reading = { ...parts, priceLists, findPriceList };
   const all = {
-    ...parts,
+    ...reading,
     clock,
     activeRequests,
     unpaidCalls,
@@ -125,8 +132,8 @@ export function createInference(parts: {
         yield* messagesOf(run, generationOf(request, call));
       },
       countTokens: (request, call) => countTokens(all, request, call, payingCaller(call.caller)),
-      listModels: (request, { caller }) => listModels(parts, request, caller),
-      getModel: (request, { caller }) => getModel(parts, request, caller),
+      listModels: (request, call) => listModels(reading, request, call),
+      getModel: (request, call) => getModel(reading, request, call),
     },
     async cancelAll(reason) {
       activeRequests.cancelAll(endings[reason]);

@@ -10,20 +10,30 @@ import {
   ListModelsResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { invalidPageToken, readPage } from "../base/paging.ts";
-import type { Caller } from "../contract/contract.ts";
+import type { Billing, PriceLists } from "../billing/billing.ts";
+import { decideAccount } from "../contract/callers.ts";
+import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
 import type { Catalog } from "./catalog.ts";
 
-type Parts = { readonly settings: { readonly catalog: Catalog }; readonly limits: RateLimits };
+type Parts = {
+  readonly settings: { readonly catalog: Catalog };
+  readonly limits: RateLimits;
+  readonly priceLists: PriceLists;
+  readonly findPriceList: Billing["findPriceList"];
+};
 
 /** Throws `invalid_request` and `count_rate_limited`. */
 export async function listModels(
-  { settings, limits }: Parts,
+  parts: Parts,
   request: ListModelsRequest,
-  caller: Caller,
+  call: Pick<AuthenticatedCall, "allowed" | "caller">,
 ): Promise<ListModelsResponse> {
+  const { settings, limits } = parts;
+  const { caller } = call;
   await limitFreeCall(limits, caller);
-  const all = settings.catalog.list(allowedModels(caller));
+  const priceListId = await priceListOf(parts, call, request.pricesOf);
+  const all = settings.catalog.list(allowedModels(caller), priceListId);
   const { entries: models, nextPageToken } = await readPage(request, {
     async read(after, limit) {
       const start = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
@@ -41,13 +51,16 @@ export async function listModels(
  * may not use.
  */
 export async function getModel(
-  { settings, limits }: Parts,
-  { model }: GetModelRequest,
-  caller: Caller,
+  parts: Parts,
+  { model, pricesOf }: GetModelRequest,
+  call: Pick<AuthenticatedCall, "allowed" | "caller">,
 ): Promise<GetModelResponse> {
+  const { settings, limits } = parts;
+  const { caller } = call;
   await limitFreeCall(limits, caller);
+  const priceListId = await priceListOf(parts, call, pricesOf);
   return create(GetModelResponseSchema, {
-    model: settings.catalog.describe(model, allowedModels(caller)),
+    model: settings.catalog.describe(model, allowedModels(caller), priceListId),
   });
 }
 
@@ -61,4 +74,17 @@ async function limitFreeCall(limits: RateLimits, caller: Caller): Promise<void> 
 
 function allowedModels(caller: Caller): readonly string[] {
   return caller.kind === "key" ? caller.key.allowedModels : [];
+}
+
+/** The price list of an account that the caller names, or of his key. Undefined: public prices. */
+async function priceListOf(
+  { priceLists, findPriceList }: Parts,
+  { allowed, caller }: Pick<AuthenticatedCall, "allowed" | "caller">,
+  pricesOf: string,
+): Promise<string | undefined> {
+  const accountId = pricesOf === "" ? "" : decideAccount(allowed, caller, pricesOf);
+  const ofAccount = accountId === "" ? undefined : await findPriceList(accountId);
+  const priceListId = caller.kind === "key" ? caller.priceListId : ofAccount;
+  await priceLists.ensure(priceListId);
+  return priceListId;
 }

@@ -1,7 +1,10 @@
 // Prepares a request before its hold: finds the model, enforces the rules, adapts the thinking
 // options to the model, and bounds the tokens. Pure.
 
+import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
+import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
+import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import {
   type Block,
   type Message,
@@ -16,7 +19,7 @@ import { ApiError } from "../base/errors.ts";
 import { budgetTokensMin, defaultBudgetTokens, findEffort } from "../base/reasoning-effort.ts";
 import { checkTags } from "../base/tags.ts";
 import type { UsageBounds } from "../billing/billing.ts";
-import type { ModelEntry } from "../config/catalog.ts";
+import type { ModelEntry, Offered, PriceFacts } from "../config/catalog.ts";
 import { isOpenai, partsMax, toolsMax, tooManyParts, tooManyTools } from "../formats/codec.ts";
 import { isObject } from "../formats/json.ts";
 import type { Catalog, Resolved } from "./catalog.ts";
@@ -31,6 +34,11 @@ export type Prepared = {
   readonly maxTokens: number;
   readonly size: PromptSize;
   readonly bounds: UsageBounds;
+  /** The conditions of its price. */
+  readonly facts: PriceFacts;
+  readonly price: Price;
+  /** The price of what a provider says that it applied. Undefined: that of the request. */
+  appliedPrice(reported: PriceFacts, leftOut: readonly LeftOut[]): Price | undefined;
 };
 
 /** What providers say to a model about its tools, beside their definitions. */
@@ -39,18 +47,21 @@ const toolTokens = 600;
 const minOutputTokens = 1_024;
 
 /**
- * Prepares a request of a key with these allowed models (empty: all). Throws `model_not_found`,
+ * Prepares a request of a key with these allowed models (empty: all), at the prices of a list.
+ * Throws `model_not_found`,
  * `model_not_allowed`, `feature_not_offered`, `thread_unsupported_request`, `invalid_request`.
  */
 export function prepare(
   catalog: Catalog,
   received: GenerateRequest,
   allowedModels: readonly string[],
+  priceListId?: string,
 ): Prepared {
   checkTags(received.tags, "tags");
   const { target, request: named } = prepareModel(catalog, received, allowedModels);
   const hosted = { known: target.hasHostedTools, otherwise: catalog.hostedTools };
-  const permitted = enforceFeaturePolicy(named, catalog.features, hosted);
+  const offered = catalog.offered(target.model.id, priceListId);
+  const permitted = enforceFeaturePolicy(named, catalog.features, hosted, offered);
   const size = measurePrompt(permitted);
   const maxTokens = limitOutput(received, target, size);
   // The client named another model, or a limit that this one has not: it does not know how this one
@@ -68,7 +79,51 @@ export function prepare(
     minOutput: minOutputOf(request, maxTokens),
     maxOutput: maxTokens,
   };
-  return { target, request, maxTokens, size, bounds };
+  const facts = factsOf(request);
+  const priceOf = (of: PriceFacts) => catalog.priceOf(target.model.id, of, priceListId);
+  const price = priceOf(facts);
+  assert(price, "a model of the catalogue has a price");
+  const appliedPrice = (reported: PriceFacts, leftOut: readonly LeftOut[]) => {
+    const applied = appliedFacts(facts, reported, leftOut, offered);
+    return applied && priceOf(applied);
+  };
+  return { target, request, maxTokens, size, bounds, facts, price, appliedPrice };
+}
+
+/** The members of requests that name the conditions of a price. */
+const factMembers = { speed: "speed", geo: "inference_geo", tier: "service_tier" } as const;
+
+/** What a request that the policy has passed asks for. Absent: the plain price. */
+function factsOf({ extensions, sourceFormat }: GenerateRequest): PriceFacts {
+  if (!extensions) return {};
+  if (isOpenai(sourceFormat)) {
+    const { service_tier: tier } = extensions;
+    return typeof tier === "string" && tier !== "default" ? { tier } : {};
+  }
+  const { speed, inference_geo: geo } = extensions;
+  return {
+    ...(speed === "fast" && { speed }),
+    ...(typeof geo === "string" && { geo }),
+  };
+}
+
+/** What was applied, where it is not what was asked for. Undefined: it is. */
+function appliedFacts(
+  asked: PriceFacts,
+  reported: PriceFacts,
+  leftOut: readonly LeftOut[],
+  offered: Offered | undefined,
+): PriceFacts | undefined {
+  const of = (name: keyof PriceFacts) => {
+    if (leftOut.some(({ where }) => where === factMembers[name])) return undefined;
+    const value = reported[name];
+    if (value === undefined) return asked[name];
+    return offered?.[name].has(value) ? value : undefined;
+  };
+  const applied = { speed: of("speed"), geo: of("geo"), tier: of("tier") };
+  const isAsked =
+    applied.speed === asked.speed && applied.geo === asked.geo && applied.tier === asked.tier;
+  return isAsked ? undefined : applied;
 }
 
 /**

@@ -10,6 +10,7 @@ import {
   type ReportedUsage,
   ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
+import type { PriceFacts } from "../config/catalog.ts";
 import { isObject } from "../formats/json.ts";
 
 /** Generated tokens. `output`: without thinking. */
@@ -45,6 +46,8 @@ export class Reported {
   /** Web searches. */
   searches: number | undefined;
   iterations: JsonValue | undefined;
+  /** The speed, geography and tier that the provider says it applied. */
+  applied: PriceFacts = {};
   /** The last one. Undefined before the first. */
   stopReason: string | undefined;
   /** `ending`: the stop reason is known. `complete`: the provider marked the end of the answer. */
@@ -250,12 +253,26 @@ export class Reported {
     this.output = usage.outputTokens ?? this.output;
     this.thinking = usage.thinkingTokens ?? this.thinking;
     this.iterations = usage.extensions?.iterations ?? this.iterations;
+    this.applied = appliedBy(usage, this.applied);
     const searches = searchesOf(usage.extensions);
     this.searches = searches || (this.searches ?? searches);
     this.#searchesAreFinal ||= isFinal && searches !== undefined;
     this.inputIsFinal ||= isFinal && usage.inputTokens !== undefined;
     this.outputIsFinal ||= isFinal && usage.outputTokens !== undefined;
   }
+}
+
+/** The conditions of a price that a report names, and those that earlier ones did. */
+function appliedBy({ serviceTier, extensions }: ReportedUsage, earlier: PriceFacts): PriceFacts {
+  const { speed, inference_geo: geo, service_tier: named } = extensions ?? {};
+  const tier = serviceTier ?? named;
+  if (speed === undefined && geo === undefined && tier === undefined) return earlier;
+  return {
+    ...earlier,
+    ...(typeof speed === "string" && { speed }),
+    ...(typeof geo === "string" && { geo }),
+    ...(typeof tier === "string" && { tier }),
+  };
 }
 
 const nothing: ReportedUsage = create(ReportedUsageSchema);

@@ -75,7 +75,10 @@ export type Keys = {
   service: Implementation<typeof KeysService, AuthenticatedCall>;
   authenticate: Authenticate;
   countChange: CountChange;
-  /** Calls `listener` for each change of a key, on every node, within a second of its commit. */
+  /**
+   * Calls `listener` for each change of a key, and of what `announceChange` names, on every node,
+   * within a second of its commit.
+   */
   onChanged(listener: (change: { keyId: string }) => void): () => void;
   /**
    * Why the active requests of this secret have to end: it or its key is revoked, or the account is
@@ -110,6 +113,8 @@ type KeysOfAccount = {
    * Returns the ids for `publish`.
    */
   announce(tx: Runner, accountId: string): Promise<readonly string[]>;
+  /** Announces in the same way that something else changed, on which requests depend. */
+  announceChange(tx: Runner, changedId: string): Promise<readonly string[]>;
   /** Revokes all of them in the same way, for good. */
   revokeAll(tx: Runner, accountId: string): Promise<readonly string[]>;
   /** All keys, and then all management keys, oldest first, without their secrets. */
@@ -272,10 +277,11 @@ async function describeCaller(
   }
   // The method admits no other caller.
   if (caller.kind !== "key") throw new ApiError("not_permitted");
-  const { key, secret, isLimited = false } = caller;
+  const { key, secret, isLimited = false, priceListId = "" } = caller;
   return create(AuthenticateResponseSchema, {
     key: request.monthUsage ? await store.readWithMonthUsage(key.keyId) : key,
     secret,
     isLimited,
+    priceListId,
   });
 }

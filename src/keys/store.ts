@@ -482,6 +482,10 @@ export const accountKeys = {
   async announce(tx: Runner, accountId: string): Promise<readonly string[]> {
     return idsOf(await tx.run(sql.announceAccount, { accountId, changeId: newChange() }));
   },
+  async announceChange(tx: Runner, changedId: string): Promise<readonly string[]> {
+    await tx.run(sql.announceChange, { changeId: newChange(), changedId });
+    return [changedId];
+  },
   async revokeAll(tx: Runner, accountId: string): Promise<readonly string[]> {
     return idsOf(await tx.run(sql.revokeAccountKeys, { accountId, changeId: newChange() }));
   },
@@ -654,6 +658,7 @@ function toFoundSecret(row: sql.FindSecretsRow): FoundSecret {
         ...{ expiresAt: secretExpiresAt, revokedAt: secretRevokedAt },
       }),
       isLimited: row.isLimited,
+      priceListId: row.priceListId ?? undefined,
     },
     refusal: isRevoked ? "revoked_key" : refusalBy[row.accountStatus],
     paused: row.paused,

@@ -8,5 +8,7 @@ export const families: Readonly<Record<string, readonly string[]>> = {
   category: [...tokenCategories.map((category) => categoryColumns[category]), "web_search(?:es)?"],
   firstEvent: Array.from({ length: 10 }, (_, index) => `first_event_${index + 1}`),
   amountPart: ["amount_input", "amount_output", "amount_cache", "amount_thinking"],
+  // Of which prompts a price is.
+  step: ["prompt_over", "prompt_above", "above_price"],
   ending: ["completed", "failed", "cut"],
 };

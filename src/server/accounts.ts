@@ -54,7 +54,10 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
   const billing = createBilling({
     postgres,
     hints,
-    priceOf: (model) => settings.catalog.priceOf(model),
+    priceOf: (model, facts, list) => settings.catalog.priceOf(model, facts, list),
+    offered: (model, list) => settings.catalog.offered(model, list),
+    priceLists: settings.priceLists,
+    file: () => settings.file,
     log,
     keys: keys.ofAccount,
     members: membersOfAccount,
@@ -66,6 +69,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     clock,
     metrics,
   });
+  keys.onChanged(({ keyId }) => billing.onPricesChanged(keyId));
   const people = createPeople({
     postgres,
     approvalLimit,

@@ -28,6 +28,8 @@ export function createRequestParts(
   const limits = createRateLimits({ redis, limiter, nodes, log });
   const inference: Inference = createInference({
     settings,
+    priceLists: settings.priceLists,
+    findPriceList: billing.findPriceList,
     holds: billing.holds,
     askToEnd: billing.askToEnd,
     confirmAlive: billing.confirmAlive,

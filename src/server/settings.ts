@@ -1,5 +1,6 @@
 // The configuration file in use, and what follows from it.
 
+import { PriceLists } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import { createCatalog } from "../inference/inference.ts";
 import type { GatewayParts } from "./parts.ts";
@@ -8,6 +9,8 @@ import type { GatewayParts } from "./parts.ts";
 export type SettingsInUse = {
   readonly file: CatalogFile;
   readonly catalog: ReturnType<typeof createCatalog>;
+  /** The price lists in force, whatever the file. */
+  readonly priceLists: PriceLists;
   /** The address under which people reach the console. */
   publicUrl(): URL;
   /** The most micro-dollars that a person gives away alone in a UTC day. Undefined: no limit. */
@@ -20,16 +23,18 @@ export type SettingsInUse = {
 
 export function createSettings({ config, catalog: file }: GatewayParts): SettingsInUse {
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
+  const priceLists = new PriceLists();
   const settings = {
     file,
-    catalog: createCatalog(file),
+    priceLists,
+    catalog: createCatalog(file, priceLists),
     publicUrl: () => publicUrl,
     approvalLimit() {
       const above = settings.file.payments?.secondApprovalAboveUsd;
       return above === undefined ? undefined : BigInt(above) * 1_000_000n;
     },
     replace(next: CatalogFile) {
-      settings.catalog = createCatalog(next);
+      settings.catalog = createCatalog(next, priceLists);
       settings.file = next;
     },
     listensOn(port: number) {

@@ -22,9 +22,12 @@ import { readFiles, readSchema } from "../../src/postgres/generate.ts";
 import { freshDatabase } from "../support/database.ts";
 import { endingWith, freshLedger, holdRequest, pricesOf } from "../support/ledger.ts";
 
+/** What a price has beside its prices. */
+const terms = ["prompt_above", "above_price", "prompt_over", "note"];
+
 for (const schema of [UsageSchema, UsageTotalSchema, PriceSchema]) {
   test(`${schema.name} has a field for each token category, named like its column`, () => {
-    const others = ["price_version", "web_search", "web_searches"];
+    const others = ["price_version", "web_search", "web_searches", ...terms];
     const fields = schema.fields.filter(({ name }) => !others.includes(name));
     const named = fields.map(({ localName, name }) => [localName, name]);
     expect(named.sort()).toEqual(Object.entries(categoryColumns).sort());
@@ -32,7 +35,8 @@ for (const schema of [UsageSchema, UsageTotalSchema, PriceSchema]) {
 }
 
 test("a price has a column for each token category", () => {
-  type Column = Exclude<keyof PriceVersionsRow, "priceVersion" | "model" | "createdAt">;
+  type Terms = "promptAbove" | "abovePrice" | "promptOver" | "note";
+  type Column = Exclude<keyof PriceVersionsRow, Terms | "priceVersion" | "model" | "createdAt">;
   expectTypeOf<Column>().toEqualTypeOf<TokenCategory | "webSearch">();
   expect(Object.keys(categoryColumns)).toEqual([...tokenCategories]);
 });

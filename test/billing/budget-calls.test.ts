@@ -86,6 +86,7 @@ function open(caller: Caller) {
       checkProgram: async (_, { managementKeyId }) => {
         if (lessened.has(managementKeyId)) throw new ApiError("not_permitted");
       },
+      announceChange: async () => [],
       revokeAll: async () => [],
       labels: async () => [],
       publish() {},

@@ -18,7 +18,14 @@ import { resetTotal, setLimits } from "../../src/billing/budgets.ts";
 import { least } from "../../src/billing/hold-size.ts";
 import { admissionBatch, settlementBatch } from "../../src/billing/ledger-batches.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { endingWith, freshLedger, heldFor, holdRequest, microEach, price } from "../support/ledger.ts";
+import {
+  endingWith,
+  freshLedger,
+  heldFor,
+  holdRequest,
+  microEach,
+  price,
+} from "../support/ledger.ts";
 
 const dayMs = 86_400_000;
 let ledger: Awaited<ReturnType<typeof freshLedger>>;

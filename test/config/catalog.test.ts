@@ -83,7 +83,7 @@ describe("the built-in file", () => {
       sonnet: "model-sonnet-4.6",
       haiku: "model-haiku-4.5",
     });
-    expect(features).toEqual({ serverTools: false, fastSpeed: false, inferenceGeo: false });
+    expect(features).toEqual({ serverTools: false });
   });
 });
 

@@ -211,7 +211,7 @@ test("an answer has the id of its call, also one that failed", async () => {
   expect(named.headers.get("x-request-id")).toBe("req_of_the_client");
 });
 
-test("the page has at most 191 KB by brotli, 42 KB for operators alone, and 8 KB of data", async () => {
+test("the page has at most 192 KB by brotli, 43 KB for operators alone, and 8 KB of data", async () => {
   const { html, assets } = await loadBundle();
   const params = { [constants.BROTLI_PARAM_QUALITY]: 5 };
   const sizeOf = (isWanted: (path: string) => boolean) =>
@@ -225,11 +225,11 @@ test("the page has at most 191 KB by brotli, 42 KB for operators alone, and 8 KB
   // The list of tools, which a page loads when it shows a secret.
   const isData = (path: string) => path.includes("/tools-");
   // A receipt adds up with the program's own formula, whose prices are finer than a credit shows.
-  expect(sizeOf((path) => !isData(path))).toBeLessThanOrEqual(191_000);
+  expect(sizeOf((path) => !isData(path))).toBeLessThanOrEqual(192_000);
   expect(sizeOf((path) => !html.includes(path) && !isForOperators(path))).toBeLessThan(20_000);
   expect(sizeOf(isData)).toBeLessThanOrEqual(8_000);
   expect(sizeOf(isData)).toBeGreaterThan(1_000);
-  expect(sizeOf(isForOperators)).toBeLessThanOrEqual(42_000);
+  expect(sizeOf(isForOperators)).toBeLessThanOrEqual(43_000);
   // A split that puts nothing apart would pass otherwise.
   expect(sizeOf(isForOperators)).toBeGreaterThan(8_000);
 });

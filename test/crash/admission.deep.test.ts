@@ -25,8 +25,8 @@ afterAll(() => stage.stop());
 /** The hold of one of the requests, by the gateway's own rules. */
 async function holdMicro(body: Parameters<typeof decodeRequest>[0]): Promise<bigint> {
   const catalog = createCatalog(readCatalogFile(await readFile(stage.catalogPath, "utf8")));
-  const { bounds, target } = prepare(catalog, decodeRequest(body, { version: "", beta: "" }), []);
-  const grant = sizeHold(target.price, bounds, { posted: 10n ** 15n, poolHeld: 0n });
+  const { bounds, price } = prepare(catalog, decodeRequest(body, { version: "", beta: "" }), []);
+  const grant = sizeHold(price, bounds, { posted: 10n ** 15n, poolHeld: 0n });
   if (grant.kind === "short") throw new Error("the request does not fit");
   return grant.amountMicro;
 }

@@ -8,8 +8,10 @@ import {
 } from "../../src/inference/feature-policy.ts";
 import { errorOf, requestOf } from "../support/requests.ts";
 
-const none = { serverTools: false, fastSpeed: false, inferenceGeo: false };
-const all = { serverTools: true, fastSpeed: true, inferenceGeo: true };
+const none = { serverTools: false };
+const all = { serverTools: true };
+/** What has a price. */
+const offered = { speed: new Set(["fast"]), geo: new Set(["eu"]), tier: new Set(["priority"]) };
 
 const refused: { member: JsonObject; reason: string; isAllowable?: true }[] = [
   { member: { thread: { type: "create" } }, reason: "thread_unsupported_request" },
@@ -23,13 +25,31 @@ const refused: { member: JsonObject; reason: string; isAllowable?: true }[] = [
   { member: { container: "c" }, reason: "feature_not_offered" },
 ];
 for (const { member, reason, isAllowable } of refused) {
-  test(`${JSON.stringify(member)} is refused${isAllowable ? " unless the operator allows it" : ", also if all features are allowed"}`, () => {
-    const enforce = (features: typeof none) =>
-      errorOf(() => enforceFeaturePolicy(requestOf({ extensions: member }), features));
-    expect(enforce(none)?.reason).toBe(reason);
-    expect(enforce(all)?.reason).toBe(isAllowable ? undefined : reason);
+  test(`${JSON.stringify(member)} is refused${isAllowable ? " unless it is allowed or has a price" : ", also if all features are allowed and priced"}`, () => {
+    const request = requestOf({ extensions: member });
+    expect(errorOf(() => enforceFeaturePolicy(request, none))?.reason).toBe(reason);
+    const given = errorOf(() => enforceFeaturePolicy(request, all, undefined, offered));
+    expect(given?.reason).toBe(isAllowable ? undefined : reason);
   });
 }
+
+test("a geography, a speed and a tier without a price are refused, whatever others have one", () => {
+  const openai = { sourceFormat: Format.CHAT };
+  for (const [member, of] of [
+    [{ inference_geo: "us" }, {}],
+    [{ speed: "faster" }, {}],
+    [{ service_tier: "flex" }, openai],
+  ] as const)
+    expect(
+      errorOf(() =>
+        enforceFeaturePolicy(requestOf({ extensions: member, ...of }), all, undefined, offered),
+      ),
+    ).toMatchObject({ reason: "feature_not_offered" });
+  const asked = requestOf({ extensions: { service_tier: "priority" }, ...openai });
+  expect(enforceFeaturePolicy(asked, none, undefined, offered).extensions).toEqual({
+    service_tier: "priority",
+  });
+});
 
 const permitted: { member: JsonObject; as: JsonObject }[] = [
   { member: { speed: "standard" }, as: { speed: "standard" } },

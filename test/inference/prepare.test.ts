@@ -14,9 +14,9 @@ const refused = (more: RequestMembers, allowed: string[] = []) =>
   errorOf(() => prepared(more, allowed));
 
 test("a request for an alias is prepared, priced and sent under the model's id", () => {
-  const { request, target } = prepared({ model: "claude-haiku-4-5" });
+  const { request, price } = prepared({ model: "claude-haiku-4-5" });
   expect(request.model).toBe("model-haiku-4.5");
-  expect(target.price).toMatchObject({ input: 140_000n, output: 700_000n });
+  expect(price).toMatchObject({ input: 140_000n, output: 700_000n });
 });
 
 test("a key's models are checked after the name is resolved", () => {

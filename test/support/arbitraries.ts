@@ -5,6 +5,7 @@
 import fc from "fast-check";
 import type { Prices } from "../../src/base/cost.ts";
 import type { Funds, UsageBounds } from "../../src/billing/hold-size.ts";
+import type { PriceEntry, PriceFacts, PriceTerms } from "../../src/config/catalog.ts";
 import { usage } from "./ledger.ts";
 
 /** An amount between both, often one of them or beside one. */
@@ -50,6 +51,36 @@ export function ofCategories<Value>(value: fc.Arbitrary<Value>) {
 export const anyPrices: fc.Arbitrary<Prices> = fc
   .tuple(ofCategories(micro), micro)
   .map(([prices, webSearch]) => ({ ...prices, webSearch }));
+
+const anyEntry = fc
+  .record({
+    promptAbove: fc.option(fc.constantFrom(100, 1_000, 200_000), { nil: undefined }),
+    speed: fc.constantFrom(undefined, "fast"),
+    geo: fc.constantFrom(undefined, "us", "eu"),
+    tier: fc.constantFrom(undefined, "flex"),
+    prices: ofCategories(fc.bigInt({ min: 0n, max: 99_999n })),
+    multiply: fc.option(fc.bigInt({ min: 1n, max: 30_000n }), { nil: undefined }),
+  })
+  .map(
+    ({ prices, multiply, ...when }): PriceEntry =>
+      multiply === undefined ? { ...when, prices } : { ...when, multiply },
+  );
+
+/** The prices of a model, with up to five conditions. */
+export const anyTerms: fc.Arbitrary<PriceTerms> = fc
+  .record({
+    prices: ofCategories(fc.bigInt({ min: 0n, max: 99_999n })),
+    webSearch: fc.bigInt({ min: 0n, max: 9_999n }),
+    when: fc.array(anyEntry, { maxLength: 5 }),
+  })
+  .map(({ prices, ...more }) => ({ ...prices, ...more }));
+
+/** What a request may ask for, priced or not. */
+export const anyFacts: fc.Arbitrary<PriceFacts> = fc.record({
+  speed: fc.constantFrom(undefined, "fast"),
+  geo: fc.constantFrom(undefined, "us", "eu"),
+  tier: fc.constantFrom(undefined, "flex"),
+});
 
 export const anyUsage = fc
   .tuple(ofCategories(anyTokens), anyTokens)

@@ -85,8 +85,11 @@ cross join lateral (
 ) c;
 
 -- name: FindPayer :optional
--- Finds the pool that pays for a key. No row: no such key.
-select account_id, "family" from keys where key_id = :key_id;
+-- Finds the pool that pays for a key, and the price list of its account. No row: no such key.
+select k.account_id, k."family", a.price_list_id
+from keys k
+join accounts a using (account_id)
+where k.key_id = :key_id;
 
 -- name: ReadKeys :many
 -- Reads the fields of keys that admission checks, with their budgets and those of the persons or
@@ -130,7 +133,7 @@ select u.account_id as "account_id!", u.request_id as "request_id!", u.node_id a
   u.nonce as "nonce!", u.key_id as "key_id!", u.model as "model!", u.amount as "amount!",
   u.granted_output as "granted_output!", u.admitted_at as "admitted_at!", u.month as "month!",
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from (
   select account_id, request_id, node_id, nonce, key_id, model, amount, granted_output,
     admitted_at, month, price_version
@@ -160,7 +163,7 @@ join price_versions p using (price_version);
 select c.account_id, c.request_id, '' as "node_id!", '' as "nonce!", c.key_id, c.model,
   0::bigint as "amount!", c.granted_output, c.admitted_at, c.month,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from unnest(:account_ids::text[], :request_ids::text[]) as d (account_id, request_id)
 -- The offset makes the planner look up each request, rather than read all months.
 cross join lateral (

@@ -8,7 +8,7 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from charges c
 join price_versions p using (price_version)
 where c.account_id = :account_id and c.request_id = :request_id;
@@ -24,7 +24,7 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from charges c
 join price_versions p using (price_version)
 where c.request_id = :request_id and (:months::date[] is null or c.month = any(:months::date[]))
@@ -41,7 +41,7 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from unnest(:account_ids::text[], :request_ids::text[], :months::date[])
   as d (account_id, request_id, month)
 -- The offset makes the planner look up each request, rather than read whole months.
@@ -109,7 +109,7 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search,
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note,
   c.is_match as "is_match!", c.place = :looks as "is_last!"
 from (
   select *
@@ -151,7 +151,7 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search,
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note,
   c.is_match as "is_match!", c.place = :looks as "is_last!"
 from (
   select *

@@ -5,6 +5,7 @@
 -- of their last use, and to the roll-up of the UTC hour of admission. There, a hold that is too
 -- small covers the input and web searches first, then the cache, then thinking, then output.
 -- Returns the charges. A request that was settled before has no hold and no row.
+-- :price_versions  by which they are charged
 -- :costs_input  of the input and web searches
 -- :costs_cache  of these and the cache
 -- :costs_thinking  of these and thinking
@@ -18,18 +19,20 @@ with today as materialized (
     date_trunc('month', now() at time zone 'utc')::date as first
 ), ended as (
   delete from holds h
-  using unnest(:account_ids::text[], :request_ids::text[], :costs_input::bigint[],
-      :costs_cache::bigint[], :costs_thinking::bigint[], :costs::bigint[], :costs_over::bigint[],
+  using unnest(:account_ids::text[], :request_ids::text[], :price_versions::text[],
+      :costs_input::bigint[], :costs_cache::bigint[], :costs_thinking::bigint[],
+      :costs::bigint[], :costs_over::bigint[],
       :outputs_over::integer[], :thinkings_over::integer[], :outcomes::text[], :bases::text[],
       :attempts::jsonb[], :first_events::integer[], :facts::jsonb[],
       :input::integer[], :output::integer[], :thinking::integer[], :cache_write_5m::integer[],
       :cache_write_1h::integer[], :cache_read::integer[], :web_searches::integer[])
-    as e (account_id, request_id, cost_input, cost_cache, cost_thinking, cost, cost_over,
+    as e (account_id, request_id, price_version, cost_input, cost_cache, cost_thinking, cost,
+      cost_over,
       output_over, thinking_over, outcome, basis, attempts, first_event, facts,
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
-    h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by, h.manager,
+    e.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by, h.manager,
     h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
     e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event, e.facts,
     e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read, e.web_searches
@@ -146,7 +149,7 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read, h.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from holds h
 join unnest(:account_ids::text[], :request_ids::text[]) as d (account_id, request_id)
   using (account_id, request_id)
@@ -161,7 +164,7 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read, h.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from holds h
 join price_versions p using (price_version)
 where h.request_id = :request_id
@@ -176,7 +179,7 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read, h.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from holds h
 join price_versions p using (price_version)
 where h.account_id = :account_id
@@ -222,7 +225,7 @@ select h.request_id as "request_id!", h.account_id as "account_id!", h."family" 
   h.cache_write_5m as "used_cache_write_5m!", h.cache_write_1h as "used_cache_write_1h!",
   h.cache_read as "used_cache_read!", h.web_searches as "used_web_searches!",
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
+  p.web_search, p.prompt_over, p.prompt_above, p.above_price, p.note
 from (
   select * from holds where deadline < now()
   union

@@ -414,7 +414,7 @@ where position <= 100;
 -- Checks charges of a month and their hours, from an hour of an account on and before another, in
 -- the order of accounts and times. Each row is a violation, at most 100 per invariant. None if the
 -- month was closed meanwhile.
--- not each: category  the grant bounds output and thinking alone
+-- not each: category, step  the grant bounds output and thinking; no price above is read
 with open_from as (
   -- Months are closed in their order.
   select coalesce(max(month) + interval '1 month', '-infinity')::date as day
@@ -422,7 +422,7 @@ with open_from as (
 ), slice as materialized (
   select account_id, request_id, "family", key_id, model,
     date_trunc('hour', admitted_at, 'UTC') as hour, price_version, granted_output, hold, overrun,
-    output_over, thinking_over, cost, cost_over,
+    output_over, thinking_over, cost, cost_over, prompt_over, prompt_above,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
@@ -453,6 +453,13 @@ with open_from as (
   from slice
   where amount is distinct from least(hold, cost)
     or amount + overrun is distinct from cost + cost_over
+  union all
+  select 'price is of the length of the prompt', account_id || '/' || request_id,
+    format('prompt %s, price %s', input::bigint + cache_read + cache_write_5m + cache_write_1h,
+      price_version)
+  from slice
+  where input::bigint + cache_read + cache_write_5m + cache_write_1h <= coalesce(prompt_over, -1)
+    or input::bigint + cache_read + cache_write_5m + cache_write_1h > prompt_above
   union all
   select 'charged output <= granted output', account_id || '/' || request_id,
     format('output %s, thinking %s, granted %s', output, thinking, granted_output)

@@ -399,6 +399,7 @@ export const figures = {
     },
     notFound: "No request of this account has this id.",
     priceVersion: "Price version",
+    priceNote: "Price of",
   },
 
   credits: {

@@ -21,6 +21,7 @@ import {
   readProviderError,
   readToolCalls,
   toStopReason,
+  withTier,
 } from "./usage-and-endings.ts";
 
 /** The events of a `chat.completion` body; one `failure` if the body is not an answer. */
@@ -53,13 +54,17 @@ export function decodeAnswer(body: JsonObject, source?: AnswerSource): Event[] {
   );
   const refusal = typeof message.refusal === "string" && message.refusal !== "";
   const attached = attachedMembers(message);
-  answer.end(toStopReason(reason, { toolCalls: calls.any, refusal }), decodeUsage(body.usage), {
-    ...(attached && { attached }),
-    ...(typeof last === "string" && {
-      format: Format.CHAT,
-      last: [{ choices: [{ index: 0, delta: {}, finish_reason: last }] }],
-    }),
-  });
+  answer.end(
+    toStopReason(reason, { toolCalls: calls.any, refusal }),
+    withTier(decodeUsage(body.usage), body),
+    {
+      ...(attached && { attached }),
+      ...(typeof last === "string" && {
+        format: Format.CHAT,
+        last: [{ choices: [{ index: 0, delta: {}, finish_reason: last }] }],
+      }),
+    },
+  );
   return answer.take();
 }
 

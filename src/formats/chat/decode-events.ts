@@ -25,6 +25,7 @@ import {
   readProviderError,
   readToolCalls,
   toStopReason,
+  withTier,
 } from "./usage-and-endings.ts";
 
 /**
@@ -287,13 +288,11 @@ function parseChunk(data: string, hasSurrogates: boolean): JsonObject | undefine
 }
 
 /** The usage of a chunk. Groq has it in a member of its own, Moonshot in the choice. */
-function readUsage(
-  { usage, x_groq: groq }: JsonObject,
-  choices: readonly JsonObject[],
-): ReportedUsage | undefined {
-  return (
+function readUsage(chunk: JsonObject, choices: readonly JsonObject[]): ReportedUsage | undefined {
+  const { usage, x_groq: groq } = chunk;
+  const reported =
     decodeUsage(usage) ??
     decodeUsage(choices[0]?.usage) ??
-    (isObject(groq) ? decodeUsage(groq.usage) : undefined)
-  );
+    (isObject(groq) ? decodeUsage(groq.usage) : undefined);
+  return withTier(reported, chunk);
 }

@@ -30,6 +30,7 @@ export function mergeUsage(
   if (later.cacheReadInputTokens !== undefined)
     merged.cacheReadInputTokens = later.cacheReadInputTokens;
   if (later.thinkingTokens !== undefined) merged.thinkingTokens = later.thinkingTokens;
+  if (later.serviceTier !== undefined) merged.serviceTier = later.serviceTier;
   return merged;
 }
 
@@ -58,6 +59,14 @@ export function encodeUsage(
       rejected_prediction_tokens: 0,
     },
   };
+}
+
+/** The usage with the tier that an answer or a chunk names. */
+export function withTier(
+  usage: ReportedUsage | undefined,
+  { service_tier: tier }: JsonObject,
+): ReportedUsage | undefined {
+  return usage && typeof tier === "string" ? { ...usage, serviceTier: tier } : usage;
 }
 
 /**

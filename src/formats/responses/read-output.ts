@@ -9,6 +9,7 @@ import {
   decodeUsage as decodeChatUsage,
   readProviderError,
   toStopReason,
+  withTier,
 } from "../chat/usage-and-endings.ts";
 import type { AnswerSource } from "../codec.ts";
 import { failure } from "../events.ts";
@@ -168,7 +169,7 @@ export class OutputReader {
    */
   finish(response: JsonObject, piece: JsonObject): void {
     const error = readResponseError(response);
-    const usage = decodeUsage(response.usage, response.tool_usage);
+    const usage = withTier(decodeUsage(response.usage, response.tool_usage), response);
     if (error) {
       this.fail(error, usage);
       return;

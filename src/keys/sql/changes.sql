@@ -15,6 +15,10 @@ select :change_id || '_' || k.key_id, k.key_id
          where account_id = :account_id and revoked_at is null) as k
 returning key_id;
 
+-- name: AnnounceChange :run
+-- Tells every process that something beside keys changed that their requests depend on.
+insert into key_changes (change_id, key_id) values (:change_id, :changed_id);
+
 -- name: AnnounceManaged :run
 -- Tells every process that the keys of an account changed that somebody manages, because he did.
 -- :change_id  to which each key adds its own

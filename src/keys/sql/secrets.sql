@@ -18,6 +18,7 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
        k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
        k.paused_by_owner, k.expires_at,
        k.created_at, k.revoked_at, k.allowed_addresses, a.status as account_status,
+       a.price_list_id,
        b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit,
        b.is_limited or exists (
          select 1

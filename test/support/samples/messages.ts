@@ -179,9 +179,9 @@ function anyValue(field: DescField, depth: number): fc.Arbitrary<unknown> {
     : field.enum
       ? fc.constantFrom(...listedNumbers(field.enum))
       : anyScalar(field.scalar ?? ScalarType.STRING);
-  if (field.fieldKind === "map" && field.mapKind === "scalar")
+  if (field.fieldKind === "map")
     return fc
-      .array(fc.tuple(anyScalar(field.mapKey), anyScalar(field.scalar)), { maxLength: 3 })
+      .array(fc.tuple(anyScalar(field.mapKey), single), { maxLength: depth > 0 ? 3 : 0 })
       .map((entries) => new Map(entries));
   return field.fieldKind === "list" ? fc.array(single, { maxLength: depth > 0 ? 3 : 0 }) : single;
 }

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/usage.proto.
  */
 export const file_gateway_common_v1_usage: GenFile = /*@__PURE__*/
-  fileDesc("Ch1nYXRld2F5L2NvbW1vbi92MS91c2FnZS5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEikgEKBVVzYWdlEg0KBWlucHV0GAEgASgNEg4KBm91dHB1dBgCIAEoDRIWCg5jYWNoZV93cml0ZV81bRgDIAEoDRIWCg5jYWNoZV93cml0ZV8xaBgEIAEoDRISCgpjYWNoZV9yZWFkGAUgASgNEhAKCHRoaW5raW5nGAYgASgNEhQKDHdlYl9zZWFyY2hlcxgHIAEoDSKXAQoKVXNhZ2VUb3RhbBINCgVpbnB1dBgBIAEoAxIOCgZvdXRwdXQYAiABKAMSFgoOY2FjaGVfd3JpdGVfNW0YAyABKAMSFgoOY2FjaGVfd3JpdGVfMWgYBCABKAMSEgoKY2FjaGVfcmVhZBgFIAEoAxIQCgh0aGlua2luZxgGIAEoAxIUCgx3ZWJfc2VhcmNoZXMYByABKAMipwEKBVByaWNlEhUKDXByaWNlX3ZlcnNpb24YASABKAkSDQoFaW5wdXQYAiABKAMSDgoGb3V0cHV0GAMgASgDEhYKDmNhY2hlX3dyaXRlXzVtGAQgASgDEhYKDmNhY2hlX3dyaXRlXzFoGAUgASgDEhIKCmNhY2hlX3JlYWQYBiABKAMSEAoIdGhpbmtpbmcYByABKAMSEgoKd2ViX3NlYXJjaBgIIAEoA0I/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM");
+  fileDesc("Ch1nYXRld2F5L2NvbW1vbi92MS91c2FnZS5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEikgEKBVVzYWdlEg0KBWlucHV0GAEgASgNEg4KBm91dHB1dBgCIAEoDRIWCg5jYWNoZV93cml0ZV81bRgDIAEoDRIWCg5jYWNoZV93cml0ZV8xaBgEIAEoDRISCgpjYWNoZV9yZWFkGAUgASgNEhAKCHRoaW5raW5nGAYgASgNEhQKDHdlYl9zZWFyY2hlcxgHIAEoDSKXAQoKVXNhZ2VUb3RhbBINCgVpbnB1dBgBIAEoAxIOCgZvdXRwdXQYAiABKAMSFgoOY2FjaGVfd3JpdGVfNW0YAyABKAMSFgoOY2FjaGVfd3JpdGVfMWgYBCABKAMSEgoKY2FjaGVfcmVhZBgFIAEoAxIQCgh0aGlua2luZxgGIAEoAxIUCgx3ZWJfc2VhcmNoZXMYByABKAMiugIKBVByaWNlEhUKDXByaWNlX3ZlcnNpb24YASABKAkSDQoFaW5wdXQYAiABKAMSDgoGb3V0cHV0GAMgASgDEhYKDmNhY2hlX3dyaXRlXzVtGAQgASgDEhYKDmNhY2hlX3dyaXRlXzFoGAUgASgDEhIKCmNhY2hlX3JlYWQYBiABKAMSEAoIdGhpbmtpbmcYByABKAMSEgoKd2ViX3NlYXJjaBgIIAEoAxIZCgxwcm9tcHRfYWJvdmUYCSABKA1IAIgBARItCgthYm92ZV9wcmljZRgKIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEhgKC3Byb21wdF9vdmVyGAsgASgNSAGIAQESDAoEbm90ZRgMIAEoCUIPCg1fcHJvbXB0X2Fib3ZlQg4KDF9wcm9tcHRfb3ZlckI/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM");
 
 /**
  * The billable tokens of one request, each in exactly one category, and its web searches.
@@ -175,6 +175,36 @@ export type Price = Message<"gateway.common.v1.Price"> & {
    * @generated from field: int64 web_search = 8;
    */
   webSearch: bigint;
+
+  /**
+   * A prompt (input, cache reads and cache writes) of more tokens than this has the price
+   * `above_price`, all of the request. Absent: prompts of every length have this price.
+   *
+   * @generated from field: optional uint32 prompt_above = 9;
+   */
+  promptAbove?: number | undefined;
+
+  /**
+   * Absent where prompt_above is.
+   *
+   * @generated from field: gateway.common.v1.Price above_price = 10;
+   */
+  abovePrice?: Price | undefined;
+
+  /**
+   * This price is of prompts of more tokens than this. Absent: of the shortest, too.
+   *
+   * @generated from field: optional uint32 prompt_over = 11;
+   */
+  promptOver?: number | undefined;
+
+  /**
+   * What makes it another price than the plain one of the model, in words: "fast; above 200,000
+   * tokens of prompt; list Acme 3". Empty: it is the plain one.
+   *
+   * @generated from field: string note = 12;
+   */
+  note: string;
 };
 
 /**

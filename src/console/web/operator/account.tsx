@@ -83,7 +83,14 @@ export function AccountPage({ params }: PageProps): JSX.Element {
       <LookOnly />
       {/* The figures below hold the place for both. */}
       <View call={found} skeleton={<Skeleton />}>
-        {() => account && <StatusNotice account={account} />}
+        {() =>
+          account && (
+            <>
+              <StatusNotice account={account} />
+              <PriceListNotice account={account} />
+            </>
+          )
+        }
       </View>
       <Overview accountId={accountId} />
       <div class="two of-tables columns">
@@ -184,6 +191,17 @@ function ResumeDialog({ account, onClose }: DialogProps): JSX.Element {
       <p>{words.account.resumeLead}</p>
     </ActDialog>
   );
+}
+
+/** Which prices the account pays, where they are not those of everybody. */
+function PriceListNotice({ account }: { readonly account: Account }): JSX.Element | null {
+  const { priceListId, priceListAt } = account;
+  const has = priceListId !== "";
+  const { data } = useCall(BillingService.method.listPriceLists, has ? {} : undefined);
+  const list = data?.priceLists.find((one) => one.priceListId === priceListId);
+  if (!has || !list?.version) return null;
+  const when = priceListAt ? relative(priceListAt) : "";
+  return <Notice>{words.account.priceList(list.name, list.version.n, when)}</Notice>;
 }
 
 function StatusNotice({ account }: { readonly account: Account }): JSX.Element | null {

@@ -2,12 +2,12 @@
 
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
-import type { Price } from "../../../../gen/gateway/common/v1/usage_pb.ts";
 import {
   type CatalogModel,
   OperationsService,
   type Provider,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import type { TokenCategory } from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
 import { compact, count, credits, duration, perMillion } from "../format.ts";
 import { Card, Head } from "../parts/page.tsx";
@@ -54,7 +54,7 @@ export function Models(): JSX.Element {
   );
 }
 
-type PriceColumn = Exclude<keyof Price, "$typeName" | "$unknown" | "priceVersion">;
+type PriceColumn = TokenCategory | "webSearch";
 
 function priceColumn(name: keyof typeof words.models.head, category: PriceColumn) {
   return {
@@ -158,7 +158,11 @@ function Prices({ models }: { readonly models: readonly CatalogModel[] }): JSX.E
         {
           name: "version",
           head: head.version,
-          cell: ({ price }) => <code>{price.priceVersion}</code>,
+          cell: ({ price: { priceVersion, note } }) => (
+            <span class="sentence">
+              <code>{priceVersion}</code> {note}
+            </span>
+          ),
         },
       ]}
       rows={rows}

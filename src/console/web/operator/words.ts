@@ -227,6 +227,8 @@ export const words = {
     resumeTitle: (name: string) => `Resume ${name}`,
     resumeLead: "Within a second its keys work again, and its members can buy and invite.",
     resumed: (name: string) => `${name} works again.`,
+    priceList: (name: string, n: number, when: string) =>
+      `Pays by the price list ${name}, version ${n}, since ${when}.`,
     status: {
       suspended: (when: string, reason: string) =>
         `Suspended ${when}.${reason ? ` Its members read: ${reason}` : ""}`,

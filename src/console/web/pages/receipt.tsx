@@ -138,6 +138,7 @@ function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
               words.receipt.priceVersion,
               <code key="version">{receipt.price.priceVersion}</code>,
             ],
+            receipt.price?.note ? [words.receipt.priceNote, receipt.price.note] : undefined,
           ]}
         </Facts>
       </Card>

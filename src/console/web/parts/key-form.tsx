@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { useCall } from "../api.ts";
 import { parseCredits, perMillion, plainCredits } from "../format.ts";
-import { session } from "../session.ts";
+import { account, session } from "../session.ts";
 import { words } from "../words.ts";
 import { CreditsField } from "./budget.tsx";
 import { Button } from "./button.tsx";
@@ -137,7 +137,10 @@ export function AddressesField({ value, onInput }: AddressesProps): JSX.Element 
 }
 
 function Models({ fields, onChange }: KeyFieldsProps): JSX.Element {
-  const { data } = useCall(InferenceService.method.listModels, { pageSize: 1000 });
+  const { data } = useCall(InferenceService.method.listModels, {
+    pageSize: 1000,
+    pricesOf: account.value.accountId,
+  });
   const models = (data?.models ?? []).filter(({ aliasFor }) => aliasFor === "");
   // Models that left the catalogue stay allowed until somebody removes them.
   const gone = fields.models.filter((id) => !models.some((model) => model.id === id));
@@ -159,7 +162,7 @@ function Models({ fields, onChange }: KeyFieldsProps): JSX.Element {
       />
       {!fields.hasAllModels && (
         <div class="checks stack">
-          {models.map(({ id, displayName, price }) => (
+          {models.map(({ id, displayName, price, publicPrice }) => (
             <label class="check" key={id}>
               <input
                 type="checkbox"
@@ -170,6 +173,11 @@ function Models({ fields, onChange }: KeyFieldsProps): JSX.Element {
                 <span>{displayName || id}</span>
                 {price && (
                   <small class="faint">
+                    {publicPrice && (
+                      <>
+                        <s>{perMillion(publicPrice.input)}</s>{" "}
+                      </>
+                    )}
                     {words.keyForm.price(perMillion(price.input), perMillion(price.output))}
                   </small>
                 )}

@@ -1,0 +1,200 @@
+// The prices of models: what the file and the price lists of customers say, made versions.
+
+import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
+import {
+  levelsOf,
+  noteOf,
+  type Offered,
+  offeredBy,
+  type PriceFacts,
+  type PriceTerms,
+  searchPriceOf,
+} from "../config/catalog.ts";
+import { priceVersion } from "./price.ts";
+
+/** A version of a price list, as it is in force. Immutable. */
+export type PriceList = {
+  readonly priceListId: string;
+  readonly name: string;
+  readonly n: number;
+  /** Hundredths of a percent off every price. */
+  readonly discountBp: number;
+  /** By model: prices of its own, and another discount. */
+  readonly models: ReadonlyMap<
+    string,
+    { readonly terms?: PriceTerms | undefined; readonly discountBp?: number | undefined }
+  >;
+};
+
+const readEveryMs = 30_000;
+
+/** The price lists in force, which requests of their accounts ask for. */
+export class PriceLists {
+  #byId: ReadonlyMap<string, PriceList> = new Map();
+  #read: () => Promise<readonly PriceList[]> = async () => [];
+  #reading: Promise<void> | undefined;
+  #readAtMs = 0;
+  /** True: something changed since the last read began. */
+  #isStale = false;
+
+  /** Undefined: the public prices. */
+  get(priceListId: string | undefined): PriceList | undefined {
+    return priceListId === undefined ? undefined : this.#byId.get(priceListId);
+  }
+
+  /** Where the newest versions are read from. */
+  readBy(read: () => Promise<readonly PriceList[]>): void {
+    this.#read = read;
+  }
+
+  /** Takes other lists. Those that are what they were stay the same objects. */
+  replace(lists: readonly PriceList[]): void {
+    this.#byId = new Map(
+      lists.map((one) => {
+        const known = this.#byId.get(one.priceListId);
+        return [one.priceListId, known?.n === one.n ? known : one] as const;
+      }),
+    );
+  }
+
+  /** Reads the newest versions. Calls at once share a read that began after each of them. */
+  async read(): Promise<void> {
+    if (this.#reading) await this.#reading.catch(() => undefined);
+    this.#reading ??= this.#readOnce().finally(() => {
+      this.#reading = undefined;
+    });
+    await this.#reading;
+  }
+
+  /** Something of this id changed: if it is a list, requests wait for the lists to be read. */
+  change(id: string): void {
+    if (!id.startsWith("plist_")) return;
+    this.#isStale = true;
+    // The next request tries again, and fails as long as the database is away.
+    this.read().catch(() => undefined);
+  }
+
+  /**
+   * Call before the price of a request: resolves once the lists are those that this process was
+   * told of. Undefined: they are. Throws while they cannot be read.
+   */
+  ensure(priceListId: string | undefined): Promise<void> | undefined {
+    if (priceListId === undefined) return undefined;
+    if (this.#isStale || !this.#byId.has(priceListId)) return this.read();
+    // The feed tells of changes within a second; while it fails, this does.
+    if (Date.now() - this.#readAtMs > readEveryMs) this.read().catch(() => undefined);
+    return undefined;
+  }
+
+  async #readOnce(): Promise<void> {
+    this.#isStale = false;
+    this.#readAtMs = Date.now();
+    try {
+      this.replace(await this.#read());
+    } catch (error) {
+      this.#isStale = true;
+      throw error;
+    }
+  }
+}
+
+const noFacts: PriceFacts = {};
+
+/**
+ * Gives the prices of models under the conditions of requests. What it gave, it remembers as long
+ * as the list is in force, and itself as long as the file.
+ */
+export class PriceBook {
+  readonly #termsOf: (model: string) => PriceTerms | undefined;
+  readonly #lists: PriceLists;
+  readonly #public: object = {};
+  readonly #known = new WeakMap<object, Map<string, Price>>();
+  readonly #offered = new WeakMap<PriceTerms, Offered>();
+
+  constructor(
+    termsOf: (model: string) => PriceTerms | undefined,
+    lists: PriceLists = new PriceLists(),
+  ) {
+    this.#termsOf = termsOf;
+    this.#lists = lists;
+  }
+
+  /** The version in force for a request. Undefined: no such model. Conditions come first. */
+  priceOf(model: string, facts: PriceFacts = noFacts, priceListId?: string): Price | undefined {
+    const listed = this.#lists.get(priceListId);
+    const own = listed?.models.get(model);
+    const terms = own?.terms ?? this.#termsOf(model);
+    if (!terms) return undefined;
+    const discountBp = own?.discountBp ?? listed?.discountBp ?? 0;
+    // A list that changes nothing of the model leaves it its public version.
+    const list = own?.terms || discountBp > 0 ? listed : undefined;
+    const known = this.#knownOf(list ?? this.#public);
+    const { speed, geo, tier } = facts;
+    const isPlain = speed === undefined && geo === undefined && tier === undefined;
+    const name = isPlain ? model : `${model} ${speed ?? ""} ${geo ?? ""} ${tier ?? ""}`;
+    let price = known.get(name);
+    if (!price) {
+      price = versionOf(model, terms, facts, discountBp, list);
+      known.set(name, price);
+    }
+    return price;
+  }
+
+  /** The values of each condition that have a price there. Undefined: no such model. */
+  offered(model: string, priceListId?: string): Offered | undefined {
+    const terms = this.#lists.get(priceListId)?.models.get(model)?.terms ?? this.#termsOf(model);
+    if (!terms) return undefined;
+    let offered = this.#offered.get(terms);
+    if (!offered) {
+      offered = offeredBy(terms);
+      this.#offered.set(terms, offered);
+    }
+    return offered;
+  }
+
+  #knownOf(list: object): Map<string, Price> {
+    let known = this.#known.get(list);
+    if (!known) {
+      known = new Map();
+      this.#known.set(list, known);
+    }
+    return known;
+  }
+}
+
+const listNotes = new WeakMap<PriceList, string>();
+
+function noteOfList(list: PriceList): string {
+  let note = listNotes.get(list);
+  if (note === undefined) {
+    note = `list ${list.name} ${list.n}`;
+    listNotes.set(list, note);
+  }
+  return note;
+}
+
+function versionOf(
+  model: string,
+  terms: PriceTerms,
+  facts: PriceFacts,
+  discountBp: number,
+  list: PriceList | undefined,
+): Price {
+  const webSearch = searchPriceOf(terms, discountBp);
+  let abovePrice: Price | undefined;
+  for (const { over, prices } of levelsOf(terms, facts, discountBp).reverse()) {
+    const words = [noteOf(facts, over), list ? noteOfList(list) : ""].filter((one) => one !== "");
+    abovePrice = priceVersion(
+      model,
+      { ...prices, webSearch },
+      {
+        // The text of a list alone is shared by its versions.
+        note: words.length > 1 ? words.join("; ") : (words[0] ?? ""),
+        ...(over > 0 && { promptOver: over }),
+        abovePrice,
+      },
+    );
+  }
+  if (!abovePrice) throw new Error("a price has at least one level");
+  return abovePrice;
+}

@@ -1,0 +1,236 @@
+// Prices with steps and conditions: the hold covers the dearest that can apply, and the charge is
+// tokens by one stored version.
+
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { costMicro, promptOf, stepOf } from "../../src/base/cost.ts";
+import { byCategory } from "../../src/base/token-categories.ts";
+import { maxHoldMicro, sizeHold } from "../../src/billing/hold-size.ts";
+import { stepsOf } from "../../src/billing/price.ts";
+import { PriceBook, PriceLists } from "../../src/billing/prices.ts";
+import type { PriceFacts, PriceTerms } from "../../src/config/catalog.ts";
+import { levelsOf } from "../../src/config/catalog.ts";
+import { anyFacts, anyTerms } from "../support/arbitraries.ts";
+import { exposeGc } from "../support/garbage.ts";
+import { endingWith, freshLedger, usage } from "../support/ledger.ts";
+
+type Ledger = Awaited<ReturnType<typeof freshLedger>>;
+
+let ledger: Ledger;
+beforeAll(async () => {
+  ledger = await freshLedger();
+});
+afterAll(() => ledger.close());
+
+const never = new AbortController().signal;
+const plain = byCategory(
+  (category) => ({ input: 10_001n, output: 50_003n })[String(category)] ?? 7n,
+);
+
+function priceOf(terms: PriceTerms, facts: PriceFacts = {}): Price {
+  const price = new PriceBook(() => terms).priceOf("model-test", facts);
+  if (!price) throw new Error("no price");
+  return price;
+}
+
+/** Prompts on both sides of each step of `anyTerms`, in every category. */
+const anyPrompt = fc
+  .tuple(
+    fc.oneof(fc.constantFrom(0, 99, 100, 101, 999, 1_000, 1_001, 199_999, 200_000, 200_001)),
+    fc.nat(3),
+    fc.nat(500),
+    fc.nat(500),
+  )
+  .map(([prompt, at, output, thinking]): Usage => {
+    const rest = Math.floor(prompt / 3);
+    const names = ["input", "cacheRead", "cacheWrite5m", "cacheWrite1h"] as const;
+    const first = names[at] ?? "input";
+    const second = names[(at + 1) % 4] ?? "input";
+    return usage({ [first]: prompt - rest, [second]: rest, output, thinking });
+  });
+
+test("the version of a prompt is the one that its conditions and its length demand", () => {
+  fc.assert(
+    fc.property(anyTerms, anyFacts, anyPrompt, (terms, facts, used) => {
+      const step = stepOf(priceOf(terms, facts), promptOf(used));
+      const level = levelsOf(terms, facts).findLast(({ over }) => promptOf(used) > over);
+      const expected = (level ?? levelsOf(terms, facts)[0])?.prices;
+      expect(step).toMatchObject({ ...expected });
+      expect(step.promptOver ?? 0).toBe(level?.over ?? 0);
+    }),
+  );
+});
+
+test("no usage within the bounds of a hold costs more than it, whatever step it reaches", () => {
+  const mostExpensiveInput = InputCategory.CACHE_WRITE_1H;
+  fc.assert(
+    fc.property(anyTerms, anyFacts, anyPrompt, fc.nat(300), (terms, facts, used, spare) => {
+      const price = priceOf(terms, facts);
+      const bounds = {
+        input: promptOf(used) + spare,
+        ...{ mostExpensiveInput, webSearches: 0, minOutput: 0 },
+        maxOutput: used.output + used.thinking,
+      };
+      const cost = costMicro(stepOf(price, promptOf(used)), used);
+      expect(maxHoldMicro(price, bounds) >= cost).toBe(true);
+      const grant = sizeHold(price, bounds, { posted: 10n ** 15n, poolHeld: 0n });
+      expect(grant).toMatchObject({ kind: "granted", output: bounds.maxOutput });
+      expect(grant.kind === "granted" && grant.amountMicro >= cost).toBe(true);
+      // The least that it may use is never above the most.
+      const least = { ...bounds, minInput: promptOf(used) };
+      expect(sizeHold(price, least, { posted: 10n ** 15n, poolHeld: 0n }).kind).toBe("granted");
+    }),
+  );
+});
+
+test("the ids of versions differ wherever prices, steps or notes do", () => {
+  fc.assert(
+    fc.property(anyTerms, anyFacts, (terms, facts) => {
+      const steps = stepsOf(priceOf(terms, facts));
+      expect(new Set(steps.map(({ priceVersion }) => priceVersion)).size).toBe(steps.length);
+      const content = ({ priceVersion: _, ...rest }: Price) =>
+        JSON.stringify(rest, (__, value) => (typeof value === "bigint" ? String(value) : value));
+      const [one, other] = [priceOf(terms, facts), priceOf(terms, { ...facts, speed: "fast" })];
+      expect(one.priceVersion === other.priceVersion).toBe(content(one) === content(other));
+    }),
+  );
+});
+
+const stepped = (): PriceTerms => ({
+  ...plain,
+  webSearch: 3n,
+  when: [
+    { promptAbove: 400_000, prices: byCategory((category) => plain[category] * 3n) },
+    { promptAbove: 200_000, prices: byCategory((category) => plain[category] * 2n) },
+    { speed: "fast", multiply: 60_000n },
+    { tier: "flex", multiply: 5_000n },
+  ],
+});
+
+async function charge(
+  price: Price,
+  used: Parameters<typeof usage>[0],
+  appliedPrice?: Price,
+  { reread = false } = {},
+) {
+  const payer = await ledger.payer(10n ** 12n);
+  const hold = await ledger.holds.place(
+    {
+      ...{ requestId: `req_${crypto.randomUUID()}`, payer, model: "model-test", price },
+      bounds: {
+        ...{ input: 900_000, mostExpensiveInput: InputCategory.CACHE_WRITE_1H, webSearches: 0 },
+        ...{ minOutput: 10, maxOutput: 10 },
+      },
+      deadlineMs: 60_000,
+    },
+    never,
+  );
+  const request = { accountId: payer.accountId, requestId: hold.requestId };
+  const stored = reread ? (await ledger.store.findHold(request))?.hold : hold;
+  if (!stored) throw new Error("no hold");
+  const ending = { ...endingWith(used), appliedPrice };
+  const receipt = await ledger.holds.settle(stored, ending);
+  const found = await ledger.store.findCharge(request);
+  expect(found?.price).toEqual(receipt.price);
+  expect(receipt.amountMicrocredits <= receipt.holdMicrocredits).toBe(true);
+  return receipt;
+}
+
+for (const [prompt, times, note] of [
+  [199_999, 1n, ""],
+  [200_000, 1n, ""],
+  [200_001, 2n, "above 200,000 tokens of prompt"],
+  [400_000, 2n, "above 200,000 tokens of prompt"],
+  [400_001, 3n, "above 400,000 tokens of prompt"],
+] as const)
+  for (const reread of [false, true])
+    test(`a prompt of ${prompt} tokens is charged ${times} times the plain price, ${reread ? "also by another process" : "all of it"}`, async () => {
+      const price = priceOf(stepped());
+      const used = { input: prompt - 20_000, cacheRead: 20_000, output: 10 };
+      const receipt = await charge(price, used, undefined, { reread });
+      const nano =
+        BigInt(prompt - 20_000) * plain.input + 20_000n * plain.cacheRead + 10n * plain.output;
+      expect(receipt.amountMicrocredits).toBe((nano * times + 999n) / 1000n);
+      expect(receipt.price).toMatchObject({ input: plain.input * times, note });
+    });
+
+test("a provider that applied a dearer condition changes nothing, and a cheaper one lowers", async () => {
+  const terms = stepped();
+  const [base, fast, flex] = [{}, { speed: "fast" }, { tier: "flex" }].map((facts) =>
+    priceOf(terms, facts),
+  );
+  if (!base || !fast || !flex) throw new Error("no price");
+  const used = { input: 200_001, output: 10 };
+  const dearer = await charge(base, used, fast);
+  expect(dearer.price?.priceVersion).toBe(base.abovePrice?.priceVersion);
+  const cheaper = await charge(fast, used, base);
+  expect(cheaper.price?.priceVersion).toBe(base.abovePrice?.priceVersion);
+  expect(cheaper.amountMicrocredits).toBe(dearer.amountMicrocredits);
+  const halved = await charge(base, used, flex);
+  expect(halved.price?.note).toBe("tier flex; above 200,000 tokens of prompt");
+  expect(halved.amountMicrocredits * 2n >= dearer.amountMicrocredits).toBe(true);
+  expect(halved.amountMicrocredits < dearer.amountMicrocredits).toBe(true);
+});
+
+test("the verifier finds nothing in these charges, and a version of another length", async () => {
+  expect(await ledger.store.verifyLedger()).toEqual([]);
+  const steps = await ledger.run<{ price_version: string; input: string }>(
+    "select price_version, input from price_versions where note = 'above 200,000 tokens of prompt'",
+  );
+  expect(steps).toHaveLength(1);
+  await ledger.run("alter table charges disable trigger user");
+  // Of a short prompt, with its amounts as the dearer version would have them.
+  await ledger.run(
+    `update charges set price_version = $1, amount = 2 * amount
+     where input = 180000 and request_id = (
+       select min(request_id) from charges where input = 180000)`,
+    [steps[0]?.price_version],
+  );
+  const found = await ledger.store.verifyLedger();
+  expect(found.map(({ invariant }) => invariant)).toContain("price is of the length of the prompt");
+});
+
+test("the database and the program agree on the version of 100,000 usages around each step", async () => {
+  const price = priceOf(stepped());
+  const steps = stepsOf(price);
+  for (const step of steps) await ledger.store.registerPrice("model-test", step);
+  const seen = fc.sample(
+    fc.tuple(fc.constantFrom(200_000, 400_000), fc.integer({ min: -50_000, max: 50_000 })),
+    { numRuns: 100_000, seed: 7 },
+  );
+  const prompts = seen.map(([at, off], index) => (index % 3 === 0 ? at + (off % 2) : at + off));
+  const versions = prompts.map((prompt) => stepOf(price, prompt).priceVersion);
+  const rows = await ledger.run<{ agreed: string }>(
+    `select count(*) as agreed
+     from unnest($1::int[], $2::text[]) as u (prompt, price_version)
+     join price_versions p using (price_version)
+     where prompt > coalesce(prompt_over, -1) and (prompt_above is null or prompt <= prompt_above)
+       and p.price_version = any($3::text[])`,
+    [prompts, versions, steps.map(({ priceVersion }) => priceVersion)],
+  );
+  expect(Number(rows[0]?.agreed)).toBe(100_000);
+});
+
+test("the versions of 200 lists of 20 models take less than 500 bytes each, which is 2 MB", async () => {
+  const models = Array.from({ length: 20 }, (_, index) => `vendor/model-of-a-long-name-${index}`);
+  const lists = Array.from({ length: 200 }, (_, index) => ({
+    ...{ priceListId: `plist_${index}`, name: `Customer ${index}`, n: 1, discountBp: index + 1 },
+    models: new Map(),
+  }));
+  const inForce = new PriceLists();
+  inForce.replace(lists);
+  const terms: PriceTerms = { ...plain, webSearch: 3n };
+  const book = new PriceBook(() => terms, inForce);
+  const collect = exposeGc();
+  collect();
+  const before = process.memoryUsage().heapUsed;
+  for (const { priceListId } of lists)
+    for (const model of models) book.priceOf(model, {}, priceListId);
+  collect();
+  const bytes = process.memoryUsage().heapUsed - before;
+  expect(book.priceOf(models[0] ?? "", {}, "plist_0")?.note).toBe("list Customer 0 1");
+  expect(bytes / (lists.length * models.length)).toBeLessThan(500);
+  expect(bytes / (lists.length * models.length)).toBeGreaterThan(100);
+});

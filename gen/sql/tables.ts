@@ -26,7 +26,7 @@ export type AuditEventsRow = { eventId: string; at: Date; actor: string; account
 
 export type AuditRefusalsRow = { actor: string; hour: Date; refused: number; eventId: string };
 
-export type BudgetsRow = { accountId: string; family: "v1" | "v2"; payer: string; spent: bigint; held: bigint; running: number; lastUsedAt: Date | null; day: string; dayBase: bigint; weekBase: bigint; monthBase: bigint; totalBase: bigint; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
+export type BudgetsRow = { accountId: string; family: "v1" | "v2"; payer: string; spent: bigint; held: bigint; running: number; lastUsedAt: Date | null; day: string; dayBase: bigint; weekBase: bigint; monthBase: bigint; totalBase: bigint; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
 
 export type ChainBlocksRow = { processor: string; chain: string; height: bigint; hash: string };
 
@@ -122,7 +122,7 @@ export type PeopleRow = { personId: string; login: string | null; name: string; 
 
 export type PeopleChangesRow = { changeId: string; subjectId: string; changedAt: Date };
 
-export type PoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: string; spent: bigint; running: number; day: string; dayBase: bigint; weekBase: bigint; monthBase: bigint; totalBase: bigint; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
+export type PoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: string; spent: bigint; running: number; day: string; dayBase: bigint; weekBase: bigint; monthBase: bigint; totalBase: bigint; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
 
 export type PriceVersionsRow = { priceVersion: string; model: string; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; createdAt: Date; webSearch: bigint };
 

@@ -102,10 +102,13 @@ export async function decideOrder(
     if (!order) throw noSuchOrder();
     let outcome: Decided = {};
     const made = { id: timeOrderedId("dec_"), secret: "" };
-    const { id } = await once(tables, made, async () => {
+    let isNew = false;
+    const { id } = await once(tables, made, async (nameIt) => {
+      isNew = true;
       outcome = await decideNow(tables, order, made.id);
+      if (outcome.approval) await nameIt(outcome.approval.approvalId);
     });
-    return id === made.id ? outcome : findDecided(tables, order, id);
+    return isNew ? outcome : findDecided(tables, order, id);
   });
   await finish(parts, orderId);
   return create(DecideOrderResponseSchema, {
@@ -117,15 +120,15 @@ export async function decideOrder(
 /** Empty: it was reopened. */
 type Decided = { decision?: DecisionMessage; approval?: Approval };
 
-/** What came of a decision that was asked for before, as far as it goes on. */
+/** The decision or the approval with this id. Empty: it was approved or denied, or reopened. */
 async function findDecided(
   tables: PaymentsTables,
   { accountId, orderId }: StoredOrder,
-  decisionId: string,
+  id: string,
 ): Promise<Decided> {
-  const decision = await tables.findDecision(decisionId);
+  const decision = await tables.findDecision(id);
   if (decision) return { decision: toDecision(decision) };
-  const approval = await findWaiting(tables, { kind: "decision", accountId, subject: orderId });
+  const approval = await findWaiting(tables, { kind: "decision", accountId, subject: orderId }, id);
   return approval ? { approval } : {};
 }
 

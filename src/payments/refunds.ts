@@ -81,13 +81,16 @@ export async function beginRefund(
     if (!order) throw noSuchOrder();
     const earlier = await tables.run(sql.listRefunds, { orderIds: [orderId] });
     const made = { id: `${orderId}#${earlier.length + 1}`, secret: "" };
-    let outcome: Begun = {};
-    const { id } = await once(tables, made, async () => {
+    let outcome: Begun | undefined;
+    const { id } = await once(tables, made, async (nameIt) => {
       outcome = await beginNow(tables, order);
+      if (outcome.approval) await nameIt(outcome.approval.approvalId);
     });
-    if (outcome.n !== undefined || outcome.approval) return outcome;
-    const waiting = await findWaiting(tables, { kind: "refund", accountId, subject: orderId });
-    return waiting ? { approval: waiting } : { n: Number(id.split("#")[1]) };
+    if (outcome) return outcome;
+    const [, n] = id.split("#");
+    if (n !== undefined) return { n: Number(n) };
+    const about = { kind: "refund", accountId, subject: orderId } as const;
+    return { approval: await findWaiting(tables, about, id) };
   });
   if (n !== undefined) {
     await postRefunds(parts, orderId);
@@ -104,8 +107,8 @@ export async function beginRefund(
   });
 }
 
-/** The number of a refund, or the approval that it waits for. */
-type Begun = { readonly n?: number; readonly approval?: Approval };
+/** The number of a refund, or the approval that it waits for. Empty: it waits no more. */
+type Begun = { readonly n?: number; readonly approval?: Approval | undefined };
 
 /** Begins an approved refund. Throws `wrong_state` and `invalid_request` as BeginRefund does. */
 export function carryOutRefund(parts: Parts): CarryOut {

@@ -270,7 +270,7 @@ export function registerExports(
           return reply
             .header("content-type", "text/csv; charset=utf-8")
             .header("content-disposition", `attachment; filename="${name}"`)
-            .send(Readable.from(body));
+            .send(Readable.from(body, { objectMode: false, highWaterMark: 65_536 }));
         } catch (error) {
           return sendError(reply, toApiError(error));
         }

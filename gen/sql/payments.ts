@@ -1164,22 +1164,22 @@ limit $6`,
   5000,
 );
 
-export type FindDocumentRow = { number: string; kind: "receipt" | "credit_note"; orderId: string; accountId: string; createdBy: string };
+export type FindDocumentRow = { number: string; kind: "receipt" | "credit_note"; orderId: string; createdBy: string };
 /**
- * Finds the order of a document by its number. No row: there is none. Numbers of other sellers may
- * be the same: the newest counts.
+ * Finds a document of an account by its number. No row: there is none. Two sellers may have given
+ * it the same number: the newest counts.
  */
-export const findDocument: Optional<{ number: string }, FindDocumentRow> = optional(
+export const findDocument: Optional<{ number: string; accountId: string }, FindDocumentRow> = optional(
   "payments/find-document",
   `-- payments/find-document
-select d.number, d.kind, d.order_id, o.account_id, o.created_by
+select d.number, d.kind, d.order_id, o.created_by
 from payment_documents d
 join payment_orders o on o.order_id = d.order_id
-where d.number = $1
+where d.number = $1 and o.account_id = $2
 order by d.issued_at desc
 limit 1`,
-  (p) => [p.number],
-  (v) => ({ number: v[0], kind: v[1], orderId: v[2], accountId: v[3], createdBy: v[4] }) as never,
+  (p) => [p.number, p.accountId],
+  (v) => ({ number: v[0], kind: v[1], orderId: v[2], createdBy: v[3] }) as never,
   "",
   5000,
 );

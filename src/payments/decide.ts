@@ -208,10 +208,7 @@ function ratesBesides(order: RuledOrder, deposit: RuledDeposit): (bigint | null)
   if (!blockAt) return [];
   const olderMs = order.createdAt.getTime() - firstSeenAt.getTime();
   const atFirst = marketRate ?? (olderMs <= blockTimeOffMs ? order.rate : null);
-  return [
-    ...(olderMs > 0 ? [atFirst] : []),
-    ...(isLateBlock(order, deposit) ? [blockRate] : []),
-  ];
+  return [...(olderMs > 0 ? [atFirst] : []), ...(isLateBlock(order, deposit) ? [blockRate] : [])];
 }
 
 /** True of a payment whose block came when the quote held no more. */

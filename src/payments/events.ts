@@ -3,8 +3,15 @@
 // look, a process that died and another node add none.
 
 import { coins } from "./coins.ts";
-import { type Decision, isSameAsset, type RuledDeposit, rateOf, valueDeposit } from "./decide.ts";
-import { isLateBlock, type RuledOrder } from "./decide.ts";
+import {
+  type Decision,
+  isLateBlock,
+  isSameAsset,
+  type RuledDeposit,
+  type RuledOrder,
+  rateOf,
+  valueDeposit,
+} from "./decide.ts";
 
 /** As the table names them, and alerts. */
 export type EventKind =
@@ -85,7 +92,8 @@ function late(
 ): NewEvent[] {
   return deposits.flatMap((deposit): NewEvent[] => {
     const { externalId, state, firstSeenAt, atoms, decimals } = deposit;
-    const isLate = firstSeenAt.getTime() > order.quotedUntil.getTime() || isLateBlock(order, deposit);
+    const isLate =
+      firstSeenAt.getTime() > order.quotedUntil.getTime() || isLateBlock(order, deposit);
     if (state === "lost" || !isLate) return [];
     const by = valued.get(externalId);
     const usdMicro = by && valueDeposit(order, deposit, by);

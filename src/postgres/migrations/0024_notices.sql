@@ -21,7 +21,7 @@ create table payment_events (
 create index payment_events_unread on payment_events (n) where not is_read;
 
 alter table alert_deliveries
-  add column made_at timestamptz not null default now(),
+  add column made_at timestamptz not null default date_trunc('milliseconds', now()),
   -- A person sends it again: no bound of mails holds it back.
   add column is_again boolean not null default false;
 update alert_deliveries d set made_at = a.raised_at from alerts a where a.alert_id = d.alert_id;

@@ -69,6 +69,8 @@ export function createMoney(
     findRequests: billing.overview.findRequests,
     ownersOf: people.ownersOf,
     waitingOrders: payments.waitingOrders,
+    mails: alerts.forDesk,
+    findDocument: payments.findDocument,
     ...people.forApprovals,
     carryOut: { ...people.forApprovals.carryOut, ...billing.carryOut, ...payments.carryOut },
     nodeId: billing.nodeId,

@@ -249,7 +249,7 @@ function bodyOf({ alertId, accountId, kind, facts, at }: Posted, form: Form): st
 }
 
 /** Without what Slack takes for a link or a mention, and what Discord takes for one. */
-export function escaped(text: string): string {
+function escaped(text: string): string {
   const entities = { "&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b" };
   return text.replace(/[&<>@]/g, (sign) => Object(entities)[sign]);
 }

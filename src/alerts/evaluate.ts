@@ -1,7 +1,7 @@
 // Finds what becomes an alert. Every 30 seconds one node reads pools, caps, keys, sign-ins and
 // orders of all accounts, in pages of a few statements each. Each node also raises what only it can
-// see, and at once what became of payments that it has looked at. Two nodes that find the same event
-// make the same id.
+// see, and at once what became of payments that it has looked at. Two nodes that find the same
+// event make the same id.
 
 import type { Document } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/alerts.ts";

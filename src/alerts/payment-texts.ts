@@ -140,7 +140,9 @@ function inUsd(micro = ""): string {
 }
 
 function coinsOf(facts: Facts, name: "amount" | "missing_amount"): string {
-  return `${plainText(facts[name] ?? "", ".")} ${plainText(facts.asset ?? "", ".")}`;
+  const amount = facts[name] ?? "";
+  // A point in anything else could make an address of it.
+  return `${/^\d{1,80}(\.\d{1,80})?$/.test(amount) ? amount : "?"} ${plainText(facts.asset ?? "")}`;
 }
 
 /** A hash or an id, which is longer than a name. What is none is cut as names are. */

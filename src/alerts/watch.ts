@@ -16,7 +16,7 @@ import { Task, warnOnce } from "../base/task.ts";
 import type { AlertStore } from "./store.ts";
 
 const pollMs = 2_000;
-/** A stream without a change sends an empty message this often, so that a lost reader is noticed. */
+/** So often a stream without a change sends an empty message: a lost reader is noticed. */
 const silenceMsMax = 15_000;
 /** At most so often the alerts of a stream are read. */
 const pauseMs = 250;

@@ -55,7 +55,7 @@ export async function resendDocument(
   const { orderId, createdBy } = document;
   const buyer = createdBy.startsWith("person:") ? createdBy.slice("person:".length) : undefined;
   if (to === DocumentReceiver.BUYER && buyer === undefined)
-    throw new ApiError("wrong_state", { message: "No member ordered it: a program or a payment did." });
+    throw new ApiError("wrong_state", { message: "No member ordered it: a program did." });
   const id = timeOrderedId("snd_");
   const personId = to === DocumentReceiver.BUYER ? buyer : undefined;
   const mail = await parts.mails.resendDocument({ id, accountId, orderId, number, personId });

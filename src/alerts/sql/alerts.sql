@@ -56,9 +56,9 @@ join alerts a using (alert_id);
 -- Takes mails that are due: of each account one, with the others that it tells of. An account gets
 -- one mail an hour to each person about each kind, which tells of all that are due; so many a day;
 -- and of these so many about payments, each for one event, until no more are left than persons get
--- them: the last mail to each of these tells of all that are due. None of it holds for what a person
--- sends again, nor for what the operators get, unless accounts cause it. A process settles what it
--- takes within the lease.
+-- them: the last mail to each of these tells of all that are due. None of it holds for what a
+-- person sends again, nor for what the operators get, unless accounts cause it. A process settles
+-- what it takes within the lease.
 -- :per_day  mails of an account
 -- :payments_per_day  those about payments
 with due as (

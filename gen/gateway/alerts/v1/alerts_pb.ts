@@ -998,9 +998,9 @@ export const DeliveryStateSchema: GenEnum<DeliveryState> = /*@__PURE__*/
 /**
  * Alerts: what a customer should know before it hurts, what became of his payments, and what an
  * operator has to repair. An alert is raised once and shown on the page. By mail and webhook it is
- * delivered at least once: receivers drop repeats by its id. The gateway looks every 30 seconds, and
- * at once when something became of a payment. Every failed call carries a google.rpc.ErrorInfo (see
- * error.proto).
+ * delivered at least once: receivers drop repeats by its id. The gateway looks every 30 seconds,
+ * and at once when something became of a payment. Every failed call carries a google.rpc.ErrorInfo
+ * (see error.proto).
  *
  * Operators have alerts of their own, which concern the whole installation. Where a request has
  * `all_accounts`, true means these, in place of those of an account.

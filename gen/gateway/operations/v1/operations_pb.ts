@@ -1949,10 +1949,10 @@ export const OperationsService: GenService<{
     output: typeof ListNotesResponseSchema;
   },
   /**
-   * Mails a receipt or credit note of an account again, by the number on it. No bound of mails holds
-   * it back. A repeat with the same idempotency key mails nothing. Errors: NOT_FOUND, WRONG_STATE
-   * (nobody who would get it has a confirmed address, or the gateway has no mail server),
-   * IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
+   * Mails a receipt or credit note of an account again, by the number on it. No bound of mails
+   * holds it back. A repeat with the same idempotency key mails nothing. Errors: NOT_FOUND,
+   * WRONG_STATE (nobody who would get it has a confirmed address, or the gateway has no mail
+   * server), IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.operations.v1.OperationsService.ResendDocument
    */

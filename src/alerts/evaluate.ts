@@ -7,6 +7,7 @@ import type { Document } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/alerts.ts";
 import type { Log } from "../base/log.ts";
 import { credits, decimal } from "../base/money.ts";
+import { alertsKeptDays, deliveriesKeptDays } from "../base/shown-figures.ts";
 import { Task, warnOnce } from "../base/task.ts";
 import { Lease } from "../postgres/lease.ts";
 import type { AlertFacts } from "./kinds.ts";
@@ -184,8 +185,6 @@ const eventsMax = 10_000;
 const families = ["v1", "v2"] as const;
 /** From here on, a request that is rejected for a limit means that the limit is reached. */
 const refusedPercentMin = 80;
-const keptDays = 180;
-const deliveriesKeptDays = 30;
 const removedMax = 1_000;
 const deliveriesRemovedMax = 10_000;
 const overlapMs = 10_000;
@@ -259,7 +258,7 @@ export function createEvaluation(
     await attempt("the verifier", lookAtVerifier);
     await attempt("chains", lookAtChains);
     await attempt("old alerts", async () => {
-      await store.run(sql.removeAlerts, { days: keptDays, rows: removedMax });
+      await store.run(sql.removeAlerts, { days: alertsKeptDays, rows: removedMax });
       const old = { days: deliveriesKeptDays, rows: deliveriesRemovedMax };
       await store.run(sql.removeDeliveries, old);
     });

@@ -33,6 +33,7 @@ type NodeOptions = {
   /** Wraps the database of this node. */
   readonly wrap?: (postgres: Postgres) => Postgres;
   readonly leaseMs?: number;
+  readonly contentKeys?: readonly Uint8Array[];
   /** True: it looks at orders by itself. */
   readonly isStarted?: boolean;
 };
@@ -52,6 +53,7 @@ export async function startNotices() {
     post = keep,
     wrap = (one) => one,
     leaseMs,
+    contentKeys,
     isStarted = false,
   }: NodeOptions = {}) {
     const counted = countStatements(connectPostgres(stage.url));
@@ -63,7 +65,7 @@ export async function startNotices() {
     const alerts = createAlerts({
       ...{ postgres, publicUrl, log, post },
       config: publicAlerts,
-      contentKeys: [Buffer.from(contentKey, "base64")],
+      contentKeys: contentKeys ?? [Buffer.from(contentKey, "base64")],
       listRecipients: people.forAlerts.listRecipients,
       mailer:
         mailer === null

@@ -12,6 +12,7 @@ import { boundMethod, type Caller, implement } from "../../src/contract/contract
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createMailer, type Mailer } from "../../src/mail/mail.ts";
 import { applyLook } from "../../src/payments/crediting.ts";
+import type { Payments } from "../../src/payments/payments.ts";
 import { createSimulated } from "../../src/payments/simulated.ts";
 import { createPaymentsStore } from "../../src/payments/store.ts";
 import { createPeople } from "../../src/people/people.ts";
@@ -19,7 +20,7 @@ import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { contentKey } from "./content-key.ts";
 import { countStatements } from "./keys.ts";
 import { admin, movableTime, startTestPayments } from "./payments.ts";
-import { startSmtpServer } from "./smtp.ts";
+import { startSmtpServer, type TestSmtpServer } from "./smtp.ts";
 
 const log = createLog("silent");
 const publicUrl = () => new URL("http://localhost:8080");
@@ -37,6 +38,52 @@ type NodeOptions = {
   /** True: it looks at orders by itself. */
   readonly isStarted?: boolean;
 };
+
+export const mailerOf = (smtp: TestSmtpServer) =>
+  createMailer({ url: new URL(smtp.url), from: "gw@localhost" });
+
+/** Alerts that know of payments alone. */
+export function alertsOn(
+  postgres: Postgres,
+  payments: Pick<Payments, "forAlerts" | "listWaiting">,
+  options: {
+    readonly mailer: Mailer | undefined;
+    readonly post?: PostWebhook;
+    readonly contentKeys?: readonly Uint8Array[] | undefined;
+    readonly leaseMs?: number | undefined;
+  },
+) {
+  const { mailer, post, contentKeys, leaseMs } = options;
+  // Of people, alerts ask only who gets mail.
+  const people = createPeople({ postgres, publicUrl, keys: noKeys, log });
+  return createAlerts({
+    ...{ postgres, publicUrl, log, mailer },
+    ...(post && { post }),
+    config: publicAlerts,
+    contentKeys: contentKeys ?? [Buffer.from(contentKey, "base64")],
+    listRecipients: people.forAlerts.listRecipients,
+    times: { everyMs: 60_000, pollMs: 20, ...(leaseMs !== undefined && { leaseMs }) },
+    sources: {
+      billing: {
+        listAccounts: async () => [],
+        readDailySpend: async () => [],
+        findLow: async () => [],
+        findSpentLimits: async () => [],
+        readStatus: async () => "active",
+      },
+      payments: payments.forAlerts,
+      listKeyEvents: async () => [],
+      listNewPlaces: async () => [],
+      listLogins: async () => [],
+      listWaitingOrders: payments.listWaiting,
+      listUnreadChains: async () => [],
+      listBypasses: async () => [],
+      listMisplaced: () => [],
+      modelConditions: () => [],
+      ledgerProblem: () => undefined,
+    },
+  });
+}
 
 export type Notices = Awaited<ReturnType<typeof startNotices>>;
 export type NoticesNode = ReturnType<Notices["node"]>;
@@ -60,37 +107,11 @@ export async function startNotices() {
     stack.defer(() => counted.close());
     const postgres = wrap(counted);
     const payments = stage.node({ isStarted, on: postgres });
-    // Of people, alerts ask only who gets mail.
-    const people = createPeople({ postgres, publicUrl, keys: noKeys, log });
-    const alerts = createAlerts({
-      ...{ postgres, publicUrl, log, post },
-      config: publicAlerts,
-      contentKeys: contentKeys ?? [Buffer.from(contentKey, "base64")],
-      listRecipients: people.forAlerts.listRecipients,
-      mailer:
-        mailer === null
-          ? undefined
-          : (mailer ?? createMailer({ url: new URL(smtp.url), from: "gw@localhost" })),
-      times: { everyMs: 60_000, pollMs: 20, ...(leaseMs !== undefined && { leaseMs }) },
-      sources: {
-        billing: {
-          listAccounts: async () => [],
-          readDailySpend: async () => [],
-          findLow: async () => [],
-          findSpentLimits: async () => [],
-          readStatus: async () => "active",
-        },
-        payments: payments.forAlerts,
-        listKeyEvents: async () => [],
-        listNewPlaces: async () => [],
-        listLogins: async () => [],
-        listWaitingOrders: payments.listWaiting,
-        listUnreadChains: async () => [],
-        listBypasses: async () => [],
-        listMisplaced: () => [],
-        modelConditions: () => [],
-        ledgerProblem: () => undefined,
-      },
+    const alerts = alertsOn(postgres, payments, {
+      post,
+      contentKeys,
+      leaseMs,
+      mailer: mailer === undefined ? mailerOf(smtp) : (mailer ?? undefined),
     });
     stack.defer(() => alerts.stop());
     const store = createPaymentsStore(postgres);

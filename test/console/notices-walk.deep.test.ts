@@ -1,6 +1,6 @@
-// The way of a buyer who closed the page: he pays too little, too late. A mail, the stream of alerts
-// and the webhook tell him, each once; then the bell, the list and the order, at the widths of a
-// phone and of a desk.
+// The way of a buyer who closed the page: he pays too little, too late. A mail, the stream of
+// alerts and the webhook tell him, each once; then the bell, the list and the order, at the widths
+// of a phone and of a desk.
 
 import { once } from "node:events";
 import { createServer } from "node:https";
@@ -173,7 +173,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       "alert.payment_short",
     ]);
     for (const { facts } of posts) expect(facts.order_id).toBe(orderId);
-    const subjects = mails().map(({ headers }) => headers.get("subject") ?? "").sort();
+    const subjects = mails()
+      .map(({ headers }) => headers.get("subject") ?? "")
+      .sort();
     expect(subjects.map((one) => one.replace(/ \(.*/, ""))).toEqual([
       "400 credits were added to the pool v1",
       "A payment of 2 USDC came after its quote",

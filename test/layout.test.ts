@@ -175,6 +175,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "payment_decisions",
     "payment_deposits",
     "payment_documents",
+    "payment_events",
     "payment_grants",
     "payment_hooks",
     "payment_look_slots",

@@ -12,11 +12,11 @@ export type AddressDustRow = { processor: string; chain: string; address: string
 
 export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null; personId: string | null; allowedAddresses: string[] };
 
-export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date };
+export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date; madeAt: Date; isAgain: boolean };
 
 export type AlertProgressRow = { isOnly: boolean; eventsAt: Date };
 
-export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date; percents: number[] };
+export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date; percents: number[]; webhookForm: "standard" | "slack"; failingSince: Date | null; webhookOffAt: Date | null };
 
 export type AlertsRow = { alertId: string; accountId: string; kind: string; facts: Json; onPage: boolean; raisedAt: Date; dismissedAt: Date | null };
 
@@ -103,6 +103,8 @@ export type PaymentDecisionsRow = { decisionId: string; orderId: string; kind: "
 export type PaymentDepositsRow = { processor: string; externalId: string; orderId: string | null; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "lowest" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; returned: boolean; confirmations: number; confirmationsNeeded: number; block: string | null; firstSeenAt: Date; settledAt: Date | null; blockAt: Date | null; blockRate: bigint | null };
 
 export type PaymentDocumentsRow = { seller: string; kind: "receipt" | "credit_note"; year: number; n: number; number: string; orderId: string; grantN: number | null; refundN: number | null; issuedAt: Date };
+
+export type PaymentEventsRow = { orderId: string; n: bigint; kind: "payment_seen" | "payment_credited" | "payment_short" | "payment_late" | "payment_lost" | "payment_refunded" | "payment_decided"; subject: string; at: Date; facts: Json; isRead: boolean };
 
 export type PaymentGrantsRow = { orderId: string; n: number; micro: bigint; transferId: string | null; createdAt: Date; bonusMicro: bigint };
 

@@ -9,6 +9,7 @@ import { type ApprovalsParts, approve, listApprovals, reject } from "./approvals
 import { type ConfiguredParts, listCatalog, listProviders } from "./configured.ts";
 import { addNote, listNotes } from "./notes.ts";
 import { listDocuments, listPromotionUses } from "./purchases.ts";
+import { type ResendParts, resendDocument, resendNotice } from "./resend.ts";
 import { search } from "./search.ts";
 import { describeNode, getStatus, type StatusParts, UnnamedProxies } from "./status.ts";
 import { createOperationsStore } from "./store.ts";
@@ -27,6 +28,7 @@ type Parts = StatusParts &
   ConfiguredParts &
   VerificationParts &
   ApprovalsParts &
+  Omit<ResendParts, "postgres"> &
   Omit<AccountsParts, "store" | "reports"> & {
     readonly postgres: Pick<Postgres, "reports" | "run" | "transaction">;
   };
@@ -41,6 +43,8 @@ export function createOperations(parts: Parts): Operations {
       search: (request) => search(all, request),
       addNote: (request, call) => addNote(all, request, call),
       listNotes: (request) => listNotes(all, request),
+      resendDocument: (request, call) => resendDocument(all, request, call),
+      resendNotice: (request, call) => resendNotice(all, request, call),
       listPromotionUses: (request) => listPromotionUses(all, request),
       listDocuments: (request) => listDocuments(all, request),
       listApprovals: (request) => listApprovals(all, request),

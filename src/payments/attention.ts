@@ -307,6 +307,11 @@ async function carryOut(
 ): Promise<DecisionMessage> {
   const { decisionId, orderId, facts } = made;
   await tables.insertDecision(made);
+  const micro = made.granted.reduce((sum, one) => sum + one.micro, 0n);
+  const told = { choice: made.kind, decision_id: decisionId, microcredits: String(micro) };
+  await tables.insertEvents(orderId, [
+    { kind: "payment_decided", subject: decisionId, facts: told, depositId: "" },
+  ]);
   await tables.run(sql.handleFacts, { orderId, facts });
   const order = await tables.findOrder(orderId);
   if (order) await redecide(tables, order);
@@ -318,6 +323,8 @@ async function carryOut(
 /** After the commit: shows the change, and posts what was granted. The sweep repeats a failure. */
 async function finish(parts: Parts, orderId: string): Promise<void> {
   parts.changed(orderId);
+  // What was approved is written by the transaction of the approval.
+  parts.store.noticed();
   await postGrants(parts, orderId).catch((err: unknown) =>
     parts.log.warn({ code: "grant_not_posted", orderId, err }, "a grant could not be posted yet"),
   );

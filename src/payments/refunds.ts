@@ -32,6 +32,7 @@ import { onceFor } from "../contract/replays.ts";
 import { redecide } from "./crediting.ts";
 import type { Decision } from "./decide.ts";
 import { documentRefund } from "./documents.ts";
+import type { NewEvent } from "./events.ts";
 import { describe } from "./orders.ts";
 import { findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
 import {
@@ -247,14 +248,31 @@ export async function completeRefund(
   call.note?.({ accountId });
   await parts.store.transaction(async (tables) => {
     const { order, refund } = await lockOpen(tables, orderId);
-    if (await tables.moveRefund(refund, "refunding", "completed", { transaction }))
-      await documentRefund(tables, refund);
+    if (await tables.moveRefund(refund, "refunding", "completed", { transaction })) {
+      const document = await documentRefund(tables, refund);
+      await tables.insertEvents(orderId, [refundEvent(refund, { transaction, document })]);
+    }
     await redecide(tables, order);
   });
   parts.changed(orderId);
   return create(CompleteRefundResponseSchema, {
     order: await describe(parts, await findVisible(parts, orderId, call)),
   });
+}
+
+function refundEvent(
+  { n, usdMicro, micro, bonusMicro, externalId }: StoredRefund,
+  { transaction: tx, document }: { readonly transaction: string; readonly document: string },
+): NewEvent {
+  const facts = {
+    refund: String(n),
+    document,
+    microcredits: String(micro + bonusMicro),
+    ...(usdMicro > 0n && { usd_micro: String(usdMicro) }),
+    ...(externalId !== null && { deposit_id: externalId }),
+    ...(tx !== "" && { tx }),
+  };
+  return { kind: "payment_refunded", subject: String(n), facts, depositId: "" };
 }
 
 export async function cancelRefund(

@@ -22,6 +22,7 @@ export function createMoney(
   settings: SettingsInUse,
   { keys, billing, people, authenticate, misplaced }: Accounts,
   { providers, limits }: RequestParts,
+  contentKeys: readonly Uint8Array[],
 ) {
   const { audit, onCallerChange } = people;
   const { countChange } = keys;
@@ -48,6 +49,7 @@ export function createMoney(
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: payments.listUnreadChains,
       listBypasses: (since, limit) => listBypasses(postgres, since, limit),
+      payments: payments.forAlerts,
       findViolations: billing.overview.findViolations,
       listMisplaced: () => misplaced.list(),
       modelConditions: providers.modelConditions,
@@ -57,6 +59,7 @@ export function createMoney(
     mailer,
     publicUrl: settings.publicUrl,
     config: settings.file.alerts,
+    contentKeys,
     env,
     log,
   });
@@ -66,6 +69,8 @@ export function createMoney(
     findRequests: billing.overview.findRequests,
     ownersOf: people.ownersOf,
     waitingOrders: payments.waitingOrders,
+    mails: alerts.forDesk,
+    findDocument: payments.findDocument,
     ...people.forApprovals,
     carryOut: { ...people.forApprovals.carryOut, ...billing.carryOut, ...payments.carryOut },
     nodeId: billing.nodeId,

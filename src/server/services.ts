@@ -20,6 +20,7 @@ import type { OnPayerChange } from "../http/key-load.ts";
 import type { Installation } from "../people/people.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
 import { createAccounts } from "./accounts.ts";
+import { findContentKeys } from "./content-key.ts";
 import { openData } from "./data.ts";
 import { checkDescriptors } from "./descriptors.ts";
 import { createMoney } from "./money.ts";
@@ -77,7 +78,8 @@ export async function startServices(
   const { adminToken, keys, billing, people, authenticate } = accounts;
   const request = createRequestParts(parts, data, settings, accounts, stack);
   const { providers, limits, inference } = request;
-  const money = createMoney(parts, data, settings, accounts, request);
+  const contentKeys = await findContentKeys(config);
+  const money = createMoney(parts, data, settings, accounts, request, contentKeys);
   const { interceptor, payments, alerts, operations } = money;
   const history = createHistory({
     ledger: data.ledger,

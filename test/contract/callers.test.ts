@@ -344,6 +344,7 @@ const unconfirmed: Readonly<Record<string, string>> = {
   Reject: "nothing is done, and it can be requested again",
   LookUpPayment: "it asks a node, and changes nothing",
   AddNote: "it says something to other operators, and nothing else changes",
+  ResendDelivery: "it goes to the address that the owner chose, with the same id",
   PlaceHold: "no person may call it",
   CheckpointHold: "no person may call it",
   SettleHold: "no person may call it",

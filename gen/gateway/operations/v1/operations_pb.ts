@@ -23,7 +23,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/operations/v1/operations.proto.
  */
 export const file_gateway_operations_v1_operations: GenFile = /*@__PURE__*/
-  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ19hcHByb3ZhbHMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIiQKDVNlYXJjaFJlcXVlc3QSEwoFcXVlcnkYASABKAlCBPDHGAEiVwoOU2VhcmNoUmVzcG9uc2USLgoEaGl0cxgBIAMoCzIgLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hIaXQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKsAQoJU2VhcmNoSGl0EjIKBGtpbmQYASABKA4yJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoSGl0S2luZBIKCgJpZBgCIAEoCRISCgphY2NvdW50X2lkGAMgASgJEhQKDGFjY291bnRfbmFtZRgEIAEoCRINCgV0aXRsZRgFIAEoCRImCgJhdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXQoOQWRkTm90ZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARISCgR0ZXh0GAIgASgJQgTwxxgBEh0KD2lkZW1wb3RlbmN5X2tleRgDIAEoCUIE8McYASJDCg9BZGROb3RlUmVzcG9uc2USMAoEbm90ZRgBIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZSI0ChhMaXN0UHJvbW90aW9uVXNlc1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYASJlChlMaXN0UHJvbW90aW9uVXNlc1Jlc3BvbnNlEjEKBHVzZXMYASADKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvbW90aW9uVXNlEhUKDWlzX2luY29tcGxldGUYAiABKAgi3wEKDFByb21vdGlvblVzZRIPCgdjb2RlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EhoKEmJvbnVzX21pY3JvY3JlZGl0cxgEIAEoAxIrCgd1c2VkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghvcmRlcl9pZBgGIAEoCRIVCg1pc190YWtlbl9iYWNrGAcgASgIEhMKC3RyYW5zZmVyX2lkGAggASgJIjAKFExpc3REb2N1bWVudHNSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAEiaQoVTGlzdERvY3VtZW50c1Jlc3BvbnNlEjkKCWRvY3VtZW50cxgBIAMoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RG9jdW1lbnQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKTAQoPQWNjb3VudERvY3VtZW50Eg4KBm51bWJlchgBIAEoCRIvCgRraW5kGAIgASgOMiEuZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudEtpbmQSEAoIb3JkZXJfaWQYAyABKAkSLQoJaXNzdWVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJTChBMaXN0Tm90ZXNSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAESEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiXwoRTGlzdE5vdGVzUmVzcG9uc2USMQoFbm90ZXMYASADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWNjb3VudE5vdGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInQKC0FjY291bnROb3RlEg8KB25vdGVfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCgoCYnkYBCABKAkSDAoEdGV4dBgFIAEoCSI9ChRMaXN0QXBwcm92YWxzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJgChVMaXN0QXBwcm92YWxzUmVzcG9uc2USLgoJYXBwcm92YWxzGAEgAygLMhsuZ2F0ZXdheS5jb21tb24udjEuQXBwcm92YWwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIisKDkFwcHJvdmVSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhEKD0FwcHJvdmVSZXNwb25zZSIqCg1SZWplY3RSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhAKDlJlamVjdFJlc3BvbnNlIhIKEEdldFN0YXR1c1JlcXVlc3QijAIKEUdldFN0YXR1c1Jlc3BvbnNlEioKBW5vZGVzGAEgAygLMhsuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGUSMQoIZGF0YWJhc2UYAiABKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRGF0YWJhc2USNwoHcnVubmluZxgDIAEoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SdW5uaW5nUmVxdWVzdHMSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKE2FkbWluX3Rva2VuX3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqgBCgROb2RlEg8KB25vZGVfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2lsZW50X3NlY29uZHMYAyABKA0SFAoMaXNfYW5zd2VyaW5nGAQgASgIEjEKBnJlcG9ydBgFIAEoCzIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Ob2RlUmVwb3J0Iq8CCgpOb2RlUmVwb3J0EgwKBGhvc3QYASABKAkSCwoDcGlkGAIgASgNEg4KBndvcmtlchgDIAEoDRIPCgd2ZXJzaW9uGAQgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgFIAEoCRIVCg1jb25maWd1cmF0aW9uGAYgASgJEjIKBmxpbWl0cxgHIAEoDjIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaW1pdHNTdG9yZRI3Cglwcm92aWRlcnMYCCADKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZRIvCgtyZXBvcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPdW5uYW1lZF9wcm94aWVzGAogAygJIv0BCg1Qcm92aWRlclN0YXRlEhAKCHByb3ZpZGVyGAEgASgJEjUKBmhlYWx0aBgCIAEoDjIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlckhlYWx0aBIWCg53YWl0aW5nX21vZGVscxgDIAMoCRI4CgxsYXN0X2ZhaWx1cmUYBCABKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2FsbEZhaWx1cmUSGQoRY3JlZGVudGlhbF9zb3VyY2UYBSABKAkSNgoSY3JlZGVudGlhbF9lbmRzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJVCgtDYWxsRmFpbHVyZRImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc3RhdHVzGAIgASgNEg4KBnJlYXNvbhgDIAEoCSKdAQoIRGF0YWJhc2USDwoHdmVyc2lvbhgBIAEoCRITCgtpc19lbWJlZGRlZBgCIAEoCBIWCg5pc19zeW5jaHJvbm91cxgDIAEoCBIPCgdwcm9ibGVtGAQgASgJEhoKDXN5bmNfc3RhbmRieXMYBSABKA1IAIgBARIUCgxtb250aHNfYWhlYWQYBiABKA1CEAoOX3N5bmNfc3RhbmRieXMirQEKD1J1bm5pbmdSZXF1ZXN0cxIQCghyZXF1ZXN0cxgBIAEoAxIZChFoZWxkX21pY3JvY3JlZGl0cxgCIAEoAxI2ChJvbGRlc3RfYWRtaXR0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEWZpcnN0X2RlYWRsaW5lX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIWChRMaXN0UHJvdmlkZXJzUmVxdWVzdCJLChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USMgoJcHJvdmlkZXJzGAEgAygLMh8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVyIvsDCghQcm92aWRlchIMCgRuYW1lGAEgASgJEgwKBGtpbmQYAiABKAkSEAoIYmFzZV91cmwYAyABKAkSFgoOY3JlZGVudGlhbF9lbnYYBCABKAkSGQoRY3JlZGVudGlhbF9oZWFkZXIYBSABKAkSFAoMaGVhZGVyX25hbWVzGAYgAygJEhMKC2NvbmN1cnJlbmN5GAcgASgNEg0KBXF1ZXVlGAggASgNEjAKDXF1ZXVlX3RpbWVvdXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPY29ubmVjdF90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEmZpcnN0X2J5dGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNdG90YWxfdGltZW91dBgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtb2RlbHMYDiADKAkSNAoFbm9kZXMYDyADKAsyJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJPbk5vZGUSDgoGcmVnaW9uGBAgASgJIlYKDlByb3ZpZGVyT25Ob2RlEg8KB25vZGVfaWQYASABKAkSMwoFc3RhdGUYAiABKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZSIUChJMaXN0Q2F0YWxvZ1JlcXVlc3QiYQoTTGlzdENhdGFsb2dSZXNwb25zZRIzCgZtb2RlbHMYASADKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2F0YWxvZ01vZGVsEhUKDWNvbmZpZ3VyYXRpb24YAiABKAkipQIKDENhdGFsb2dNb2RlbBIKCgJpZBgBIAEoCRIUCgxkaXNwbGF5X25hbWUYAiABKAkSDAoEdGllchgDIAEoCRIPCgdhbGlhc2VzGAQgAygJEhYKDmNvbnRleHRfdG9rZW5zGAUgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoGcm91dGVzGAggAygLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk1vZGVsUm91dGUSEQoJaXNfdXNhYmxlGAkgASgIEjIKBnByaWNlcxgKIAMoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5QcmljZVBlcmlvZCJMCgpNb2RlbFJvdXRlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg4KBndlaWdodBgDIAEoDRINCgVncm91cBgEIAEoDSJpCgtQcmljZVBlcmlvZBInCgVwcmljZRgBIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEjEKDWZpcnN0X3VzZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhgKFkdldFZlcmlmaWNhdGlvblJlcXVlc3QigwEKF0dldFZlcmlmaWNhdGlvblJlc3BvbnNlEjMKBmxhdGVzdBgBIAEoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5WZXJpZmljYXRpb24SMwoPbGF0ZXN0X2NsZWFuX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLMAQoMVmVyaWZpY2F0aW9uEi4KCnN0YXJ0ZWRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpzdGFydGVkX2J5GAMgASgJEhcKD3Zpb2xhdGlvbl9jb3VudBgEIAEoDRIxCgp2aW9sYXRpb25zGAUgAygLMh0uZ2F0ZXdheS5iaWxsaW5nLnYxLlZpb2xhdGlvbiqgAQoNQWNjb3VudEZpbHRlchIeChpBQ0NPVU5UX0ZJTFRFUl9VTlNQRUNJRklFRBAAEhoKFkFDQ09VTlRfRklMVEVSX1dBSVRJTkcQARIaChZBQ0NPVU5UX0ZJTFRFUl9JTl9ERUJUEAISHAoYQUNDT1VOVF9GSUxURVJfU1VTUEVOREVEEAMSGQoVQUNDT1VOVF9GSUxURVJfQ0xPU0VEEAQqkAMKDVNlYXJjaEhpdEtpbmQSHwobU0VBUkNIX0hJVF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXU0VBUkNIX0hJVF9LSU5EX0FDQ09VTlQQARIXChNTRUFSQ0hfSElUX0tJTkRfS0VZEAISIgoeU0VBUkNIX0hJVF9LSU5EX01BTkFHRU1FTlRfS0VZEAMSGgoWU0VBUkNIX0hJVF9LSU5EX1BFUlNPThAEEhkKFVNFQVJDSF9ISVRfS0lORF9PUkRFUhAFEhsKF1NFQVJDSF9ISVRfS0lORF9QQVlNRU5UEAYSHAoYU0VBUkNIX0hJVF9LSU5EX0RPQ1VNRU5UEAcSHAoYU0VBUkNIX0hJVF9LSU5EX1RSQU5TRkVSEAgSHQoZU0VBUkNIX0hJVF9LSU5EX1BST01PVElPThAJEhsKF1NFQVJDSF9ISVRfS0lORF9BRERSRVNTEAoSGwoXU0VBUkNIX0hJVF9LSU5EX1JFUVVFU1QQCxIbChdTRUFSQ0hfSElUX0tJTkRfUkVGVVNBTBAMKncKC0xpbWl0c1N0b3JlEhwKGExJTUlUU19TVE9SRV9VTlNQRUNJRklFRBAAEhcKE0xJTUlUU19TVE9SRV9NRU1PUlkQARIWChJMSU1JVFNfU1RPUkVfUkVESVMQAhIZChVMSU1JVFNfU1RPUkVfREVHUkFERUQQAyqGAQoOUHJvdmlkZXJIZWFsdGgSHwobUFJPVklERVJfSEVBTFRIX1VOU1BFQ0lGSUVEEAASGAoUUFJPVklERVJfSEVBTFRIX0dPT0QQARIcChhQUk9WSURFUl9IRUFMVEhfVU5VU0FCTEUQAhIbChdQUk9WSURFUl9IRUFMVEhfUkVEVUNFRBADMsELChFPcGVyYXRpb25zU2VydmljZRJxCgxGaW5kQWNjb3VudHMSKi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRmluZEFjY291bnRzUmVxdWVzdBorLmdhdGV3YXkub3BlcmF0aW9ucy52MS5GaW5kQWNjb3VudHNSZXNwb25zZSII6scYBBABIAESXwoGU2VhcmNoEiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNlYXJjaFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoUmVzcG9uc2UiCOrHGAQQASABEmYKB0FkZE5vdGUSJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlcXVlc3QaJi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlc3BvbnNlIgzqxxgEEAQgAfjHGAESaAoJTGlzdE5vdGVzEicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3ROb3Rlc1JlcXVlc3QaKC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdE5vdGVzUmVzcG9uc2UiCOrHGAQQASABEoABChFMaXN0UHJvbW90aW9uVXNlcxIvLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvbW90aW9uVXNlc1JlcXVlc3QaMC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb21vdGlvblVzZXNSZXNwb25zZSII6scYBBABIAESdAoNTGlzdERvY3VtZW50cxIrLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0RG9jdW1lbnRzUmVxdWVzdBosLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0RG9jdW1lbnRzUmVzcG9uc2UiCOrHGAQQASABEmgKCUdldFN0YXR1cxInLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRTdGF0dXNSZXF1ZXN0GiguZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0UHJvdmlkZXJzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZSII6scYBBABIAESbgoLTGlzdENhdGFsb2cSKS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXF1ZXN0GiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RDYXRhbG9nUmVzcG9uc2UiCOrHGAQQASABEnQKDUxpc3RBcHByb3ZhbHMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1Jlc3BvbnNlIgjqxxgEEAEgARJoCgdBcHByb3ZlEiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXF1ZXN0GiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXNwb25zZSIO6scYAiAC+McYAYDIGAESYQoGUmVqZWN0EiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlamVjdFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVqZWN0UmVzcG9uc2UiCurHGAIgAvjHGAESegoPR2V0VmVyaWZpY2F0aW9uEi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFZlcmlmaWNhdGlvblJlcXVlc3QaLi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2UiCOrHGAQQASABQksKFWdhdGV3YXkub3BlcmF0aW9ucy52MVABWjBtb2RlbC1nYXRld2F5L2dhdGV3YXkvb3BlcmF0aW9ucy92MTtvcGVyYXRpb25zdjFiBnByb3RvMw", [file_gateway_billing_v1_billing, file_gateway_common_v1_approval, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_gateway_payments_v1_payments, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ19hcHByb3ZhbHMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIiQKDVNlYXJjaFJlcXVlc3QSEwoFcXVlcnkYASABKAlCBPDHGAEiVwoOU2VhcmNoUmVzcG9uc2USLgoEaGl0cxgBIAMoCzIgLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hIaXQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKsAQoJU2VhcmNoSGl0EjIKBGtpbmQYASABKA4yJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoSGl0S2luZBIKCgJpZBgCIAEoCRISCgphY2NvdW50X2lkGAMgASgJEhQKDGFjY291bnRfbmFtZRgEIAEoCRINCgV0aXRsZRgFIAEoCRImCgJhdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXQoOQWRkTm90ZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARISCgR0ZXh0GAIgASgJQgTwxxgBEh0KD2lkZW1wb3RlbmN5X2tleRgDIAEoCUIE8McYASJDCg9BZGROb3RlUmVzcG9uc2USMAoEbm90ZRgBIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZSKxAQoVUmVzZW5kRG9jdW1lbnRSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAESFAoGbnVtYmVyGAIgASgJQgTwxxgBEjkKAnRvGAMgASgOMicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkRvY3VtZW50UmVjZWl2ZXJCBPDHGAESFAoGcmVhc29uGAQgASgJQgTwxxgBEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCSIYChZSZXNlbmREb2N1bWVudFJlc3BvbnNlInYKE1Jlc2VuZE5vdGljZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARIWCghhbGVydF9pZBgCIAEoCUIE8McYARIUCgZyZWFzb24YAyABKAlCBPDHGAESFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJIhYKFFJlc2VuZE5vdGljZVJlc3BvbnNlIjQKGExpc3RQcm9tb3Rpb25Vc2VzUmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgTwxxgBImUKGUxpc3RQcm9tb3Rpb25Vc2VzUmVzcG9uc2USMQoEdXNlcxgBIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm9tb3Rpb25Vc2USFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCLfAQoMUHJvbW90aW9uVXNlEg8KB2NvZGVfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIpCgZmYW1pbHkYAyABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSGgoSYm9udXNfbWljcm9jcmVkaXRzGAQgASgDEisKB3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCG9yZGVyX2lkGAYgASgJEhUKDWlzX3Rha2VuX2JhY2sYByABKAgSEwoLdHJhbnNmZXJfaWQYCCABKAkiMAoUTGlzdERvY3VtZW50c1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYASJpChVMaXN0RG9jdW1lbnRzUmVzcG9uc2USOQoJZG9jdW1lbnRzGAEgAygLMiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnREb2N1bWVudBIVCg1pc19pbmNvbXBsZXRlGAIgASgIIpMBCg9BY2NvdW50RG9jdW1lbnQSDgoGbnVtYmVyGAEgASgJEi8KBGtpbmQYAiABKA4yIS5nYXRld2F5LnBheW1lbnRzLnYxLkRvY3VtZW50S2luZBIQCghvcmRlcl9pZBgDIAEoCRItCglpc3N1ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlMKEExpc3ROb3Rlc1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJfChFMaXN0Tm90ZXNSZXNwb25zZRIxCgVub3RlcxgBIAMoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkidAoLQWNjb3VudE5vdGUSDwoHbm90ZV9pZBgBIAEoCRISCgphY2NvdW50X2lkGAIgASgJEiYKAmF0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIKCgJieRgEIAEoCRIMCgR0ZXh0GAUgASgJIj0KFExpc3RBcHByb3ZhbHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJImAKFUxpc3RBcHByb3ZhbHNSZXNwb25zZRIuCglhcHByb3ZhbHMYASADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5BcHByb3ZhbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKwoOQXBwcm92ZVJlcXVlc3QSGQoLYXBwcm92YWxfaWQYASABKAlCBPDHGAEiEQoPQXBwcm92ZVJlc3BvbnNlIioKDVJlamVjdFJlcXVlc3QSGQoLYXBwcm92YWxfaWQYASABKAlCBPDHGAEiEAoOUmVqZWN0UmVzcG9uc2UiEgoQR2V0U3RhdHVzUmVxdWVzdCKMAgoRR2V0U3RhdHVzUmVzcG9uc2USKgoFbm9kZXMYASADKAsyGy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTm9kZRIxCghkYXRhYmFzZRgCIAEoCzIfLmdhdGV3YXkub3BlcmF0aW9ucy52MS5EYXRhYmFzZRI3CgdydW5uaW5nGAMgASgLMiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJ1bm5pbmdSZXF1ZXN0cxImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoTYWRtaW5fdG9rZW5fdXNlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiqAEKBE5vZGUSDwoHbm9kZV9pZBgBIAEoCRIuCgpzdGFydGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5zaWxlbnRfc2Vjb25kcxgDIAEoDRIUCgxpc19hbnN3ZXJpbmcYBCABKAgSMQoGcmVwb3J0GAUgASgLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGVSZXBvcnQirwIKCk5vZGVSZXBvcnQSDAoEaG9zdBgBIAEoCRILCgNwaWQYAiABKA0SDgoGd29ya2VyGAMgASgNEg8KB3ZlcnNpb24YBCABKAkSFwoPcnVudGltZV92ZXJzaW9uGAUgASgJEhUKDWNvbmZpZ3VyYXRpb24YBiABKAkSMgoGbGltaXRzGAcgASgOMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpbWl0c1N0b3JlEjcKCXByb3ZpZGVycxgIIAMoCzIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlclN0YXRlEi8KC3JlcG9ydGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg91bm5hbWVkX3Byb3hpZXMYCiADKAki/QEKDVByb3ZpZGVyU3RhdGUSEAoIcHJvdmlkZXIYASABKAkSNQoGaGVhbHRoGAIgASgOMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVySGVhbHRoEhYKDndhaXRpbmdfbW9kZWxzGAMgAygJEjgKDGxhc3RfZmFpbHVyZRgEIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5DYWxsRmFpbHVyZRIZChFjcmVkZW50aWFsX3NvdXJjZRgFIAEoCRI2ChJjcmVkZW50aWFsX2VuZHNfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlUKC0NhbGxGYWlsdXJlEiYKAmF0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzdGF0dXMYAiABKA0SDgoGcmVhc29uGAMgASgJIp0BCghEYXRhYmFzZRIPCgd2ZXJzaW9uGAEgASgJEhMKC2lzX2VtYmVkZGVkGAIgASgIEhYKDmlzX3N5bmNocm9ub3VzGAMgASgIEg8KB3Byb2JsZW0YBCABKAkSGgoNc3luY19zdGFuZGJ5cxgFIAEoDUgAiAEBEhQKDG1vbnRoc19haGVhZBgGIAEoDUIQCg5fc3luY19zdGFuZGJ5cyKtAQoPUnVubmluZ1JlcXVlc3RzEhAKCHJlcXVlc3RzGAEgASgDEhkKEWhlbGRfbWljcm9jcmVkaXRzGAIgASgDEjYKEm9sZGVzdF9hZG1pdHRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNQoRZmlyc3RfZGVhZGxpbmVfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IksKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIyCglwcm92aWRlcnMYASADKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXIi+wMKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSDAoEa2luZBgCIAEoCRIQCghiYXNlX3VybBgDIAEoCRIWCg5jcmVkZW50aWFsX2VudhgEIAEoCRIZChFjcmVkZW50aWFsX2hlYWRlchgFIAEoCRIUCgxoZWFkZXJfbmFtZXMYBiADKAkSEwoLY29uY3VycmVuY3kYByABKA0SDQoFcXVldWUYCCABKA0SMAoNcXVldWVfdGltZW91dBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIyCg9jb25uZWN0X3RpbWVvdXQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNQoSZmlyc3RfYnl0ZV90aW1lb3V0GAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGlkbGVfdGltZW91dBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg10b3RhbF90aW1lb3V0GA0gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBm1vZGVscxgOIAMoCRI0CgVub2RlcxgPIAMoCzIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlck9uTm9kZRIOCgZyZWdpb24YECABKAkiVgoOUHJvdmlkZXJPbk5vZGUSDwoHbm9kZV9pZBgBIAEoCRIzCgVzdGF0ZRgCIAEoCzIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlclN0YXRlIhQKEkxpc3RDYXRhbG9nUmVxdWVzdCJhChNMaXN0Q2F0YWxvZ1Jlc3BvbnNlEjMKBm1vZGVscxgBIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5DYXRhbG9nTW9kZWwSFQoNY29uZmlndXJhdGlvbhgCIAEoCSKlAgoMQ2F0YWxvZ01vZGVsEgoKAmlkGAEgASgJEhQKDGRpc3BsYXlfbmFtZRgCIAEoCRIMCgR0aWVyGAMgASgJEg8KB2FsaWFzZXMYBCADKAkSFgoOY29udGV4dF90b2tlbnMYBSABKA0SGQoRbWF4X291dHB1dF90b2tlbnMYBiABKA0SJwoFcHJpY2UYByABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIxCgZyb3V0ZXMYCCADKAsyIS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTW9kZWxSb3V0ZRIRCglpc191c2FibGUYCSABKAgSMgoGcHJpY2VzGAogAygLMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByaWNlUGVyaW9kIkwKCk1vZGVsUm91dGUSEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDgoGd2VpZ2h0GAMgASgNEg0KBWdyb3VwGAQgASgNImkKC1ByaWNlUGVyaW9kEicKBXByaWNlGAEgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoNZmlyc3RfdXNlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiGAoWR2V0VmVyaWZpY2F0aW9uUmVxdWVzdCKDAQoXR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2USMwoGbGF0ZXN0GAEgASgLMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlZlcmlmaWNhdGlvbhIzCg9sYXRlc3RfY2xlYW5fYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIswBCgxWZXJpZmljYXRpb24SLgoKc3RhcnRlZF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnN0YXJ0ZWRfYnkYAyABKAkSFwoPdmlvbGF0aW9uX2NvdW50GAQgASgNEjEKCnZpb2xhdGlvbnMYBSADKAsyHS5nYXRld2F5LmJpbGxpbmcudjEuVmlvbGF0aW9uKqABCg1BY2NvdW50RmlsdGVyEh4KGkFDQ09VTlRfRklMVEVSX1VOU1BFQ0lGSUVEEAASGgoWQUNDT1VOVF9GSUxURVJfV0FJVElORxABEhoKFkFDQ09VTlRfRklMVEVSX0lOX0RFQlQQAhIcChhBQ0NPVU5UX0ZJTFRFUl9TVVNQRU5ERUQQAxIZChVBQ0NPVU5UX0ZJTFRFUl9DTE9TRUQQBCqQAwoNU2VhcmNoSGl0S2luZBIfChtTRUFSQ0hfSElUX0tJTkRfVU5TUEVDSUZJRUQQABIbChdTRUFSQ0hfSElUX0tJTkRfQUNDT1VOVBABEhcKE1NFQVJDSF9ISVRfS0lORF9LRVkQAhIiCh5TRUFSQ0hfSElUX0tJTkRfTUFOQUdFTUVOVF9LRVkQAxIaChZTRUFSQ0hfSElUX0tJTkRfUEVSU09OEAQSGQoVU0VBUkNIX0hJVF9LSU5EX09SREVSEAUSGwoXU0VBUkNIX0hJVF9LSU5EX1BBWU1FTlQQBhIcChhTRUFSQ0hfSElUX0tJTkRfRE9DVU1FTlQQBxIcChhTRUFSQ0hfSElUX0tJTkRfVFJBTlNGRVIQCBIdChlTRUFSQ0hfSElUX0tJTkRfUFJPTU9USU9OEAkSGwoXU0VBUkNIX0hJVF9LSU5EX0FERFJFU1MQChIbChdTRUFSQ0hfSElUX0tJTkRfUkVRVUVTVBALEhsKF1NFQVJDSF9ISVRfS0lORF9SRUZVU0FMEAwqcAoQRG9jdW1lbnRSZWNlaXZlchIhCh1ET0NVTUVOVF9SRUNFSVZFUl9VTlNQRUNJRklFRBAAEhwKGERPQ1VNRU5UX1JFQ0VJVkVSX09XTkVSUxABEhsKF0RPQ1VNRU5UX1JFQ0VJVkVSX0JVWUVSEAIqdwoLTGltaXRzU3RvcmUSHAoYTElNSVRTX1NUT1JFX1VOU1BFQ0lGSUVEEAASFwoTTElNSVRTX1NUT1JFX01FTU9SWRABEhYKEkxJTUlUU19TVE9SRV9SRURJUxACEhkKFUxJTUlUU19TVE9SRV9ERUdSQURFRBADKoYBCg5Qcm92aWRlckhlYWx0aBIfChtQUk9WSURFUl9IRUFMVEhfVU5TUEVDSUZJRUQQABIYChRQUk9WSURFUl9IRUFMVEhfR09PRBABEhwKGFBST1ZJREVSX0hFQUxUSF9VTlVTQUJMRRACEhsKF1BST1ZJREVSX0hFQUxUSF9SRURVQ0VEEAMyvQ0KEU9wZXJhdGlvbnNTZXJ2aWNlEnEKDEZpbmRBY2NvdW50cxIqLmdhdGV3YXkub3BlcmF0aW9ucy52MS5GaW5kQWNjb3VudHNSZXF1ZXN0GisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkZpbmRBY2NvdW50c1Jlc3BvbnNlIgjqxxgEEAEgARJfCgZTZWFyY2gSJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoUmVxdWVzdBolLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hSZXNwb25zZSII6scYBBABIAESZgoHQWRkTm90ZRIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BZGROb3RlUmVxdWVzdBomLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BZGROb3RlUmVzcG9uc2UiDOrHGAQQBCAB+McYARJoCglMaXN0Tm90ZXMSJy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdE5vdGVzUmVxdWVzdBooLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0Tm90ZXNSZXNwb25zZSII6scYBBABIAESfwoOUmVzZW5kRG9jdW1lbnQSLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVzZW5kRG9jdW1lbnRSZXF1ZXN0Gi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlc2VuZERvY3VtZW50UmVzcG9uc2UiEOrHGAQQBCAB+McYAYDIGAESeQoMUmVzZW5kTm90aWNlEiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlc2VuZE5vdGljZVJlcXVlc3QaKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVzZW5kTm90aWNlUmVzcG9uc2UiEOrHGAQQBCAB+McYAYDIGAESgAEKEUxpc3RQcm9tb3Rpb25Vc2VzEi8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm9tb3Rpb25Vc2VzUmVxdWVzdBowLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvbW90aW9uVXNlc1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0RG9jdW1lbnRzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3REb2N1bWVudHNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3REb2N1bWVudHNSZXNwb25zZSII6scYBBABIAESaAoJR2V0U3RhdHVzEicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1JlcXVlc3QaKC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0U3RhdHVzUmVzcG9uc2UiCOrHGAQQASABEnQKDUxpc3RQcm92aWRlcnMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb3ZpZGVyc1Jlc3BvbnNlIgjqxxgEEAEgARJuCgtMaXN0Q2F0YWxvZxIpLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0Q2F0YWxvZ1JlcXVlc3QaKi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXNwb25zZSII6scYBBABIAESdAoNTGlzdEFwcHJvdmFscxIrLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0QXBwcm92YWxzUmVxdWVzdBosLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0QXBwcm92YWxzUmVzcG9uc2UiCOrHGAQQASABEmgKB0FwcHJvdmUSJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQXBwcm92ZVJlcXVlc3QaJi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQXBwcm92ZVJlc3BvbnNlIg7qxxgCIAL4xxgBgMgYARJhCgZSZWplY3QSJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVqZWN0UmVxdWVzdBolLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SZWplY3RSZXNwb25zZSIK6scYAiAC+McYARJ6Cg9HZXRWZXJpZmljYXRpb24SLS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVxdWVzdBouLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRWZXJpZmljYXRpb25SZXNwb25zZSII6scYBBABIAFCSwoVZ2F0ZXdheS5vcGVyYXRpb25zLnYxUAFaMG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9vcGVyYXRpb25zL3YxO29wZXJhdGlvbnN2MWIGcHJvdG8z", [file_gateway_billing_v1_billing, file_gateway_common_v1_approval, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_gateway_payments_v1_payments, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.operations.v1.FindAccountsRequest
@@ -324,6 +324,111 @@ export const AddNoteResponseSchema: GenMessage<AddNoteResponse> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 8);
 
 /**
+ * @generated from message gateway.operations.v1.ResendDocumentRequest
+ */
+export type ResendDocumentRequest = Message<"gateway.operations.v1.ResendDocumentRequest"> & {
+  /**
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * Such as R2026-000001.
+   *
+   * @generated from field: string number = 2;
+   */
+  number: string;
+
+  /**
+   * @generated from field: gateway.operations.v1.DocumentReceiver to = 3;
+   */
+  to: DocumentReceiver;
+
+  /**
+   * 5 to 1,000 characters, for the audit event.
+   *
+   * @generated from field: string reason = 4;
+   */
+  reason: string;
+
+  /**
+   * At most 255 characters. Empty: a repeat mails it again.
+   *
+   * @generated from field: string idempotency_key = 5;
+   */
+  idempotencyKey: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ResendDocumentRequest.
+ * Use `create(ResendDocumentRequestSchema)` to create a new message.
+ */
+export const ResendDocumentRequestSchema: GenMessage<ResendDocumentRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 9);
+
+/**
+ * @generated from message gateway.operations.v1.ResendDocumentResponse
+ */
+export type ResendDocumentResponse = Message<"gateway.operations.v1.ResendDocumentResponse"> & {
+};
+
+/**
+ * Describes the message gateway.operations.v1.ResendDocumentResponse.
+ * Use `create(ResendDocumentResponseSchema)` to create a new message.
+ */
+export const ResendDocumentResponseSchema: GenMessage<ResendDocumentResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 10);
+
+/**
+ * @generated from message gateway.operations.v1.ResendNoticeRequest
+ */
+export type ResendNoticeRequest = Message<"gateway.operations.v1.ResendNoticeRequest"> & {
+  /**
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * @generated from field: string alert_id = 2;
+   */
+  alertId: string;
+
+  /**
+   * 5 to 1,000 characters, for the audit event.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * At most 255 characters. Empty: a repeat mails it again.
+   *
+   * @generated from field: string idempotency_key = 4;
+   */
+  idempotencyKey: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ResendNoticeRequest.
+ * Use `create(ResendNoticeRequestSchema)` to create a new message.
+ */
+export const ResendNoticeRequestSchema: GenMessage<ResendNoticeRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 11);
+
+/**
+ * @generated from message gateway.operations.v1.ResendNoticeResponse
+ */
+export type ResendNoticeResponse = Message<"gateway.operations.v1.ResendNoticeResponse"> & {
+};
+
+/**
+ * Describes the message gateway.operations.v1.ResendNoticeResponse.
+ * Use `create(ResendNoticeResponseSchema)` to create a new message.
+ */
+export const ResendNoticeResponseSchema: GenMessage<ResendNoticeResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 12);
+
+/**
  * @generated from message gateway.operations.v1.ListPromotionUsesRequest
  */
 export type ListPromotionUsesRequest = Message<"gateway.operations.v1.ListPromotionUsesRequest"> & {
@@ -338,7 +443,7 @@ export type ListPromotionUsesRequest = Message<"gateway.operations.v1.ListPromot
  * Use `create(ListPromotionUsesRequestSchema)` to create a new message.
  */
 export const ListPromotionUsesRequestSchema: GenMessage<ListPromotionUsesRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 9);
+  messageDesc(file_gateway_operations_v1_operations, 13);
 
 /**
  * @generated from message gateway.operations.v1.ListPromotionUsesResponse
@@ -362,7 +467,7 @@ export type ListPromotionUsesResponse = Message<"gateway.operations.v1.ListPromo
  * Use `create(ListPromotionUsesResponseSchema)` to create a new message.
  */
 export const ListPromotionUsesResponseSchema: GenMessage<ListPromotionUsesResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 10);
+  messageDesc(file_gateway_operations_v1_operations, 14);
 
 /**
  * The use of a promotion code by an account. It does not say the code.
@@ -428,7 +533,7 @@ export type PromotionUse = Message<"gateway.operations.v1.PromotionUse"> & {
  * Use `create(PromotionUseSchema)` to create a new message.
  */
 export const PromotionUseSchema: GenMessage<PromotionUse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 11);
+  messageDesc(file_gateway_operations_v1_operations, 15);
 
 /**
  * @generated from message gateway.operations.v1.ListDocumentsRequest
@@ -445,7 +550,7 @@ export type ListDocumentsRequest = Message<"gateway.operations.v1.ListDocumentsR
  * Use `create(ListDocumentsRequestSchema)` to create a new message.
  */
 export const ListDocumentsRequestSchema: GenMessage<ListDocumentsRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 12);
+  messageDesc(file_gateway_operations_v1_operations, 16);
 
 /**
  * @generated from message gateway.operations.v1.ListDocumentsResponse
@@ -469,7 +574,7 @@ export type ListDocumentsResponse = Message<"gateway.operations.v1.ListDocuments
  * Use `create(ListDocumentsResponseSchema)` to create a new message.
  */
 export const ListDocumentsResponseSchema: GenMessage<ListDocumentsResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 13);
+  messageDesc(file_gateway_operations_v1_operations, 17);
 
 /**
  * A receipt or a credit note of an account. PaymentsService.GetReceiptDocument has its text.
@@ -503,7 +608,7 @@ export type AccountDocument = Message<"gateway.operations.v1.AccountDocument"> &
  * Use `create(AccountDocumentSchema)` to create a new message.
  */
 export const AccountDocumentSchema: GenMessage<AccountDocument> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 14);
+  messageDesc(file_gateway_operations_v1_operations, 18);
 
 /**
  * @generated from message gateway.operations.v1.ListNotesRequest
@@ -534,7 +639,7 @@ export type ListNotesRequest = Message<"gateway.operations.v1.ListNotesRequest">
  * Use `create(ListNotesRequestSchema)` to create a new message.
  */
 export const ListNotesRequestSchema: GenMessage<ListNotesRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 15);
+  messageDesc(file_gateway_operations_v1_operations, 19);
 
 /**
  * @generated from message gateway.operations.v1.ListNotesResponse
@@ -558,7 +663,7 @@ export type ListNotesResponse = Message<"gateway.operations.v1.ListNotesResponse
  * Use `create(ListNotesResponseSchema)` to create a new message.
  */
 export const ListNotesResponseSchema: GenMessage<ListNotesResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 16);
+  messageDesc(file_gateway_operations_v1_operations, 20);
 
 /**
  * @generated from message gateway.operations.v1.AccountNote
@@ -597,7 +702,7 @@ export type AccountNote = Message<"gateway.operations.v1.AccountNote"> & {
  * Use `create(AccountNoteSchema)` to create a new message.
  */
 export const AccountNoteSchema: GenMessage<AccountNote> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 17);
+  messageDesc(file_gateway_operations_v1_operations, 21);
 
 /**
  * @generated from message gateway.operations.v1.ListApprovalsRequest
@@ -623,7 +728,7 @@ export type ListApprovalsRequest = Message<"gateway.operations.v1.ListApprovalsR
  * Use `create(ListApprovalsRequestSchema)` to create a new message.
  */
 export const ListApprovalsRequestSchema: GenMessage<ListApprovalsRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 18);
+  messageDesc(file_gateway_operations_v1_operations, 22);
 
 /**
  * @generated from message gateway.operations.v1.ListApprovalsResponse
@@ -647,7 +752,7 @@ export type ListApprovalsResponse = Message<"gateway.operations.v1.ListApprovals
  * Use `create(ListApprovalsResponseSchema)` to create a new message.
  */
 export const ListApprovalsResponseSchema: GenMessage<ListApprovalsResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 19);
+  messageDesc(file_gateway_operations_v1_operations, 23);
 
 /**
  * @generated from message gateway.operations.v1.ApproveRequest
@@ -664,7 +769,7 @@ export type ApproveRequest = Message<"gateway.operations.v1.ApproveRequest"> & {
  * Use `create(ApproveRequestSchema)` to create a new message.
  */
 export const ApproveRequestSchema: GenMessage<ApproveRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 20);
+  messageDesc(file_gateway_operations_v1_operations, 24);
 
 /**
  * @generated from message gateway.operations.v1.ApproveResponse
@@ -677,7 +782,7 @@ export type ApproveResponse = Message<"gateway.operations.v1.ApproveResponse"> &
  * Use `create(ApproveResponseSchema)` to create a new message.
  */
 export const ApproveResponseSchema: GenMessage<ApproveResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 21);
+  messageDesc(file_gateway_operations_v1_operations, 25);
 
 /**
  * @generated from message gateway.operations.v1.RejectRequest
@@ -694,7 +799,7 @@ export type RejectRequest = Message<"gateway.operations.v1.RejectRequest"> & {
  * Use `create(RejectRequestSchema)` to create a new message.
  */
 export const RejectRequestSchema: GenMessage<RejectRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 22);
+  messageDesc(file_gateway_operations_v1_operations, 26);
 
 /**
  * @generated from message gateway.operations.v1.RejectResponse
@@ -707,7 +812,7 @@ export type RejectResponse = Message<"gateway.operations.v1.RejectResponse"> & {
  * Use `create(RejectResponseSchema)` to create a new message.
  */
 export const RejectResponseSchema: GenMessage<RejectResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 23);
+  messageDesc(file_gateway_operations_v1_operations, 27);
 
 /**
  * @generated from message gateway.operations.v1.GetStatusRequest
@@ -720,7 +825,7 @@ export type GetStatusRequest = Message<"gateway.operations.v1.GetStatusRequest">
  * Use `create(GetStatusRequestSchema)` to create a new message.
  */
 export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 24);
+  messageDesc(file_gateway_operations_v1_operations, 28);
 
 /**
  * @generated from message gateway.operations.v1.GetStatusResponse
@@ -764,7 +869,7 @@ export type GetStatusResponse = Message<"gateway.operations.v1.GetStatusResponse
  * Use `create(GetStatusResponseSchema)` to create a new message.
  */
 export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 25);
+  messageDesc(file_gateway_operations_v1_operations, 29);
 
 /**
  * A process that serves requests and writes the ledger.
@@ -810,7 +915,7 @@ export type Node = Message<"gateway.operations.v1.Node"> & {
  * Use `create(NodeSchema)` to create a new message.
  */
 export const NodeSchema: GenMessage<Node> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 26);
+  messageDesc(file_gateway_operations_v1_operations, 30);
 
 /**
  * How a node describes itself.
@@ -892,7 +997,7 @@ export type NodeReport = Message<"gateway.operations.v1.NodeReport"> & {
  * Use `create(NodeReportSchema)` to create a new message.
  */
 export const NodeReportSchema: GenMessage<NodeReport> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 27);
+  messageDesc(file_gateway_operations_v1_operations, 31);
 
 /**
  * @generated from message gateway.operations.v1.ProviderState
@@ -946,7 +1051,7 @@ export type ProviderState = Message<"gateway.operations.v1.ProviderState"> & {
  * Use `create(ProviderStateSchema)` to create a new message.
  */
 export const ProviderStateSchema: GenMessage<ProviderState> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 28);
+  messageDesc(file_gateway_operations_v1_operations, 32);
 
 /**
  * A call that a provider did not answer.
@@ -980,7 +1085,7 @@ export type CallFailure = Message<"gateway.operations.v1.CallFailure"> & {
  * Use `create(CallFailureSchema)` to create a new message.
  */
 export const CallFailureSchema: GenMessage<CallFailure> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 29);
+  messageDesc(file_gateway_operations_v1_operations, 33);
 
 /**
  * @generated from message gateway.operations.v1.Database
@@ -1034,7 +1139,7 @@ export type Database = Message<"gateway.operations.v1.Database"> & {
  * Use `create(DatabaseSchema)` to create a new message.
  */
 export const DatabaseSchema: GenMessage<Database> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 30);
+  messageDesc(file_gateway_operations_v1_operations, 34);
 
 /**
  * The requests that hold credits now, of all accounts.
@@ -1072,7 +1177,7 @@ export type RunningRequests = Message<"gateway.operations.v1.RunningRequests"> &
  * Use `create(RunningRequestsSchema)` to create a new message.
  */
 export const RunningRequestsSchema: GenMessage<RunningRequests> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 31);
+  messageDesc(file_gateway_operations_v1_operations, 35);
 
 /**
  * @generated from message gateway.operations.v1.ListProvidersRequest
@@ -1085,7 +1190,7 @@ export type ListProvidersRequest = Message<"gateway.operations.v1.ListProvidersR
  * Use `create(ListProvidersRequestSchema)` to create a new message.
  */
 export const ListProvidersRequestSchema: GenMessage<ListProvidersRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 32);
+  messageDesc(file_gateway_operations_v1_operations, 36);
 
 /**
  * @generated from message gateway.operations.v1.ListProvidersResponse
@@ -1104,7 +1209,7 @@ export type ListProvidersResponse = Message<"gateway.operations.v1.ListProviders
  * Use `create(ListProvidersResponseSchema)` to create a new message.
  */
 export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 33);
+  messageDesc(file_gateway_operations_v1_operations, 37);
 
 /**
  * A provider of the configuration.
@@ -1219,7 +1324,7 @@ export type Provider = Message<"gateway.operations.v1.Provider"> & {
  * Use `create(ProviderSchema)` to create a new message.
  */
 export const ProviderSchema: GenMessage<Provider> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 34);
+  messageDesc(file_gateway_operations_v1_operations, 38);
 
 /**
  * @generated from message gateway.operations.v1.ProviderOnNode
@@ -1241,7 +1346,7 @@ export type ProviderOnNode = Message<"gateway.operations.v1.ProviderOnNode"> & {
  * Use `create(ProviderOnNodeSchema)` to create a new message.
  */
 export const ProviderOnNodeSchema: GenMessage<ProviderOnNode> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 35);
+  messageDesc(file_gateway_operations_v1_operations, 39);
 
 /**
  * @generated from message gateway.operations.v1.ListCatalogRequest
@@ -1254,7 +1359,7 @@ export type ListCatalogRequest = Message<"gateway.operations.v1.ListCatalogReque
  * Use `create(ListCatalogRequestSchema)` to create a new message.
  */
 export const ListCatalogRequestSchema: GenMessage<ListCatalogRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 36);
+  messageDesc(file_gateway_operations_v1_operations, 40);
 
 /**
  * @generated from message gateway.operations.v1.ListCatalogResponse
@@ -1278,7 +1383,7 @@ export type ListCatalogResponse = Message<"gateway.operations.v1.ListCatalogResp
  * Use `create(ListCatalogResponseSchema)` to create a new message.
  */
 export const ListCatalogResponseSchema: GenMessage<ListCatalogResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 37);
+  messageDesc(file_gateway_operations_v1_operations, 41);
 
 /**
  * @generated from message gateway.operations.v1.CatalogModel
@@ -1350,7 +1455,7 @@ export type CatalogModel = Message<"gateway.operations.v1.CatalogModel"> & {
  * Use `create(CatalogModelSchema)` to create a new message.
  */
 export const CatalogModelSchema: GenMessage<CatalogModel> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 38);
+  messageDesc(file_gateway_operations_v1_operations, 42);
 
 /**
  * @generated from message gateway.operations.v1.ModelRoute
@@ -1386,7 +1491,7 @@ export type ModelRoute = Message<"gateway.operations.v1.ModelRoute"> & {
  * Use `create(ModelRouteSchema)` to create a new message.
  */
 export const ModelRouteSchema: GenMessage<ModelRoute> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 39);
+  messageDesc(file_gateway_operations_v1_operations, 43);
 
 /**
  * @generated from message gateway.operations.v1.PricePeriod
@@ -1410,7 +1515,7 @@ export type PricePeriod = Message<"gateway.operations.v1.PricePeriod"> & {
  * Use `create(PricePeriodSchema)` to create a new message.
  */
 export const PricePeriodSchema: GenMessage<PricePeriod> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 40);
+  messageDesc(file_gateway_operations_v1_operations, 44);
 
 /**
  * @generated from message gateway.operations.v1.GetVerificationRequest
@@ -1423,7 +1528,7 @@ export type GetVerificationRequest = Message<"gateway.operations.v1.GetVerificat
  * Use `create(GetVerificationRequestSchema)` to create a new message.
  */
 export const GetVerificationRequestSchema: GenMessage<GetVerificationRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 41);
+  messageDesc(file_gateway_operations_v1_operations, 45);
 
 /**
  * @generated from message gateway.operations.v1.GetVerificationResponse
@@ -1449,7 +1554,7 @@ export type GetVerificationResponse = Message<"gateway.operations.v1.GetVerifica
  * Use `create(GetVerificationResponseSchema)` to create a new message.
  */
 export const GetVerificationResponseSchema: GenMessage<GetVerificationResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 42);
+  messageDesc(file_gateway_operations_v1_operations, 46);
 
 /**
  * One check of every invariant of the ledger.
@@ -1494,7 +1599,7 @@ export type Verification = Message<"gateway.operations.v1.Verification"> & {
  * Use `create(VerificationSchema)` to create a new message.
  */
 export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 43);
+  messageDesc(file_gateway_operations_v1_operations, 47);
 
 /**
  * Which accounts a search shows.
@@ -1659,6 +1764,45 @@ export const SearchHitKindSchema: GenEnum<SearchHitKind> = /*@__PURE__*/
   enumDesc(file_gateway_operations_v1_operations, 1);
 
 /**
+ * Who gets a document by mail.
+ *
+ * @generated from enum gateway.operations.v1.DocumentReceiver
+ */
+export const DocumentReceiver = {
+  /**
+   * @generated from enum value: DOCUMENT_RECEIVER_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * The owners of the account.
+   *
+   * @generated from enum value: DOCUMENT_RECEIVER_OWNERS = 1;
+   */
+  OWNERS: 1,
+
+  /**
+   * The member who ordered.
+   *
+   * @generated from enum value: DOCUMENT_RECEIVER_BUYER = 2;
+   */
+  BUYER: 2,
+} as const;
+
+/**
+ * Who gets a document by mail.
+ *
+ * @generated from enum gateway.operations.v1.DocumentReceiver
+ */
+export type DocumentReceiver = (typeof DocumentReceiver)[keyof typeof DocumentReceiver] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.operations.v1.DocumentReceiver.
+ */
+export const DocumentReceiverSchema: GenEnum<DocumentReceiver> = /*@__PURE__*/
+  enumDesc(file_gateway_operations_v1_operations, 2);
+
+/**
  * Where rate limits are counted.
  *
  * @generated from enum gateway.operations.v1.LimitsStore
@@ -1700,7 +1844,7 @@ export type LimitsStore = (typeof LimitsStore)[keyof typeof LimitsStore] | Unkno
  * Describes the enum gateway.operations.v1.LimitsStore.
  */
 export const LimitsStoreSchema: GenEnum<LimitsStore> = /*@__PURE__*/
-  enumDesc(file_gateway_operations_v1_operations, 2);
+  enumDesc(file_gateway_operations_v1_operations, 3);
 
 /**
  * How many of its calls a node sends to a provider.
@@ -1746,7 +1890,7 @@ export type ProviderHealth = (typeof ProviderHealth)[keyof typeof ProviderHealth
  * Describes the enum gateway.operations.v1.ProviderHealth.
  */
 export const ProviderHealthSchema: GenEnum<ProviderHealth> = /*@__PURE__*/
-  enumDesc(file_gateway_operations_v1_operations, 3);
+  enumDesc(file_gateway_operations_v1_operations, 4);
 
 /**
  * What operators see of the whole installation: its accounts at a glance, its nodes, providers,
@@ -1803,6 +1947,30 @@ export const OperationsService: GenService<{
     methodKind: "unary";
     input: typeof ListNotesRequestSchema;
     output: typeof ListNotesResponseSchema;
+  },
+  /**
+   * Mails a receipt or credit note of an account again, by the number on it. No bound of mails
+   * holds it back. A repeat with the same idempotency key mails nothing. Errors: NOT_FOUND,
+   * WRONG_STATE (nobody who would get it has a confirmed address, or the gateway has no mail
+   * server), IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.ResendDocument
+   */
+  resendDocument: {
+    methodKind: "unary";
+    input: typeof ResendDocumentRequestSchema;
+    output: typeof ResendDocumentResponseSchema;
+  },
+  /**
+   * Mails an alert of an account again, to those who get it by now: its owners, and the member whom
+   * it is about. As ResendDocument.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.ResendNotice
+   */
+  resendNotice: {
+    methodKind: "unary";
+    input: typeof ResendNoticeRequestSchema;
+    output: typeof ResendNoticeResponseSchema;
   },
   /**
    * Lists the promotions that an account used, newest first: the last 100. Errors: NOT_FOUND.

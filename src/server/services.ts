@@ -78,7 +78,7 @@ export async function startServices(
   const request = createRequestParts(parts, data, settings, accounts, stack);
   const { providers, limits, inference } = request;
   const money = createMoney(parts, data, settings, accounts, request);
-  const { interceptor, payments, alerts, operations } = money;
+  const { interceptor, payments, alerts, operations, sales } = money;
   const history = createHistory({
     ledger: data.ledger,
     log,
@@ -119,6 +119,7 @@ export async function startServices(
     throw new Error("ADMIN_TOKEN is required with DATABASE_URL until an operator can sign in");
   await run(payments);
   await run(alerts);
+  await run(sales);
   return {
     services: {
       billing: money.billingService,
@@ -151,6 +152,7 @@ export async function startServices(
       people.reload(next.people);
       payments.reload(next.payments);
       alerts.reload(next.alerts);
+      sales.reload(next);
       settings.replace(next);
     },
     cancelActive: () => inference.cancelAll("draining"),

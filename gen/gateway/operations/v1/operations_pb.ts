@@ -11,7 +11,7 @@ import { file_gateway_common_v1_approval } from "../../common/v1/approval_pb.ts"
 import type { Family } from "../../common/v1/family_pb.ts";
 import { file_gateway_common_v1_family } from "../../common/v1/family_pb.ts";
 import { file_gateway_common_v1_options } from "../../common/v1/options_pb.ts";
-import type { Price } from "../../common/v1/usage_pb.ts";
+import type { Price, UsageTotal } from "../../common/v1/usage_pb.ts";
 import { file_gateway_common_v1_usage } from "../../common/v1/usage_pb.ts";
 import type { DocumentKind } from "../../payments/v1/payments_pb.ts";
 import { file_gateway_payments_v1_payments } from "../../payments/v1/payments_pb.ts";
@@ -23,7 +23,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/operations/v1/operations.proto.
  */
 export const file_gateway_operations_v1_operations: GenFile = /*@__PURE__*/
-  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ19hcHByb3ZhbHMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIiQKDVNlYXJjaFJlcXVlc3QSEwoFcXVlcnkYASABKAlCBPDHGAEiVwoOU2VhcmNoUmVzcG9uc2USLgoEaGl0cxgBIAMoCzIgLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hIaXQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKsAQoJU2VhcmNoSGl0EjIKBGtpbmQYASABKA4yJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoSGl0S2luZBIKCgJpZBgCIAEoCRISCgphY2NvdW50X2lkGAMgASgJEhQKDGFjY291bnRfbmFtZRgEIAEoCRINCgV0aXRsZRgFIAEoCRImCgJhdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXQoOQWRkTm90ZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARISCgR0ZXh0GAIgASgJQgTwxxgBEh0KD2lkZW1wb3RlbmN5X2tleRgDIAEoCUIE8McYASJDCg9BZGROb3RlUmVzcG9uc2USMAoEbm90ZRgBIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZSI0ChhMaXN0UHJvbW90aW9uVXNlc1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYASJlChlMaXN0UHJvbW90aW9uVXNlc1Jlc3BvbnNlEjEKBHVzZXMYASADKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvbW90aW9uVXNlEhUKDWlzX2luY29tcGxldGUYAiABKAgi3wEKDFByb21vdGlvblVzZRIPCgdjb2RlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EhoKEmJvbnVzX21pY3JvY3JlZGl0cxgEIAEoAxIrCgd1c2VkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghvcmRlcl9pZBgGIAEoCRIVCg1pc190YWtlbl9iYWNrGAcgASgIEhMKC3RyYW5zZmVyX2lkGAggASgJIjAKFExpc3REb2N1bWVudHNSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAEiaQoVTGlzdERvY3VtZW50c1Jlc3BvbnNlEjkKCWRvY3VtZW50cxgBIAMoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RG9jdW1lbnQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKTAQoPQWNjb3VudERvY3VtZW50Eg4KBm51bWJlchgBIAEoCRIvCgRraW5kGAIgASgOMiEuZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudEtpbmQSEAoIb3JkZXJfaWQYAyABKAkSLQoJaXNzdWVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJTChBMaXN0Tm90ZXNSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAESEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiXwoRTGlzdE5vdGVzUmVzcG9uc2USMQoFbm90ZXMYASADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWNjb3VudE5vdGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInQKC0FjY291bnROb3RlEg8KB25vdGVfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCgoCYnkYBCABKAkSDAoEdGV4dBgFIAEoCSI9ChRMaXN0QXBwcm92YWxzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJgChVMaXN0QXBwcm92YWxzUmVzcG9uc2USLgoJYXBwcm92YWxzGAEgAygLMhsuZ2F0ZXdheS5jb21tb24udjEuQXBwcm92YWwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIisKDkFwcHJvdmVSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhEKD0FwcHJvdmVSZXNwb25zZSIqCg1SZWplY3RSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhAKDlJlamVjdFJlc3BvbnNlIhIKEEdldFN0YXR1c1JlcXVlc3QijAIKEUdldFN0YXR1c1Jlc3BvbnNlEioKBW5vZGVzGAEgAygLMhsuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGUSMQoIZGF0YWJhc2UYAiABKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRGF0YWJhc2USNwoHcnVubmluZxgDIAEoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SdW5uaW5nUmVxdWVzdHMSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKE2FkbWluX3Rva2VuX3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqgBCgROb2RlEg8KB25vZGVfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2lsZW50X3NlY29uZHMYAyABKA0SFAoMaXNfYW5zd2VyaW5nGAQgASgIEjEKBnJlcG9ydBgFIAEoCzIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Ob2RlUmVwb3J0Iq8CCgpOb2RlUmVwb3J0EgwKBGhvc3QYASABKAkSCwoDcGlkGAIgASgNEg4KBndvcmtlchgDIAEoDRIPCgd2ZXJzaW9uGAQgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgFIAEoCRIVCg1jb25maWd1cmF0aW9uGAYgASgJEjIKBmxpbWl0cxgHIAEoDjIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaW1pdHNTdG9yZRI3Cglwcm92aWRlcnMYCCADKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZRIvCgtyZXBvcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPdW5uYW1lZF9wcm94aWVzGAogAygJIv0BCg1Qcm92aWRlclN0YXRlEhAKCHByb3ZpZGVyGAEgASgJEjUKBmhlYWx0aBgCIAEoDjIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlckhlYWx0aBIWCg53YWl0aW5nX21vZGVscxgDIAMoCRI4CgxsYXN0X2ZhaWx1cmUYBCABKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2FsbEZhaWx1cmUSGQoRY3JlZGVudGlhbF9zb3VyY2UYBSABKAkSNgoSY3JlZGVudGlhbF9lbmRzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJVCgtDYWxsRmFpbHVyZRImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc3RhdHVzGAIgASgNEg4KBnJlYXNvbhgDIAEoCSKdAQoIRGF0YWJhc2USDwoHdmVyc2lvbhgBIAEoCRITCgtpc19lbWJlZGRlZBgCIAEoCBIWCg5pc19zeW5jaHJvbm91cxgDIAEoCBIPCgdwcm9ibGVtGAQgASgJEhoKDXN5bmNfc3RhbmRieXMYBSABKA1IAIgBARIUCgxtb250aHNfYWhlYWQYBiABKA1CEAoOX3N5bmNfc3RhbmRieXMirQEKD1J1bm5pbmdSZXF1ZXN0cxIQCghyZXF1ZXN0cxgBIAEoAxIZChFoZWxkX21pY3JvY3JlZGl0cxgCIAEoAxI2ChJvbGRlc3RfYWRtaXR0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEWZpcnN0X2RlYWRsaW5lX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIWChRMaXN0UHJvdmlkZXJzUmVxdWVzdCJLChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USMgoJcHJvdmlkZXJzGAEgAygLMh8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVyIvsDCghQcm92aWRlchIMCgRuYW1lGAEgASgJEgwKBGtpbmQYAiABKAkSEAoIYmFzZV91cmwYAyABKAkSFgoOY3JlZGVudGlhbF9lbnYYBCABKAkSGQoRY3JlZGVudGlhbF9oZWFkZXIYBSABKAkSFAoMaGVhZGVyX25hbWVzGAYgAygJEhMKC2NvbmN1cnJlbmN5GAcgASgNEg0KBXF1ZXVlGAggASgNEjAKDXF1ZXVlX3RpbWVvdXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPY29ubmVjdF90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEmZpcnN0X2J5dGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNdG90YWxfdGltZW91dBgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtb2RlbHMYDiADKAkSNAoFbm9kZXMYDyADKAsyJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJPbk5vZGUSDgoGcmVnaW9uGBAgASgJIlYKDlByb3ZpZGVyT25Ob2RlEg8KB25vZGVfaWQYASABKAkSMwoFc3RhdGUYAiABKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZSIUChJMaXN0Q2F0YWxvZ1JlcXVlc3QiYQoTTGlzdENhdGFsb2dSZXNwb25zZRIzCgZtb2RlbHMYASADKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2F0YWxvZ01vZGVsEhUKDWNvbmZpZ3VyYXRpb24YAiABKAkipQIKDENhdGFsb2dNb2RlbBIKCgJpZBgBIAEoCRIUCgxkaXNwbGF5X25hbWUYAiABKAkSDAoEdGllchgDIAEoCRIPCgdhbGlhc2VzGAQgAygJEhYKDmNvbnRleHRfdG9rZW5zGAUgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoGcm91dGVzGAggAygLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk1vZGVsUm91dGUSEQoJaXNfdXNhYmxlGAkgASgIEjIKBnByaWNlcxgKIAMoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5QcmljZVBlcmlvZCJMCgpNb2RlbFJvdXRlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg4KBndlaWdodBgDIAEoDRINCgVncm91cBgEIAEoDSJpCgtQcmljZVBlcmlvZBInCgVwcmljZRgBIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEjEKDWZpcnN0X3VzZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhgKFkdldFZlcmlmaWNhdGlvblJlcXVlc3QigwEKF0dldFZlcmlmaWNhdGlvblJlc3BvbnNlEjMKBmxhdGVzdBgBIAEoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5WZXJpZmljYXRpb24SMwoPbGF0ZXN0X2NsZWFuX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLMAQoMVmVyaWZpY2F0aW9uEi4KCnN0YXJ0ZWRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpzdGFydGVkX2J5GAMgASgJEhcKD3Zpb2xhdGlvbl9jb3VudBgEIAEoDRIxCgp2aW9sYXRpb25zGAUgAygLMh0uZ2F0ZXdheS5iaWxsaW5nLnYxLlZpb2xhdGlvbiqgAQoNQWNjb3VudEZpbHRlchIeChpBQ0NPVU5UX0ZJTFRFUl9VTlNQRUNJRklFRBAAEhoKFkFDQ09VTlRfRklMVEVSX1dBSVRJTkcQARIaChZBQ0NPVU5UX0ZJTFRFUl9JTl9ERUJUEAISHAoYQUNDT1VOVF9GSUxURVJfU1VTUEVOREVEEAMSGQoVQUNDT1VOVF9GSUxURVJfQ0xPU0VEEAQqkAMKDVNlYXJjaEhpdEtpbmQSHwobU0VBUkNIX0hJVF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXU0VBUkNIX0hJVF9LSU5EX0FDQ09VTlQQARIXChNTRUFSQ0hfSElUX0tJTkRfS0VZEAISIgoeU0VBUkNIX0hJVF9LSU5EX01BTkFHRU1FTlRfS0VZEAMSGgoWU0VBUkNIX0hJVF9LSU5EX1BFUlNPThAEEhkKFVNFQVJDSF9ISVRfS0lORF9PUkRFUhAFEhsKF1NFQVJDSF9ISVRfS0lORF9QQVlNRU5UEAYSHAoYU0VBUkNIX0hJVF9LSU5EX0RPQ1VNRU5UEAcSHAoYU0VBUkNIX0hJVF9LSU5EX1RSQU5TRkVSEAgSHQoZU0VBUkNIX0hJVF9LSU5EX1BST01PVElPThAJEhsKF1NFQVJDSF9ISVRfS0lORF9BRERSRVNTEAoSGwoXU0VBUkNIX0hJVF9LSU5EX1JFUVVFU1QQCxIbChdTRUFSQ0hfSElUX0tJTkRfUkVGVVNBTBAMKncKC0xpbWl0c1N0b3JlEhwKGExJTUlUU19TVE9SRV9VTlNQRUNJRklFRBAAEhcKE0xJTUlUU19TVE9SRV9NRU1PUlkQARIWChJMSU1JVFNfU1RPUkVfUkVESVMQAhIZChVMSU1JVFNfU1RPUkVfREVHUkFERUQQAyqGAQoOUHJvdmlkZXJIZWFsdGgSHwobUFJPVklERVJfSEVBTFRIX1VOU1BFQ0lGSUVEEAASGAoUUFJPVklERVJfSEVBTFRIX0dPT0QQARIcChhQUk9WSURFUl9IRUFMVEhfVU5VU0FCTEUQAhIbChdQUk9WSURFUl9IRUFMVEhfUkVEVUNFRBADMsELChFPcGVyYXRpb25zU2VydmljZRJxCgxGaW5kQWNjb3VudHMSKi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRmluZEFjY291bnRzUmVxdWVzdBorLmdhdGV3YXkub3BlcmF0aW9ucy52MS5GaW5kQWNjb3VudHNSZXNwb25zZSII6scYBBABIAESXwoGU2VhcmNoEiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNlYXJjaFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoUmVzcG9uc2UiCOrHGAQQASABEmYKB0FkZE5vdGUSJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlcXVlc3QaJi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlc3BvbnNlIgzqxxgEEAQgAfjHGAESaAoJTGlzdE5vdGVzEicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3ROb3Rlc1JlcXVlc3QaKC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdE5vdGVzUmVzcG9uc2UiCOrHGAQQASABEoABChFMaXN0UHJvbW90aW9uVXNlcxIvLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvbW90aW9uVXNlc1JlcXVlc3QaMC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb21vdGlvblVzZXNSZXNwb25zZSII6scYBBABIAESdAoNTGlzdERvY3VtZW50cxIrLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0RG9jdW1lbnRzUmVxdWVzdBosLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0RG9jdW1lbnRzUmVzcG9uc2UiCOrHGAQQASABEmgKCUdldFN0YXR1cxInLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRTdGF0dXNSZXF1ZXN0GiguZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0UHJvdmlkZXJzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZSII6scYBBABIAESbgoLTGlzdENhdGFsb2cSKS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXF1ZXN0GiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RDYXRhbG9nUmVzcG9uc2UiCOrHGAQQASABEnQKDUxpc3RBcHByb3ZhbHMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1Jlc3BvbnNlIgjqxxgEEAEgARJoCgdBcHByb3ZlEiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXF1ZXN0GiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXNwb25zZSIO6scYAiAC+McYAYDIGAESYQoGUmVqZWN0EiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlamVjdFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVqZWN0UmVzcG9uc2UiCurHGAIgAvjHGAESegoPR2V0VmVyaWZpY2F0aW9uEi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFZlcmlmaWNhdGlvblJlcXVlc3QaLi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2UiCOrHGAQQASABQksKFWdhdGV3YXkub3BlcmF0aW9ucy52MVABWjBtb2RlbC1nYXRld2F5L2dhdGV3YXkvb3BlcmF0aW9ucy92MTtvcGVyYXRpb25zdjFiBnByb3RvMw", [file_gateway_billing_v1_billing, file_gateway_common_v1_approval, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_gateway_payments_v1_payments, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ19hcHByb3ZhbHMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIiQKDVNlYXJjaFJlcXVlc3QSEwoFcXVlcnkYASABKAlCBPDHGAEiVwoOU2VhcmNoUmVzcG9uc2USLgoEaGl0cxgBIAMoCzIgLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hIaXQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKsAQoJU2VhcmNoSGl0EjIKBGtpbmQYASABKA4yJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoSGl0S2luZBIKCgJpZBgCIAEoCRISCgphY2NvdW50X2lkGAMgASgJEhQKDGFjY291bnRfbmFtZRgEIAEoCRINCgV0aXRsZRgFIAEoCRImCgJhdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXQoOQWRkTm90ZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARISCgR0ZXh0GAIgASgJQgTwxxgBEh0KD2lkZW1wb3RlbmN5X2tleRgDIAEoCUIE8McYASJDCg9BZGROb3RlUmVzcG9uc2USMAoEbm90ZRgBIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZSI0ChhMaXN0UHJvbW90aW9uVXNlc1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYASJlChlMaXN0UHJvbW90aW9uVXNlc1Jlc3BvbnNlEjEKBHVzZXMYASADKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvbW90aW9uVXNlEhUKDWlzX2luY29tcGxldGUYAiABKAgi3wEKDFByb21vdGlvblVzZRIPCgdjb2RlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EhoKEmJvbnVzX21pY3JvY3JlZGl0cxgEIAEoAxIrCgd1c2VkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghvcmRlcl9pZBgGIAEoCRIVCg1pc190YWtlbl9iYWNrGAcgASgIEhMKC3RyYW5zZmVyX2lkGAggASgJIjAKFExpc3REb2N1bWVudHNSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAEiaQoVTGlzdERvY3VtZW50c1Jlc3BvbnNlEjkKCWRvY3VtZW50cxgBIAMoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RG9jdW1lbnQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKTAQoPQWNjb3VudERvY3VtZW50Eg4KBm51bWJlchgBIAEoCRIvCgRraW5kGAIgASgOMiEuZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudEtpbmQSEAoIb3JkZXJfaWQYAyABKAkSLQoJaXNzdWVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJTChBMaXN0Tm90ZXNSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAESEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiXwoRTGlzdE5vdGVzUmVzcG9uc2USMQoFbm90ZXMYASADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWNjb3VudE5vdGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInQKC0FjY291bnROb3RlEg8KB25vdGVfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCgoCYnkYBCABKAkSDAoEdGV4dBgFIAEoCSI9ChRMaXN0QXBwcm92YWxzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJgChVMaXN0QXBwcm92YWxzUmVzcG9uc2USLgoJYXBwcm92YWxzGAEgAygLMhsuZ2F0ZXdheS5jb21tb24udjEuQXBwcm92YWwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIisKDkFwcHJvdmVSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhEKD0FwcHJvdmVSZXNwb25zZSIqCg1SZWplY3RSZXF1ZXN0EhkKC2FwcHJvdmFsX2lkGAEgASgJQgTwxxgBIhAKDlJlamVjdFJlc3BvbnNlIhIKEEdldFN0YXR1c1JlcXVlc3QijAIKEUdldFN0YXR1c1Jlc3BvbnNlEioKBW5vZGVzGAEgAygLMhsuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGUSMQoIZGF0YWJhc2UYAiABKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRGF0YWJhc2USNwoHcnVubmluZxgDIAEoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SdW5uaW5nUmVxdWVzdHMSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKE2FkbWluX3Rva2VuX3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqgBCgROb2RlEg8KB25vZGVfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2lsZW50X3NlY29uZHMYAyABKA0SFAoMaXNfYW5zd2VyaW5nGAQgASgIEjEKBnJlcG9ydBgFIAEoCzIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Ob2RlUmVwb3J0Iq8CCgpOb2RlUmVwb3J0EgwKBGhvc3QYASABKAkSCwoDcGlkGAIgASgNEg4KBndvcmtlchgDIAEoDRIPCgd2ZXJzaW9uGAQgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgFIAEoCRIVCg1jb25maWd1cmF0aW9uGAYgASgJEjIKBmxpbWl0cxgHIAEoDjIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaW1pdHNTdG9yZRI3Cglwcm92aWRlcnMYCCADKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZRIvCgtyZXBvcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPdW5uYW1lZF9wcm94aWVzGAogAygJIv0BCg1Qcm92aWRlclN0YXRlEhAKCHByb3ZpZGVyGAEgASgJEjUKBmhlYWx0aBgCIAEoDjIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlckhlYWx0aBIWCg53YWl0aW5nX21vZGVscxgDIAMoCRI4CgxsYXN0X2ZhaWx1cmUYBCABKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2FsbEZhaWx1cmUSGQoRY3JlZGVudGlhbF9zb3VyY2UYBSABKAkSNgoSY3JlZGVudGlhbF9lbmRzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJVCgtDYWxsRmFpbHVyZRImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc3RhdHVzGAIgASgNEg4KBnJlYXNvbhgDIAEoCSKdAQoIRGF0YWJhc2USDwoHdmVyc2lvbhgBIAEoCRITCgtpc19lbWJlZGRlZBgCIAEoCBIWCg5pc19zeW5jaHJvbm91cxgDIAEoCBIPCgdwcm9ibGVtGAQgASgJEhoKDXN5bmNfc3RhbmRieXMYBSABKA1IAIgBARIUCgxtb250aHNfYWhlYWQYBiABKA1CEAoOX3N5bmNfc3RhbmRieXMirQEKD1J1bm5pbmdSZXF1ZXN0cxIQCghyZXF1ZXN0cxgBIAEoAxIZChFoZWxkX21pY3JvY3JlZGl0cxgCIAEoAxI2ChJvbGRlc3RfYWRtaXR0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEWZpcnN0X2RlYWRsaW5lX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIWChRMaXN0UHJvdmlkZXJzUmVxdWVzdCJLChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USMgoJcHJvdmlkZXJzGAEgAygLMh8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVyIvsDCghQcm92aWRlchIMCgRuYW1lGAEgASgJEgwKBGtpbmQYAiABKAkSEAoIYmFzZV91cmwYAyABKAkSFgoOY3JlZGVudGlhbF9lbnYYBCABKAkSGQoRY3JlZGVudGlhbF9oZWFkZXIYBSABKAkSFAoMaGVhZGVyX25hbWVzGAYgAygJEhMKC2NvbmN1cnJlbmN5GAcgASgNEg0KBXF1ZXVlGAggASgNEjAKDXF1ZXVlX3RpbWVvdXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPY29ubmVjdF90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEmZpcnN0X2J5dGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNdG90YWxfdGltZW91dBgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtb2RlbHMYDiADKAkSNAoFbm9kZXMYDyADKAsyJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJPbk5vZGUSDgoGcmVnaW9uGBAgASgJIlYKDlByb3ZpZGVyT25Ob2RlEg8KB25vZGVfaWQYASABKAkSMwoFc3RhdGUYAiABKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZSIUChJMaXN0Q2F0YWxvZ1JlcXVlc3QiYQoTTGlzdENhdGFsb2dSZXNwb25zZRIzCgZtb2RlbHMYASADKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2F0YWxvZ01vZGVsEhUKDWNvbmZpZ3VyYXRpb24YAiABKAkipQIKDENhdGFsb2dNb2RlbBIKCgJpZBgBIAEoCRIUCgxkaXNwbGF5X25hbWUYAiABKAkSDAoEdGllchgDIAEoCRIPCgdhbGlhc2VzGAQgAygJEhYKDmNvbnRleHRfdG9rZW5zGAUgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoGcm91dGVzGAggAygLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk1vZGVsUm91dGUSEQoJaXNfdXNhYmxlGAkgASgIEjIKBnByaWNlcxgKIAMoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5QcmljZVBlcmlvZCJMCgpNb2RlbFJvdXRlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg4KBndlaWdodBgDIAEoDRINCgVncm91cBgEIAEoDSJpCgtQcmljZVBlcmlvZBInCgVwcmljZRgBIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEjEKDWZpcnN0X3VzZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhgKFkdldFZlcmlmaWNhdGlvblJlcXVlc3QigwEKF0dldFZlcmlmaWNhdGlvblJlc3BvbnNlEjMKBmxhdGVzdBgBIAEoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5WZXJpZmljYXRpb24SMwoPbGF0ZXN0X2NsZWFuX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLMAQoMVmVyaWZpY2F0aW9uEi4KCnN0YXJ0ZWRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpzdGFydGVkX2J5GAMgASgJEhcKD3Zpb2xhdGlvbl9jb3VudBgEIAEoDRIxCgp2aW9sYXRpb25zGAUgAygLMh0uZ2F0ZXdheS5iaWxsaW5nLnYxLlZpb2xhdGlvbiLmAgoRUXVlcnlTYWxlc1JlcXVlc3QSLgoEZnJvbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBPDHGAESLAoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgTwxxgBEjIKBmJ1Y2tldBgDIAEoDjIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TYWxlc0J1Y2tldBIzCghncm91cF9ieRgEIAMoDjIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TYWxlc0dyb3VwEhMKC2FjY291bnRfaWRzGAUgAygJEg4KBm1vZGVscxgGIAMoCRIRCglwcm92aWRlcnMYByADKAkSKwoIZmFtaWxpZXMYCCADKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSEQoJcGFnZV9zaXplGAkgASgNEhIKCnBhZ2VfdG9rZW4YCiABKAki+AEKElF1ZXJ5U2FsZXNSZXNwb25zZRIqCgRyb3dzGAEgAygLMhwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNhbGVzEiwKBnRvdGFscxgCIAEoCzIcLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TYWxlcxIaChJib251c19taWNyb2NyZWRpdHMYAyABKAMSHwoXYWRqdXN0bWVudF9taWNyb2NyZWRpdHMYBCABKAMSMgoOY29tcGxldGVfdW50aWwYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD25leHRfcGFnZV90b2tlbhgGIAEoCSL+AgoFU2FsZXMSKAoEZnJvbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWNjb3VudF9pZBgCIAEoCRINCgVtb2RlbBgDIAEoCRIQCghwcm92aWRlchgEIAEoCRIpCgZmYW1pbHkYBSABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSEAoIcmVxdWVzdHMYBiABKAMSLAoFdXNhZ2UYByABKAsyHS5nYXRld2F5LmNvbW1vbi52MS5Vc2FnZVRvdGFsEhwKFGNoYXJnZWRfbWljcm9jcmVkaXRzGAggASgDEhwKFG92ZXJydW5fbWljcm9jcmVkaXRzGAkgASgDEhgKEGNvc3RfcGljb2RvbGxhcnMYCiABKAkSGQoRdW5jb3N0ZWRfcmVxdWVzdHMYCyABKAMSHQoVdW5jb3N0ZWRfbWljcm9jcmVkaXRzGAwgASgDEhsKE21hcmdpbl9taWNyb2RvbGxhcnMYDSABKAMi3gEKE1F1ZXJ5UmV2ZW51ZVJlcXVlc3QSLgoEZnJvbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBPDHGAESLAoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgTwxxgBEjIKBmJ1Y2tldBgDIAEoDjIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TYWxlc0J1Y2tldBI1Cghncm91cF9ieRgEIAMoDjIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SZXZlbnVlR3JvdXAidAoUUXVlcnlSZXZlbnVlUmVzcG9uc2USLAoEcm93cxgBIAMoCzIeLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SZXZlbnVlEi4KBnRvdGFscxgCIAEoCzIeLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SZXZlbnVlIsACCgdSZXZlbnVlEigKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhkKEXBhY2tfbWljcm9kb2xsYXJzGAIgASgDEg0KBWFzc2V0GAMgASgJEg8KB25ldHdvcmsYBCABKAkSEQoJcHJvY2Vzc29yGAUgASgJEgwKBGtpbmQYBiABKAkSDgoGb3JkZXJzGAcgASgDEhkKEXBhaWRfbWljcm9kb2xsYXJzGAggASgDEh0KFXJlZnVuZGVkX21pY3JvZG9sbGFycxgJIAEoAxIZChFsb3N0X21pY3JvZG9sbGFycxgKIAEoAxIYChBuZXRfbWljcm9kb2xsYXJzGAsgASgDEjAKBWNvaW5zGAwgAygLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkNvaW5BbW91bnQiKwoKQ29pbkFtb3VudBINCgVhc3NldBgBIAEoCRIOCgZhbW91bnQYAiABKAkidQoVR2V0TGlhYmlsaXRpZXNSZXF1ZXN0Ei4KBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgTwxxgBEiwKAnRvGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIE8McYASJKChZHZXRMaWFiaWxpdGllc1Jlc3BvbnNlEjAKBHJvd3MYASADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlhYmlsaXRpZXMi6gEKC0xpYWJpbGl0aWVzEicKA2RheRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoGZmFtaWx5GAIgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EhkKEW93ZWRfbWljcm9jcmVkaXRzGAMgASgDEhoKEmRlYnRzX21pY3JvY3JlZGl0cxgEIAEoAxIyCgVhZGRlZBgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BZGRlZENyZWRpdHMSHAoUY2hhcmdlZF9taWNyb2NyZWRpdHMYBiABKAMiMgoMQWRkZWRDcmVkaXRzEgwKBGtpbmQYASABKAkSFAoMbWljcm9jcmVkaXRzGAIgASgDIngKGExpc3RQcm92aWRlckJpbGxzUmVxdWVzdBIuCgRmcm9tGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIE8McYARIsCgJ0bxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBPDHGAEiTwoZTGlzdFByb3ZpZGVyQmlsbHNSZXNwb25zZRIyCgViaWxscxgBIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlckJpbGwi+gEKDFByb3ZpZGVyQmlsbBIQCghwcm92aWRlchgBIAEoCRINCgVtb250aBgCIAEoCRIYChBjb3N0X3BpY29kb2xsYXJzGAMgASgJEhAKCHJlcXVlc3RzGAQgASgDEhkKEXVuY29zdGVkX3JlcXVlc3RzGAUgASgDEiAKE2JpbGxlZF9taWNyb2RvbGxhcnMYBiABKANIAIgBARIMCgRub3RlGAcgASgJEg4KBnNldF9ieRgIIAEoCRIqCgZzZXRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhYKFF9iaWxsZWRfbWljcm9kb2xsYXJzInAKFlNldFByb3ZpZGVyQmlsbFJlcXVlc3QSFgoIcHJvdmlkZXIYASABKAlCBPDHGAESEwoFbW9udGgYAiABKAlCBPDHGAESGwoTYmlsbGVkX21pY3JvZG9sbGFycxgDIAEoAxIMCgRub3RlGAQgASgJIhkKF1NldFByb3ZpZGVyQmlsbFJlc3BvbnNlKqABCg1BY2NvdW50RmlsdGVyEh4KGkFDQ09VTlRfRklMVEVSX1VOU1BFQ0lGSUVEEAASGgoWQUNDT1VOVF9GSUxURVJfV0FJVElORxABEhoKFkFDQ09VTlRfRklMVEVSX0lOX0RFQlQQAhIcChhBQ0NPVU5UX0ZJTFRFUl9TVVNQRU5ERUQQAxIZChVBQ0NPVU5UX0ZJTFRFUl9DTE9TRUQQBCqQAwoNU2VhcmNoSGl0S2luZBIfChtTRUFSQ0hfSElUX0tJTkRfVU5TUEVDSUZJRUQQABIbChdTRUFSQ0hfSElUX0tJTkRfQUNDT1VOVBABEhcKE1NFQVJDSF9ISVRfS0lORF9LRVkQAhIiCh5TRUFSQ0hfSElUX0tJTkRfTUFOQUdFTUVOVF9LRVkQAxIaChZTRUFSQ0hfSElUX0tJTkRfUEVSU09OEAQSGQoVU0VBUkNIX0hJVF9LSU5EX09SREVSEAUSGwoXU0VBUkNIX0hJVF9LSU5EX1BBWU1FTlQQBhIcChhTRUFSQ0hfSElUX0tJTkRfRE9DVU1FTlQQBxIcChhTRUFSQ0hfSElUX0tJTkRfVFJBTlNGRVIQCBIdChlTRUFSQ0hfSElUX0tJTkRfUFJPTU9USU9OEAkSGwoXU0VBUkNIX0hJVF9LSU5EX0FERFJFU1MQChIbChdTRUFSQ0hfSElUX0tJTkRfUkVRVUVTVBALEhsKF1NFQVJDSF9ISVRfS0lORF9SRUZVU0FMEAwqdwoLTGltaXRzU3RvcmUSHAoYTElNSVRTX1NUT1JFX1VOU1BFQ0lGSUVEEAASFwoTTElNSVRTX1NUT1JFX01FTU9SWRABEhYKEkxJTUlUU19TVE9SRV9SRURJUxACEhkKFUxJTUlUU19TVE9SRV9ERUdSQURFRBADKoYBCg5Qcm92aWRlckhlYWx0aBIfChtQUk9WSURFUl9IRUFMVEhfVU5TUEVDSUZJRUQQABIYChRQUk9WSURFUl9IRUFMVEhfR09PRBABEhwKGFBST1ZJREVSX0hFQUxUSF9VTlVTQUJMRRACEhsKF1BST1ZJREVSX0hFQUxUSF9SRURVQ0VEEAMqcAoLU2FsZXNCdWNrZXQSHAoYU0FMRVNfQlVDS0VUX1VOU1BFQ0lGSUVEEAASFAoQU0FMRVNfQlVDS0VUX0RBWRABEhUKEVNBTEVTX0JVQ0tFVF9XRUVLEAISFgoSU0FMRVNfQlVDS0VUX01PTlRIEAMqiwEKClNhbGVzR3JvdXASGwoXU0FMRVNfR1JPVVBfVU5TUEVDSUZJRUQQABIXChNTQUxFU19HUk9VUF9BQ0NPVU5UEAESFQoRU0FMRVNfR1JPVVBfTU9ERUwQAhIYChRTQUxFU19HUk9VUF9QUk9WSURFUhADEhYKElNBTEVTX0dST1VQX0ZBTUlMWRAEKq4BCgxSZXZlbnVlR3JvdXASHQoZUkVWRU5VRV9HUk9VUF9VTlNQRUNJRklFRBAAEhYKElJFVkVOVUVfR1JPVVBfUEFDSxABEhcKE1JFVkVOVUVfR1JPVVBfQVNTRVQQAhIZChVSRVZFTlVFX0dST1VQX05FVFdPUksQAxIbChdSRVZFTlVFX0dST1VQX1BST0NFU1NPUhAEEhYKElJFVkVOVUVfR1JPVVBfS0lORBAFMp0QChFPcGVyYXRpb25zU2VydmljZRJxCgxGaW5kQWNjb3VudHMSKi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRmluZEFjY291bnRzUmVxdWVzdBorLmdhdGV3YXkub3BlcmF0aW9ucy52MS5GaW5kQWNjb3VudHNSZXNwb25zZSII6scYBBABIAESXwoGU2VhcmNoEiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNlYXJjaFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoUmVzcG9uc2UiCOrHGAQQASABEmYKB0FkZE5vdGUSJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlcXVlc3QaJi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWRkTm90ZVJlc3BvbnNlIgzqxxgEEAQgAfjHGAESaAoJTGlzdE5vdGVzEicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3ROb3Rlc1JlcXVlc3QaKC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdE5vdGVzUmVzcG9uc2UiCOrHGAQQASABEoABChFMaXN0UHJvbW90aW9uVXNlcxIvLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvbW90aW9uVXNlc1JlcXVlc3QaMC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb21vdGlvblVzZXNSZXNwb25zZSII6scYBBABIAESdAoNTGlzdERvY3VtZW50cxIrLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0RG9jdW1lbnRzUmVxdWVzdBosLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0RG9jdW1lbnRzUmVzcG9uc2UiCOrHGAQQASABEmgKCUdldFN0YXR1cxInLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRTdGF0dXNSZXF1ZXN0GiguZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0UHJvdmlkZXJzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZSII6scYBBABIAESbgoLTGlzdENhdGFsb2cSKS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXF1ZXN0GiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RDYXRhbG9nUmVzcG9uc2UiCOrHGAQQASABEnQKDUxpc3RBcHByb3ZhbHMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1Jlc3BvbnNlIgjqxxgEEAEgARJoCgdBcHByb3ZlEiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXF1ZXN0GiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXNwb25zZSIO6scYAiAC+McYAYDIGAESYQoGUmVqZWN0EiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlamVjdFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVqZWN0UmVzcG9uc2UiCurHGAIgAvjHGAESegoPR2V0VmVyaWZpY2F0aW9uEi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFZlcmlmaWNhdGlvblJlcXVlc3QaLi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2UiCOrHGAQQASABEmsKClF1ZXJ5U2FsZXMSKC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUXVlcnlTYWxlc1JlcXVlc3QaKS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUXVlcnlTYWxlc1Jlc3BvbnNlIgjqxxgEEAEgARJxCgxRdWVyeVJldmVudWUSKi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUXVlcnlSZXZlbnVlUmVxdWVzdBorLmdhdGV3YXkub3BlcmF0aW9ucy52MS5RdWVyeVJldmVudWVSZXNwb25zZSII6scYBBABIAESdwoOR2V0TGlhYmlsaXRpZXMSLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0TGlhYmlsaXRpZXNSZXF1ZXN0Gi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldExpYWJpbGl0aWVzUmVzcG9uc2UiCOrHGAQQASABEoABChFMaXN0UHJvdmlkZXJCaWxscxIvLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvdmlkZXJCaWxsc1JlcXVlc3QaMC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb3ZpZGVyQmlsbHNSZXNwb25zZSII6scYBBABIAESfgoPU2V0UHJvdmlkZXJCaWxsEi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNldFByb3ZpZGVyQmlsbFJlcXVlc3QaLi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2V0UHJvdmlkZXJCaWxsUmVzcG9uc2UiDOrHGAQQAyAC+McYAUJLChVnYXRld2F5Lm9wZXJhdGlvbnMudjFQAVowbW9kZWwtZ2F0ZXdheS9nYXRld2F5L29wZXJhdGlvbnMvdjE7b3BlcmF0aW9uc3YxYgZwcm90bzM", [file_gateway_billing_v1_billing, file_gateway_common_v1_approval, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_gateway_payments_v1_payments, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.operations.v1.FindAccountsRequest
@@ -1497,6 +1497,703 @@ export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 43);
 
 /**
+ * @generated from message gateway.operations.v1.QuerySalesRequest
+ */
+export type QuerySalesRequest = Message<"gateway.operations.v1.QuerySalesRequest"> & {
+  /**
+   * The first UTC day, at its midnight.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * The day after the last one, at its midnight.
+   *
+   * @generated from field: google.protobuf.Timestamp to = 2;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * @generated from field: gateway.operations.v1.SalesBucket bucket = 3;
+   */
+  bucket: SalesBucket;
+
+  /**
+   * Each combination gets a row. Empty: one row for each time.
+   *
+   * @generated from field: repeated gateway.operations.v1.SalesGroup group_by = 4;
+   */
+  groupBy: SalesGroup[];
+
+  /**
+   * Only these. Empty: all, as of the others.
+   *
+   * @generated from field: repeated string account_ids = 5;
+   */
+  accountIds: string[];
+
+  /**
+   * @generated from field: repeated string models = 6;
+   */
+  models: string[];
+
+  /**
+   * As the configuration names them.
+   *
+   * @generated from field: repeated string providers = 7;
+   */
+  providers: string[];
+
+  /**
+   * @generated from field: repeated gateway.common.v1.Family families = 8;
+   */
+  families: Family[];
+
+  /**
+   * The most rows to return, up to 2000. 0 means 2000.
+   *
+   * @generated from field: uint32 page_size = 9;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before, of the same question. Empty for the first page.
+   *
+   * @generated from field: string page_token = 10;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.QuerySalesRequest.
+ * Use `create(QuerySalesRequestSchema)` to create a new message.
+ */
+export const QuerySalesRequestSchema: GenMessage<QuerySalesRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 44);
+
+/**
+ * @generated from message gateway.operations.v1.QuerySalesResponse
+ */
+export type QuerySalesResponse = Message<"gateway.operations.v1.QuerySalesResponse"> & {
+  /**
+   * In the order of time, account, model, provider and family. Times without requests have no row.
+   *
+   * @generated from field: repeated gateway.operations.v1.Sales rows = 1;
+   */
+  rows: Sales[];
+
+  /**
+   * Of all pages.
+   *
+   * @generated from field: gateway.operations.v1.Sales totals = 2;
+   */
+  totals?: Sales | undefined;
+
+  /**
+   * Credits that promotions and operators gave in the range, less those taken back. The charges may
+   * have been paid with them.
+   *
+   * @generated from field: int64 bonus_microcredits = 3;
+   */
+  bonusMicrocredits: bigint;
+
+  /**
+   * The sum of adjustments in the range, which may be negative.
+   *
+   * @generated from field: int64 adjustment_microcredits = 4;
+   */
+  adjustmentMicrocredits: bigint;
+
+  /**
+   * Every charge that was settled before is in the sums. Absent: they are being written anew.
+   *
+   * @generated from field: google.protobuf.Timestamp complete_until = 5;
+   */
+  completeUntil?: Timestamp | undefined;
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 6;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.QuerySalesResponse.
+ * Use `create(QuerySalesResponseSchema)` to create a new message.
+ */
+export const QuerySalesResponseSchema: GenMessage<QuerySalesResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 45);
+
+/**
+ * Sums of charges. What was not asked to be told apart is empty.
+ *
+ * @generated from message gateway.operations.v1.Sales
+ */
+export type Sales = Message<"gateway.operations.v1.Sales"> & {
+  /**
+   * The beginning of the time. A week or month may begin before the range. Absent: in totals.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: string account_id = 2;
+   */
+  accountId: string;
+
+  /**
+   * Catalogue id.
+   *
+   * @generated from field: string model = 3;
+   */
+  model: string;
+
+  /**
+   * That of the last attempt. Empty also for requests that reached none.
+   *
+   * @generated from field: string provider = 4;
+   */
+  provider: string;
+
+  /**
+   * @generated from field: gateway.common.v1.Family family = 5;
+   */
+  family: Family;
+
+  /**
+   * @generated from field: int64 requests = 6;
+   */
+  requests: bigint;
+
+  /**
+   * What was charged for.
+   *
+   * @generated from field: gateway.common.v1.UsageTotal usage = 7;
+   */
+  usage?: UsageTotal | undefined;
+
+  /**
+   * @generated from field: int64 charged_microcredits = 8;
+   */
+  chargedMicrocredits: bigint;
+
+  /**
+   * The price of usage beyond holds and grants, which nobody pays.
+   *
+   * @generated from field: int64 overrun_microcredits = 9;
+   */
+  overrunMicrocredits: bigint;
+
+  /**
+   * What providers take by the configuration file, in 1e-12 USD: a decimal integer, since sums may
+   * pass 64 bits.
+   *
+   * @generated from field: string cost_picodollars = 10;
+   */
+  costPicodollars: string;
+
+  /**
+   * Requests that used tokens at a provider for which the file had no cost.
+   *
+   * @generated from field: int64 uncosted_requests = 11;
+   */
+  uncostedRequests: bigint;
+
+  /**
+   * What they were charged.
+   *
+   * @generated from field: int64 uncosted_microcredits = 12;
+   */
+  uncostedMicrocredits: bigint;
+
+  /**
+   * What was charged but for uncosted requests, less the cost, rounded down. May be negative.
+   *
+   * @generated from field: int64 margin_microdollars = 13;
+   */
+  marginMicrodollars: bigint;
+};
+
+/**
+ * Describes the message gateway.operations.v1.Sales.
+ * Use `create(SalesSchema)` to create a new message.
+ */
+export const SalesSchema: GenMessage<Sales> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 46);
+
+/**
+ * @generated from message gateway.operations.v1.QueryRevenueRequest
+ */
+export type QueryRevenueRequest = Message<"gateway.operations.v1.QueryRevenueRequest"> & {
+  /**
+   * As in QuerySalesRequest.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp to = 2;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * @generated from field: gateway.operations.v1.SalesBucket bucket = 3;
+   */
+  bucket: SalesBucket;
+
+  /**
+   * @generated from field: repeated gateway.operations.v1.RevenueGroup group_by = 4;
+   */
+  groupBy: RevenueGroup[];
+};
+
+/**
+ * Describes the message gateway.operations.v1.QueryRevenueRequest.
+ * Use `create(QueryRevenueRequestSchema)` to create a new message.
+ */
+export const QueryRevenueRequestSchema: GenMessage<QueryRevenueRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 47);
+
+/**
+ * @generated from message gateway.operations.v1.QueryRevenueResponse
+ */
+export type QueryRevenueResponse = Message<"gateway.operations.v1.QueryRevenueResponse"> & {
+  /**
+   * In the order of time and groups. Times without documents have no row.
+   *
+   * @generated from field: repeated gateway.operations.v1.Revenue rows = 1;
+   */
+  rows: Revenue[];
+
+  /**
+   * Of all rows.
+   *
+   * @generated from field: gateway.operations.v1.Revenue totals = 2;
+   */
+  totals?: Revenue | undefined;
+};
+
+/**
+ * Describes the message gateway.operations.v1.QueryRevenueResponse.
+ * Use `create(QueryRevenueResponseSchema)` to create a new message.
+ */
+export const QueryRevenueResponseSchema: GenMessage<QueryRevenueResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 48);
+
+/**
+ * Sums of documents. What was not asked to be told apart is empty.
+ *
+ * @generated from message gateway.operations.v1.Revenue
+ */
+export type Revenue = Message<"gateway.operations.v1.Revenue"> & {
+  /**
+   * The beginning of the time. Absent: in totals.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * The dollars of the pack. 0: of orders without one, or not told apart.
+   *
+   * @generated from field: int64 pack_microdollars = 2;
+   */
+  packMicrodollars: bigint;
+
+  /**
+   * @generated from field: string asset = 3;
+   */
+  asset: string;
+
+  /**
+   * @generated from field: string network = 4;
+   */
+  network: string;
+
+  /**
+   * As the configuration names it.
+   *
+   * @generated from field: string processor = 5;
+   */
+  processor: string;
+
+  /**
+   * `pack` or `direct`.
+   *
+   * @generated from field: string kind = 6;
+   */
+  kind: string;
+
+  /**
+   * Those that got their receipt.
+   *
+   * @generated from field: int64 orders = 7;
+   */
+  orders: bigint;
+
+  /**
+   * By receipts.
+   *
+   * @generated from field: int64 paid_microdollars = 8;
+   */
+  paidMicrodollars: bigint;
+
+  /**
+   * By credit notes of refunds.
+   *
+   * @generated from field: int64 refunded_microdollars = 9;
+   */
+  refundedMicrodollars: bigint;
+
+  /**
+   * By credit notes of payments that were lost.
+   *
+   * @generated from field: int64 lost_microdollars = 10;
+   */
+  lostMicrodollars: bigint;
+
+  /**
+   * Paid, less refunded and lost.
+   *
+   * @generated from field: int64 net_microdollars = 11;
+   */
+  netMicrodollars: bigint;
+
+  /**
+   * What arrived for these orders, by coin.
+   *
+   * @generated from field: repeated gateway.operations.v1.CoinAmount coins = 12;
+   */
+  coins: CoinAmount[];
+};
+
+/**
+ * Describes the message gateway.operations.v1.Revenue.
+ * Use `create(RevenueSchema)` to create a new message.
+ */
+export const RevenueSchema: GenMessage<Revenue> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 49);
+
+/**
+ * @generated from message gateway.operations.v1.CoinAmount
+ */
+export type CoinAmount = Message<"gateway.operations.v1.CoinAmount"> & {
+  /**
+   * Such as `BTC`.
+   *
+   * @generated from field: string asset = 1;
+   */
+  asset: string;
+
+  /**
+   * A decimal number of coins.
+   *
+   * @generated from field: string amount = 2;
+   */
+  amount: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.CoinAmount.
+ * Use `create(CoinAmountSchema)` to create a new message.
+ */
+export const CoinAmountSchema: GenMessage<CoinAmount> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 50);
+
+/**
+ * @generated from message gateway.operations.v1.GetLiabilitiesRequest
+ */
+export type GetLiabilitiesRequest = Message<"gateway.operations.v1.GetLiabilitiesRequest"> & {
+  /**
+   * As in QuerySalesRequest.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp to = 2;
+   */
+  to?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.operations.v1.GetLiabilitiesRequest.
+ * Use `create(GetLiabilitiesRequestSchema)` to create a new message.
+ */
+export const GetLiabilitiesRequestSchema: GenMessage<GetLiabilitiesRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 51);
+
+/**
+ * @generated from message gateway.operations.v1.GetLiabilitiesResponse
+ */
+export type GetLiabilitiesResponse = Message<"gateway.operations.v1.GetLiabilitiesResponse"> & {
+  /**
+   * One for each day and family, in their order.
+   *
+   * @generated from field: repeated gateway.operations.v1.Liabilities rows = 1;
+   */
+  rows: Liabilities[];
+};
+
+/**
+ * Describes the message gateway.operations.v1.GetLiabilitiesResponse.
+ * Use `create(GetLiabilitiesResponseSchema)` to create a new message.
+ */
+export const GetLiabilitiesResponseSchema: GenMessage<GetLiabilitiesResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 52);
+
+/**
+ * What the pools of one family had at the end of a UTC day.
+ *
+ * @generated from message gateway.operations.v1.Liabilities
+ */
+export type Liabilities = Message<"gateway.operations.v1.Liabilities"> & {
+  /**
+   * The beginning of the day.
+   *
+   * @generated from field: google.protobuf.Timestamp day = 1;
+   */
+  day?: Timestamp | undefined;
+
+  /**
+   * @generated from field: gateway.common.v1.Family family = 2;
+   */
+  family: Family;
+
+  /**
+   * The credits of all pools that were not in debt.
+   *
+   * @generated from field: int64 owed_microcredits = 3;
+   */
+  owedMicrocredits: bigint;
+
+  /**
+   * What the others lacked.
+   *
+   * @generated from field: int64 debts_microcredits = 4;
+   */
+  debtsMicrocredits: bigint;
+
+  /**
+   * What transfers of the day added, by their kind.
+   *
+   * @generated from field: repeated gateway.operations.v1.AddedCredits added = 5;
+   */
+  added: AddedCredits[];
+
+  /**
+   * What requests that were admitted on the day were charged.
+   *
+   * @generated from field: int64 charged_microcredits = 6;
+   */
+  chargedMicrocredits: bigint;
+};
+
+/**
+ * Describes the message gateway.operations.v1.Liabilities.
+ * Use `create(LiabilitiesSchema)` to create a new message.
+ */
+export const LiabilitiesSchema: GenMessage<Liabilities> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 53);
+
+/**
+ * @generated from message gateway.operations.v1.AddedCredits
+ */
+export type AddedCredits = Message<"gateway.operations.v1.AddedCredits"> & {
+  /**
+   * `purchase`, `bonus`, `refund`, `chargeback`, `adjustment`, `deposit`.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * Negative: it was taken.
+   *
+   * @generated from field: int64 microcredits = 2;
+   */
+  microcredits: bigint;
+};
+
+/**
+ * Describes the message gateway.operations.v1.AddedCredits.
+ * Use `create(AddedCreditsSchema)` to create a new message.
+ */
+export const AddedCreditsSchema: GenMessage<AddedCredits> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 54);
+
+/**
+ * @generated from message gateway.operations.v1.ListProviderBillsRequest
+ */
+export type ListProviderBillsRequest = Message<"gateway.operations.v1.ListProviderBillsRequest"> & {
+  /**
+   * As in QuerySalesRequest, and the first of a month.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp to = 2;
+   */
+  to?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListProviderBillsRequest.
+ * Use `create(ListProviderBillsRequestSchema)` to create a new message.
+ */
+export const ListProviderBillsRequestSchema: GenMessage<ListProviderBillsRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 55);
+
+/**
+ * @generated from message gateway.operations.v1.ListProviderBillsResponse
+ */
+export type ListProviderBillsResponse = Message<"gateway.operations.v1.ListProviderBillsResponse"> & {
+  /**
+   * In the order of months and providers.
+   *
+   * @generated from field: repeated gateway.operations.v1.ProviderBill bills = 1;
+   */
+  bills: ProviderBill[];
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListProviderBillsResponse.
+ * Use `create(ListProviderBillsResponseSchema)` to create a new message.
+ */
+export const ListProviderBillsResponseSchema: GenMessage<ListProviderBillsResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 56);
+
+/**
+ * A month of a provider.
+ *
+ * @generated from message gateway.operations.v1.ProviderBill
+ */
+export type ProviderBill = Message<"gateway.operations.v1.ProviderBill"> & {
+  /**
+   * As the configuration names it.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * `2026-11`.
+   *
+   * @generated from field: string month = 2;
+   */
+  month: string;
+
+  /**
+   * As Sales has it.
+   *
+   * @generated from field: string cost_picodollars = 3;
+   */
+  costPicodollars: string;
+
+  /**
+   * @generated from field: int64 requests = 4;
+   */
+  requests: bigint;
+
+  /**
+   * @generated from field: int64 uncosted_requests = 5;
+   */
+  uncostedRequests: bigint;
+
+  /**
+   * Absent: nobody stored one.
+   *
+   * @generated from field: optional int64 billed_microdollars = 6;
+   */
+  billedMicrodollars?: bigint | undefined;
+
+  /**
+   * @generated from field: string note = 7;
+   */
+  note: string;
+
+  /**
+   * `person:` and an id, or `token:` and a name.
+   *
+   * @generated from field: string set_by = 8;
+   */
+  setBy: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp set_at = 9;
+   */
+  setAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ProviderBill.
+ * Use `create(ProviderBillSchema)` to create a new message.
+ */
+export const ProviderBillSchema: GenMessage<ProviderBill> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 57);
+
+/**
+ * @generated from message gateway.operations.v1.SetProviderBillRequest
+ */
+export type SetProviderBillRequest = Message<"gateway.operations.v1.SetProviderBillRequest"> & {
+  /**
+   * As the configuration names it, at most 200 characters.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * A UTC month, `2026-11`.
+   *
+   * @generated from field: string month = 2;
+   */
+  month: string;
+
+  /**
+   * What it billed. 0: nothing.
+   *
+   * @generated from field: int64 billed_microdollars = 3;
+   */
+  billedMicrodollars: bigint;
+
+  /**
+   * At most 1,000 characters.
+   *
+   * @generated from field: string note = 4;
+   */
+  note: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.SetProviderBillRequest.
+ * Use `create(SetProviderBillRequestSchema)` to create a new message.
+ */
+export const SetProviderBillRequestSchema: GenMessage<SetProviderBillRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 58);
+
+/**
+ * @generated from message gateway.operations.v1.SetProviderBillResponse
+ */
+export type SetProviderBillResponse = Message<"gateway.operations.v1.SetProviderBillResponse"> & {
+};
+
+/**
+ * Describes the message gateway.operations.v1.SetProviderBillResponse.
+ * Use `create(SetProviderBillResponseSchema)` to create a new message.
+ */
+export const SetProviderBillResponseSchema: GenMessage<SetProviderBillResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 59);
+
+/**
  * Which accounts a search shows.
  *
  * @generated from enum gateway.operations.v1.AccountFilter
@@ -1749,6 +2446,137 @@ export const ProviderHealthSchema: GenEnum<ProviderHealth> = /*@__PURE__*/
   enumDesc(file_gateway_operations_v1_operations, 3);
 
 /**
+ * The time that one row of a report covers, in UTC.
+ *
+ * @generated from enum gateway.operations.v1.SalesBucket
+ */
+export const SalesBucket = {
+  /**
+   * The whole range.
+   *
+   * @generated from enum value: SALES_BUCKET_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * @generated from enum value: SALES_BUCKET_DAY = 1;
+   */
+  DAY: 1,
+
+  /**
+   * From a Monday on.
+   *
+   * @generated from enum value: SALES_BUCKET_WEEK = 2;
+   */
+  WEEK: 2,
+
+  /**
+   * @generated from enum value: SALES_BUCKET_MONTH = 3;
+   */
+  MONTH: 3,
+} as const;
+
+/**
+ * The time that one row of a report covers, in UTC.
+ *
+ * @generated from enum gateway.operations.v1.SalesBucket
+ */
+export type SalesBucket = (typeof SalesBucket)[keyof typeof SalesBucket] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.operations.v1.SalesBucket.
+ */
+export const SalesBucketSchema: GenEnum<SalesBucket> = /*@__PURE__*/
+  enumDesc(file_gateway_operations_v1_operations, 4);
+
+/**
+ * @generated from enum gateway.operations.v1.SalesGroup
+ */
+export const SalesGroup = {
+  /**
+   * @generated from enum value: SALES_GROUP_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * @generated from enum value: SALES_GROUP_ACCOUNT = 1;
+   */
+  ACCOUNT: 1,
+
+  /**
+   * @generated from enum value: SALES_GROUP_MODEL = 2;
+   */
+  MODEL: 2,
+
+  /**
+   * @generated from enum value: SALES_GROUP_PROVIDER = 3;
+   */
+  PROVIDER: 3,
+
+  /**
+   * @generated from enum value: SALES_GROUP_FAMILY = 4;
+   */
+  FAMILY: 4,
+} as const;
+
+/**
+ * @generated from enum gateway.operations.v1.SalesGroup
+ */
+export type SalesGroup = (typeof SalesGroup)[keyof typeof SalesGroup] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.operations.v1.SalesGroup.
+ */
+export const SalesGroupSchema: GenEnum<SalesGroup> = /*@__PURE__*/
+  enumDesc(file_gateway_operations_v1_operations, 5);
+
+/**
+ * @generated from enum gateway.operations.v1.RevenueGroup
+ */
+export const RevenueGroup = {
+  /**
+   * @generated from enum value: REVENUE_GROUP_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * @generated from enum value: REVENUE_GROUP_PACK = 1;
+   */
+  PACK: 1,
+
+  /**
+   * @generated from enum value: REVENUE_GROUP_ASSET = 2;
+   */
+  ASSET: 2,
+
+  /**
+   * @generated from enum value: REVENUE_GROUP_NETWORK = 3;
+   */
+  NETWORK: 3,
+
+  /**
+   * @generated from enum value: REVENUE_GROUP_PROCESSOR = 4;
+   */
+  PROCESSOR: 4,
+
+  /**
+   * @generated from enum value: REVENUE_GROUP_KIND = 5;
+   */
+  KIND: 5,
+} as const;
+
+/**
+ * @generated from enum gateway.operations.v1.RevenueGroup
+ */
+export type RevenueGroup = (typeof RevenueGroup)[keyof typeof RevenueGroup] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.operations.v1.RevenueGroup.
+ */
+export const RevenueGroupSchema: GenEnum<RevenueGroup> = /*@__PURE__*/
+  enumDesc(file_gateway_operations_v1_operations, 6);
+
+/**
  * What operators see of the whole installation: its accounts at a glance, its nodes, providers,
  * models and database, the last check of the ledger, and what waits for another person. What
  * operators change is in the service that owns it: BillingService, PaymentsService, PeopleService.
@@ -1899,6 +2727,62 @@ export const OperationsService: GenService<{
     methodKind: "unary";
     input: typeof GetVerificationRequestSchema;
     output: typeof GetVerificationResponseSchema;
+  },
+  /**
+   * Sums charges of all accounts by UTC days of admission: what was used, what it cost, and the
+   * margin between both. The sums are about two minutes old, as complete_until says. Errors:
+   * INVALID_REQUEST (from, to: whole UTC days, at most 13 months), REPORT_TOO_LARGE.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.QuerySales
+   */
+  querySales: {
+    methodKind: "unary";
+    input: typeof QuerySalesRequestSchema;
+    output: typeof QuerySalesResponseSchema;
+  },
+  /**
+   * Sums what was paid, by the dates of receipts and credit notes and at the rates of their orders.
+   * Errors: INVALID_REQUEST (as QuerySales), REPORT_TOO_LARGE.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.QueryRevenue
+   */
+  queryRevenue: {
+    methodKind: "unary";
+    input: typeof QueryRevenueRequestSchema;
+    output: typeof QueryRevenueResponseSchema;
+  },
+  /**
+   * Says what customers were owed at the end of each UTC day: the credits that their pools had. Of
+   * today, those of now. Errors: INVALID_REQUEST (as QuerySales), REPORT_TOO_LARGE.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.GetLiabilities
+   */
+  getLiabilities: {
+    methodKind: "unary";
+    input: typeof GetLiabilitiesRequestSchema;
+    output: typeof GetLiabilitiesResponseSchema;
+  },
+  /**
+   * Says, by provider and UTC month, what requests cost by the configuration file, and what the
+   * provider billed. Errors: INVALID_REQUEST (as QuerySales).
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.ListProviderBills
+   */
+  listProviderBills: {
+    methodKind: "unary";
+    input: typeof ListProviderBillsRequestSchema;
+    output: typeof ListProviderBillsResponseSchema;
+  },
+  /**
+   * Stores what a provider billed for a month. It is shown beside the computed cost, and changes
+   * none. A later one takes its place. Errors: INVALID_REQUEST.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.SetProviderBill
+   */
+  setProviderBill: {
+    methodKind: "unary";
+    input: typeof SetProviderBillRequestSchema;
+    output: typeof SetProviderBillResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gateway_operations_v1_operations, 0);

@@ -1,4 +1,5 @@
-// The roll-up of sales: each charge is in the sums once, with its cost, whatever dies or comes late.
+// The roll-up of sales: each charge is in the sums once, with its cost, whatever dies or comes
+// late.
 
 import fc from "fast-check";
 import { Client } from "pg";
@@ -50,7 +51,8 @@ const sales = () =>
 /** The same, from the hours of the usage. */
 const usageDays = () =>
   world.run<Sums>(
-    `select (hour at time zone 'utc')::date::text as day, u.account_id, k."family", model, ${columns}
+    `select (hour at time zone 'utc')::date::text as day, u.account_id, k."family", model,
+       ${columns}
      from usage_hourly u join keys k on k.key_id = u.key_id
      group by 1, 2, 3, 4 order by 1, 2, 3, 4`,
   );
@@ -140,7 +142,8 @@ test("a charge has the cost of its last attempt, with what the customer does not
 test("a step of the cost counts from more than so many tokens of prompt on", async () => {
   const { chargeAt, daysAgo, ledger } = await fresh();
   const file = fileWithCost(
-    "cost: { input: 1, output: 1, when: [{ prompt_above: 100, input: 2, output: 2 }, { prompt_above: 200, input: 4, output: 4 }] }",
+    "cost: { input: 1, output: 1, when: [{ prompt_above: 100, input: 2, output: 2 }, " +
+      "{ prompt_above: 200, input: 4, output: 4 }] }",
   );
   const versions = costsOf(file);
   expect(versions.map(({ above }) => above)).toEqual([100, 200, null]);

@@ -12,7 +12,7 @@ export function openRollup(postgres: Pick<Postgres, "run" | "transaction">): Sal
   return new SalesRollup({ postgres, log, marginMs: 0, rests: false });
 }
 
-/** Adds all charges that are settled by now. Transactions of other databases may keep it waiting. */
+/** Adds all charges that are settled by now, when the transactions of other tests let it. */
 export async function addAll(
   postgres: Pick<Postgres, "run" | "transaction">,
   rollup = openRollup(postgres),

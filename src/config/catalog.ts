@@ -35,6 +35,7 @@ export { type Dialect, type DialectName, dialectOf, type IdForm } from "./dialec
 export type { ModelEntry, Route } from "./models.ts";
 export { type BitcoinSettings, type EvmChain, type OnchainSettings, rpcOf } from "./onchain.ts";
 export {
+  coinsOf,
   type PaymentSettings,
   type RateSource,
   type RateSources,

@@ -489,7 +489,6 @@ export const words = {
     usable: "can be called",
     notUsable: "no provider",
     gone: "gone",
-    aliases: (names: string) => `also ${names}`,
     version: "Price version",
     prices: "Prices over time",
     pricesAbout: "A price counts from the first request that was admitted at it.",

@@ -129,7 +129,7 @@ function renderHtml(file: CatalogFile, origin: string, stylesheet: string | unde
   );
   const coins = payments ? coinsOf(payments) : [];
   const packs = packsOf(file).map(
-    ({ usd, credits }) => `<li>${usd} USD: ${grouped(credits)} credits</li>`,
+    ({ usd, credits }) => `<li>${grouped(usd)} USD: ${grouped(credits)} credits</li>`,
   );
   const signUp =
     people.signUp.mode === "closed" ? "" : link("/console/sign-up", "Sign up", "button main");

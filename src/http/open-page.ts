@@ -143,7 +143,8 @@ function renderHtml(file: CatalogFile, origin: string, stylesheet: string | unde
 <link rel="alternate" type="application/json" href="/models.json"></head>
 <body><main class="open"><header><h1>${title}</h1><p class="tools">${buttons}</p></header>
 <p>Every model answers the messages, the chat completions and the responses format. Prices are for
-a million tokens; 1 credit is 0.005 USD. The same for programs: ${link("/models.json", "models.json")}.</p>
+a million tokens; 1 credit is 0.005 USD. The same for programs:
+${link("/models.json", "models.json")}.</p>
 <section class="models">${models.join("\n")}</section>
 <section><h2>Credits</h2><ul>${packs.join("")}</ul>
 <p>Paid in advance, in ${escaped(coins.join(", ") || "nothing yet")}.</p></section>
@@ -194,7 +195,8 @@ function samplesOf(origin: string, model: string): { title: string; lines: strin
 }
 
 function renderSample({ title, lines }: { title: string; lines: string[] }): string {
-  return `<h3>${title}</h3><pre tabindex="0" aria-label="${title}"><code>${escaped(lines.join("\n"))}</code></pre>`;
+  const text = escaped(lines.join("\n"));
+  return `<h3>${title}</h3><pre tabindex="0" aria-label="${title}"><code>${text}</code></pre>`;
 }
 
 function footerOf(seller: NonNullable<CatalogFile["payments"]>["seller"] | undefined): string {

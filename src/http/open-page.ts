@@ -141,15 +141,16 @@ function renderHtml(file: CatalogFile, origin: string, stylesheet: string | unde
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">${style}
 <link rel="alternate" type="application/json" href="/models.json"></head>
-<body><main class="open"><header><h1>${title}</h1><p class="tools">${buttons}</p></header>
+<body><main class="open stack"><header class="spread"><h1>${title}</h1>
+<p class="row">${buttons}</p></header>
 <p>Every model answers the messages, the chat completions and the responses format. Prices are for
 a million tokens; 1 credit is 0.005 USD. The same for programs:
 ${link("/models.json", "models.json")}.</p>
-<section class="models">${models.join("\n")}</section>
-<section><h2>Credits</h2><ul>${packs.join("")}</ul>
+<section class="models columns">${models.join("\n")}</section>
+<section class="stack"><h2>Credits</h2><ul>${packs.join("")}</ul>
 <p>Paid in advance, in ${escaped(coins.join(", ") || "nothing yet")}.</p></section>
-<section><h2>Connect</h2><p>The base address is <code>${escaped(origin)}</code>. A key comes with an
-account.</p>${samplesOf(origin, first).map(renderSample).join("")}</section>
+<section class="stack"><h2>Connect</h2><p>The base address is <code>${escaped(origin)}</code>.
+A key comes with an account.</p>${samplesOf(origin, first).map(renderSample).join("")}</section>
 <footer>${footerOf(seller)}</footer></main></body></html>
 `;
 }
@@ -159,7 +160,7 @@ function renderModel({ name, id, sentences, prices }: ReturnType<typeof modelFac
     ({ label, usd, credits }) => `<tr><th scope="row">${label}<td>${usd}<td>${grouped(credits)}`,
   );
   const of = escaped(name);
-  return `<article><h2>${of}</h2><p><code>${escaped(id)}</code></p>
+  return `<article class="stack"><h2>${of}</h2><p><code>${escaped(id)}</code></p>
 <table aria-label="Prices of ${of}"><thead><tr><th scope="col">Per million<th scope="col">USD\
 <th scope="col">Credits<tbody>${rows.join("")}</table>
 ${sentences.map((one) => `<p>${escaped(one)}</p>`).join("")}</article>`;

@@ -211,7 +211,7 @@ test("an answer has the id of its call, also one that failed", async () => {
   expect(named.headers.get("x-request-id")).toBe("req_of_the_client");
 });
 
-test("the page has at most 190 KB by brotli, 42 KB for operators alone, and 8 KB of data", async () => {
+test("the page has at most 195 KB by brotli, 47 KB for operators alone, and 8 KB of data", async () => {
   const { html, assets } = await loadBundle();
   const params = { [constants.BROTLI_PARAM_QUALITY]: 5 };
   const sizeOf = (isWanted: (path: string) => boolean) =>
@@ -224,11 +224,12 @@ test("the page has at most 190 KB by brotli, 42 KB for operators alone, and 8 KB
   const isForOperators = (path: string) => path.includes("/operator-");
   // The list of tools, which a page loads when it shows a secret.
   const isData = (path: string) => path.includes("/tools-");
-  expect(sizeOf((path) => !isData(path))).toBeLessThanOrEqual(190_000);
+  // Of these, 4 KB are the page of sales with its messages, which operators load by need.
+  expect(sizeOf((path) => !isData(path))).toBeLessThanOrEqual(195_000);
   expect(sizeOf((path) => !html.includes(path) && !isForOperators(path))).toBeLessThan(20_000);
   expect(sizeOf(isData)).toBeLessThanOrEqual(8_000);
   expect(sizeOf(isData)).toBeGreaterThan(1_000);
-  expect(sizeOf(isForOperators)).toBeLessThanOrEqual(42_000);
+  expect(sizeOf(isForOperators)).toBeLessThanOrEqual(47_000);
   // A split that puts nothing apart would pass otherwise.
   expect(sizeOf(isForOperators)).toBeGreaterThan(8_000);
 });

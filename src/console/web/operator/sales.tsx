@@ -198,7 +198,7 @@ function Beside({ sales, liabilities }: BesideProps): JSX.Element {
   const owed = rows.reduce((sum, row) => sum + row.owedMicrocredits, 0n);
   const debts = rows.reduce((sum, row) => sum + row.debtsMicrocredits, 0n);
   return (
-    <p class="muted">
+    <p class="intro muted">
       {words.sales.gifts(credits(bonus), credits(adjusted))}{" "}
       {liabilities && words.sales.owed(dollars(owed), credits(owed), credits(debts))}{" "}
       {completeUntil ? words.sales.completeUntil(moment(completeUntil)) : words.sales.incomplete}

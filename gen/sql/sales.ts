@@ -228,9 +228,10 @@ with days as (
     union all
     select p."family", d.day, p.posted
     from pools p
-    join days d on d.day >= coalesce((
-      select max(c.day) from changes c
-      where c.account_id = p.account_id and c."family" = p."family"), $1::date)
+    left join (
+      select account_id, "family", max(day) as day from changes group by 1, 2
+    ) c on c.account_id = p.account_id and c."family" = p."family"
+    join days d on d.day >= coalesce(c.day, $1::date)
     where p.posted < 0
   ) negative
   group by 1, 2
@@ -238,6 +239,12 @@ with days as (
   select "family", sum(posted) as amount from pools group by 1
 ), moved as (
   select "family", day, sum(amount) as amount from changes group by 1, 2
+), charged_days as (
+  select "family", day, sum(amount) as amount from charged group by 1, 2
+), added_days as (
+  select "family", day, jsonb_object_agg(kind, amount::text) as kinds
+  from (select "family", day, kind, sum(amount) as amount from transferred group by 1, 2, 3) k
+  group by 1, 2
 )
 select f."family" as "family", d.day as day,
   (coalesce(p.amount, 0)
@@ -245,18 +252,14 @@ select f."family" as "family", d.day as day,
         where m."family" = f."family" and m.day > d.day), 0)
     + coalesce(n.amount, 0))::bigint as owed,
   coalesce(n.amount, 0)::bigint as debts,
-  coalesce((select sum(c.amount) from charged c
-    where c."family" = f."family" and c.day = d.day), 0)::bigint as charged,
-  coalesce((select jsonb_object_agg(t.kind, t.amount::text)
-    from (
-      select kind, sum(amount) as amount from transferred
-      where "family" = f."family" and day = d.day
-      group by kind
-    ) t), '{}'::jsonb) as added
+  coalesce(c.amount, 0)::bigint as charged,
+  coalesce(a.kinds, '{}'::jsonb) as added
 from (values ('v1'), ('v2')) f ("family")
 cross join days d
 left join posted p on p."family" = f."family"
 left join debts n on n."family" = f."family" and n.day = d.day
+left join charged_days c on c."family" = f."family" and c.day = d.day
+left join added_days a on a."family" = f."family" and a.day = d.day
 order by d.day, f."family"`,
   (p) => [p.from, p.to],
   (v) => ({ family: v[0], day: v[1], owed: v[2], debts: v[3], charged: v[4], added: v[5] }) as never,

@@ -1,5 +1,5 @@
-// The command that writes the sums of sales anew is killed at every step. Whoever comes next goes on,
-// and each charge is in the sums once.
+// The command that writes the sums of sales anew is killed at every step. Any other process goes
+// on, and each charge is in the sums once.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -543,7 +543,7 @@ export const words = {
     incomplete: "The sums are being written anew: they are not complete.",
     byDay: "Used by day",
     bars: "Dollars per day",
-    table: "Where it comes from",
+    table: "Its parts",
     by: "Told apart by",
     bys: { model: "Model", provider: "Provider", account: "Account" },
     caption: "Sums of the month",

@@ -48,6 +48,8 @@ export type ClosingBlocksRow = { month: string; number: number; charges: number;
 
 export type ClosingSumsRow = { accountId: string; month: string; family: string; keyId: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; overrun: bigint; broken: bigint; webSearches: bigint };
 
+export type CostVersionsRow = { costVersion: string; provider: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; above: number | null; aboveVersion: string | null; createdAt: Date };
+
 export type DepositAddressesRow = { keyId: string; index: bigint; address: string; accountId: string; family: "v1" | "v2"; createdAt: Date };
 
 export type DepositKeysRow = { keyId: string; nextIndex: bigint };
@@ -132,6 +134,8 @@ export type PromotionUsesRow = { codeId: string; accountId: string; orderId: str
 
 export type PromotionsRow = { codeId: string; codeSha256: Buffer; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
 
+export type ProviderBillsRow = { provider: string; month: string; usdMicro: bigint; note: string; setBy: string; setAt: Date };
+
 export type ProviderOutagesRow = { provider: string; model: string; openedAt: Date; answeredAt: Date | null };
 
 export type RateSamplesRow = { asset: string; at: Date; rate: bigint };
@@ -139,6 +143,10 @@ export type RateSamplesRow = { asset: string; at: Date; rate: bigint };
 export type RefusalsRow = { requestId: string; accountId: string; keyId: string; at: Date; reason: string; model: string; facts: Json };
 
 export type ReplaysRow = { accountId: string; actor: string; keySha256: Buffer; method: string; requestSha256: Buffer; madeId: string; sealed: Buffer | null; endsAt: Date };
+
+export type SalesDailyRow = { day: string; accountId: string; family: string; model: string; provider: string; costVersion: string; requests: bigint; uncosted: bigint; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; overrun: bigint; costPico: bigint };
+
+export type SalesProgressRow = { isOnly: boolean; settledAt: Date; requestId: string; accountId: string; completeTo: Date; isEmptying: boolean };
 
 export type SessionsRow = { digest: Buffer; sessionId: string; personId: string; method: "passkey" | "password" | "oidc"; passkeyId: string | null; madeAt: Date; usedAt: Date; endsAt: Date; strongUntil: Date; address: string; agent: string; endedAt: Date | null; confirmedBy: "passkey" | "password" | "oidc" | null };
 

@@ -51,3 +51,8 @@ function parseDecimal(text: string): { digits: bigint; decimals: number } | unde
   if (whole === undefined) return undefined;
   return { digits: BigInt(whole + fraction), decimals: fraction.length };
 }
+
+/** A price of a token, as `microPerToken` returns it, in pico-dollars. */
+export function picoDollarsPerToken(price: bigint): bigint {
+  return (price * 1_000_000n) / microCreditsPerMicroDollar;
+}

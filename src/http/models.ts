@@ -156,7 +156,8 @@ function renderModel(model: Model): JsonObject {
   };
 }
 
-function renderModelInfo(model: Model): JsonObject {
+/** As `GET /v1/models/info` has a model. */
+export function renderModelInfo(model: Model): JsonObject {
   const { aliases, contextTokens, maxOutputTokens, price } = model;
   return {
     ...renderModel(model),

@@ -30,12 +30,18 @@ type Parts = StatusParts &
   ApprovalsParts &
   Omit<ResendParts, "postgres"> &
   Omit<AccountsParts, "store" | "reports"> & {
+    /** The reports about what is earned, owed and paid. */
+    readonly sales: Pick<
+      Implementation<typeof OperationsService, AuthenticatedCall>,
+      "querySales" | "queryRevenue" | "getLiabilities" | "listProviderBills" | "setProviderBill"
+    >;
     readonly postgres: Pick<Postgres, "reports" | "run" | "transaction">;
   };
 
 export function createOperations(parts: Parts): Operations {
   const proxies = new UnnamedProxies(parts.clock);
   const { reports } = parts.postgres;
+  const { sales } = parts;
   const all = { ...parts, reports, store: createOperationsStore(reports) };
   return {
     service: {
@@ -54,6 +60,11 @@ export function createOperations(parts: Parts): Operations {
       listProviders: () => listProviders(all),
       listCatalog: () => listCatalog(all),
       getVerification: () => getVerification(all),
+      querySales: (request, call) => sales.querySales(request, call),
+      queryRevenue: (request, call) => sales.queryRevenue(request, call),
+      getLiabilities: (request, call) => sales.getLiabilities(request, call),
+      listProviderBills: (request, call) => sales.listProviderBills(request, call),
+      setProviderBill: (request, call) => sales.setProviderBill(request, call),
     },
     describe: () => describeNode(all, proxies.list()),
     noteProxy: (peer) => proxies.note(peer),

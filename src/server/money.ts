@@ -10,6 +10,7 @@ import { version } from "../metrics/metrics.ts";
 import { createOperations } from "../operations/operations.ts";
 import { createPayments } from "../payments/payments.ts";
 import { codeGuesses } from "../people/people.ts";
+import { createSales } from "../sales/sales.ts";
 import type { Accounts } from "./accounts.ts";
 import type { Data } from "./data.ts";
 import type { GatewayParts } from "./parts.ts";
@@ -17,7 +18,7 @@ import type { RequestParts } from "./request.ts";
 import type { SettingsInUse } from "./settings.ts";
 
 export function createMoney(
-  { config, env, log, clock, outbound, shared }: GatewayParts,
+  { config, env, log, clock, outbound, metrics, shared }: GatewayParts,
   { postgres, months, ledgerProblem, mailer }: Data,
   settings: SettingsInUse,
   { keys, billing, people, authenticate, misplaced }: Accounts,
@@ -63,8 +64,10 @@ export function createMoney(
     env,
     log,
   });
+  const sales = createSales({ postgres, file: settings.file, log, metrics });
   const operations = createOperations({
     postgres,
+    sales,
     ledger: billing.overview,
     findRequests: billing.overview.findRequests,
     ownersOf: people.ownersOf,
@@ -86,5 +89,5 @@ export function createMoney(
     file: () => settings.file,
     priceOf: (model) => settings.catalog.priceOf(model),
   });
-  return { interceptor, billingService, payments, alerts, operations };
+  return { interceptor, billingService, payments, alerts, operations, sales };
 }

@@ -80,7 +80,7 @@ export async function startServices(
   const { providers, limits, inference } = request;
   const contentKeys = await findContentKeys(config);
   const money = createMoney(parts, data, settings, accounts, request, contentKeys);
-  const { interceptor, payments, alerts, operations } = money;
+  const { interceptor, payments, alerts, operations, sales } = money;
   const history = createHistory({
     ledger: data.ledger,
     log,
@@ -121,6 +121,7 @@ export async function startServices(
     throw new Error("ADMIN_TOKEN is required with DATABASE_URL until an operator can sign in");
   await run(payments);
   await run(alerts);
+  await run(sales);
   return {
     services: {
       billing: money.billingService,
@@ -153,6 +154,7 @@ export async function startServices(
       people.reload(next.people);
       payments.reload(next.payments);
       alerts.reload(next.alerts);
+      sales.reload(next);
       settings.replace(next);
     },
     cancelActive: () => inference.cancelAll("draining"),

@@ -48,6 +48,14 @@ const moments: Record<string, { statement: string; when: "unsent" | "sent" | "co
   "lines read": { statement: "history/read-lines", when: "committed" },
   "export whole": { statement: "history/put-archive", when: "unsent" },
   "export recorded": { statement: "history/put-archive", when: "committed" },
+  // Sums of sales, in transactions that have still to be committed.
+  "emptying begun": { statement: "sales/begin-emptying", when: "committed" },
+  "slice removed": { statement: "sales/remove-sales", when: "committed" },
+  "emptying ended": { statement: "sales/end-emptying", when: "committed" },
+  "page written": { statement: "sales/add-page", when: "unsent" },
+  "page added": { statement: "sales/add-page", when: "committed" },
+  "cursor moved": { statement: "sales/move-sales-progress", when: "committed" },
+  "sums complete": { statement: "sales/complete-sales", when: "committed" },
 };
 
 const moment = moments[process.env.KILL_AT ?? ""];

@@ -11,7 +11,7 @@ import { file_gateway_common_v1_approval } from "../../common/v1/approval_pb.ts"
 import type { Family } from "../../common/v1/family_pb.ts";
 import { file_gateway_common_v1_family } from "../../common/v1/family_pb.ts";
 import { file_gateway_common_v1_options } from "../../common/v1/options_pb.ts";
-import type { Price } from "../../common/v1/usage_pb.ts";
+import type { Price, UsageTotal } from "../../common/v1/usage_pb.ts";
 import { file_gateway_common_v1_usage } from "../../common/v1/usage_pb.ts";
 import type { DocumentKind } from "../../payments/v1/payments_pb.ts";
 import { file_gateway_payments_v1_payments } from "../../payments/v1/payments_pb.ts";
@@ -23,7 +23,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/operations/v1/operations.proto.
  */
 export const file_gateway_operations_v1_operations: GenFile = /*@__PURE__*/
-  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ19hcHByb3ZhbHMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIiQKDVNlYXJjaFJlcXVlc3QSEwoFcXVlcnkYASABKAlCBPDHGAEiVwoOU2VhcmNoUmVzcG9uc2USLgoEaGl0cxgBIAMoCzIgLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hIaXQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKsAQoJU2VhcmNoSGl0EjIKBGtpbmQYASABKA4yJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoSGl0S2luZBIKCgJpZBgCIAEoCRISCgphY2NvdW50X2lkGAMgASgJEhQKDGFjY291bnRfbmFtZRgEIAEoCRINCgV0aXRsZRgFIAEoCRImCgJhdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXQoOQWRkTm90ZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARISCgR0ZXh0GAIgASgJQgTwxxgBEh0KD2lkZW1wb3RlbmN5X2tleRgDIAEoCUIE8McYASJDCg9BZGROb3RlUmVzcG9uc2USMAoEbm90ZRgBIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZSKxAQoVUmVzZW5kRG9jdW1lbnRSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAESFAoGbnVtYmVyGAIgASgJQgTwxxgBEjkKAnRvGAMgASgOMicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkRvY3VtZW50UmVjZWl2ZXJCBPDHGAESFAoGcmVhc29uGAQgASgJQgTwxxgBEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCSIYChZSZXNlbmREb2N1bWVudFJlc3BvbnNlInYKE1Jlc2VuZE5vdGljZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARIWCghhbGVydF9pZBgCIAEoCUIE8McYARIUCgZyZWFzb24YAyABKAlCBPDHGAESFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJIhYKFFJlc2VuZE5vdGljZVJlc3BvbnNlIjQKGExpc3RQcm9tb3Rpb25Vc2VzUmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgTwxxgBImUKGUxpc3RQcm9tb3Rpb25Vc2VzUmVzcG9uc2USMQoEdXNlcxgBIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm9tb3Rpb25Vc2USFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCLfAQoMUHJvbW90aW9uVXNlEg8KB2NvZGVfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIpCgZmYW1pbHkYAyABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSGgoSYm9udXNfbWljcm9jcmVkaXRzGAQgASgDEisKB3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCG9yZGVyX2lkGAYgASgJEhUKDWlzX3Rha2VuX2JhY2sYByABKAgSEwoLdHJhbnNmZXJfaWQYCCABKAkiMAoUTGlzdERvY3VtZW50c1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYASJpChVMaXN0RG9jdW1lbnRzUmVzcG9uc2USOQoJZG9jdW1lbnRzGAEgAygLMiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnREb2N1bWVudBIVCg1pc19pbmNvbXBsZXRlGAIgASgIIpMBCg9BY2NvdW50RG9jdW1lbnQSDgoGbnVtYmVyGAEgASgJEi8KBGtpbmQYAiABKA4yIS5nYXRld2F5LnBheW1lbnRzLnYxLkRvY3VtZW50S2luZBIQCghvcmRlcl9pZBgDIAEoCRItCglpc3N1ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlMKEExpc3ROb3Rlc1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJfChFMaXN0Tm90ZXNSZXNwb25zZRIxCgVub3RlcxgBIAMoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkidAoLQWNjb3VudE5vdGUSDwoHbm90ZV9pZBgBIAEoCRISCgphY2NvdW50X2lkGAIgASgJEiYKAmF0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIKCgJieRgEIAEoCRIMCgR0ZXh0GAUgASgJIj0KFExpc3RBcHByb3ZhbHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJImAKFUxpc3RBcHByb3ZhbHNSZXNwb25zZRIuCglhcHByb3ZhbHMYASADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5BcHByb3ZhbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKwoOQXBwcm92ZVJlcXVlc3QSGQoLYXBwcm92YWxfaWQYASABKAlCBPDHGAEiEQoPQXBwcm92ZVJlc3BvbnNlIioKDVJlamVjdFJlcXVlc3QSGQoLYXBwcm92YWxfaWQYASABKAlCBPDHGAEiEAoOUmVqZWN0UmVzcG9uc2UiEgoQR2V0U3RhdHVzUmVxdWVzdCKMAgoRR2V0U3RhdHVzUmVzcG9uc2USKgoFbm9kZXMYASADKAsyGy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTm9kZRIxCghkYXRhYmFzZRgCIAEoCzIfLmdhdGV3YXkub3BlcmF0aW9ucy52MS5EYXRhYmFzZRI3CgdydW5uaW5nGAMgASgLMiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJ1bm5pbmdSZXF1ZXN0cxImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoTYWRtaW5fdG9rZW5fdXNlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiqAEKBE5vZGUSDwoHbm9kZV9pZBgBIAEoCRIuCgpzdGFydGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5zaWxlbnRfc2Vjb25kcxgDIAEoDRIUCgxpc19hbnN3ZXJpbmcYBCABKAgSMQoGcmVwb3J0GAUgASgLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGVSZXBvcnQirwIKCk5vZGVSZXBvcnQSDAoEaG9zdBgBIAEoCRILCgNwaWQYAiABKA0SDgoGd29ya2VyGAMgASgNEg8KB3ZlcnNpb24YBCABKAkSFwoPcnVudGltZV92ZXJzaW9uGAUgASgJEhUKDWNvbmZpZ3VyYXRpb24YBiABKAkSMgoGbGltaXRzGAcgASgOMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpbWl0c1N0b3JlEjcKCXByb3ZpZGVycxgIIAMoCzIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlclN0YXRlEi8KC3JlcG9ydGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg91bm5hbWVkX3Byb3hpZXMYCiADKAki/QEKDVByb3ZpZGVyU3RhdGUSEAoIcHJvdmlkZXIYASABKAkSNQoGaGVhbHRoGAIgASgOMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVySGVhbHRoEhYKDndhaXRpbmdfbW9kZWxzGAMgAygJEjgKDGxhc3RfZmFpbHVyZRgEIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5DYWxsRmFpbHVyZRIZChFjcmVkZW50aWFsX3NvdXJjZRgFIAEoCRI2ChJjcmVkZW50aWFsX2VuZHNfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlUKC0NhbGxGYWlsdXJlEiYKAmF0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzdGF0dXMYAiABKA0SDgoGcmVhc29uGAMgASgJIp0BCghEYXRhYmFzZRIPCgd2ZXJzaW9uGAEgASgJEhMKC2lzX2VtYmVkZGVkGAIgASgIEhYKDmlzX3N5bmNocm9ub3VzGAMgASgIEg8KB3Byb2JsZW0YBCABKAkSGgoNc3luY19zdGFuZGJ5cxgFIAEoDUgAiAEBEhQKDG1vbnRoc19haGVhZBgGIAEoDUIQCg5fc3luY19zdGFuZGJ5cyKtAQoPUnVubmluZ1JlcXVlc3RzEhAKCHJlcXVlc3RzGAEgASgDEhkKEWhlbGRfbWljcm9jcmVkaXRzGAIgASgDEjYKEm9sZGVzdF9hZG1pdHRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNQoRZmlyc3RfZGVhZGxpbmVfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IksKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIyCglwcm92aWRlcnMYASADKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXIi+wMKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSDAoEa2luZBgCIAEoCRIQCghiYXNlX3VybBgDIAEoCRIWCg5jcmVkZW50aWFsX2VudhgEIAEoCRIZChFjcmVkZW50aWFsX2hlYWRlchgFIAEoCRIUCgxoZWFkZXJfbmFtZXMYBiADKAkSEwoLY29uY3VycmVuY3kYByABKA0SDQoFcXVldWUYCCABKA0SMAoNcXVldWVfdGltZW91dBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIyCg9jb25uZWN0X3RpbWVvdXQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNQoSZmlyc3RfYnl0ZV90aW1lb3V0GAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGlkbGVfdGltZW91dBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg10b3RhbF90aW1lb3V0GA0gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBm1vZGVscxgOIAMoCRI0CgVub2RlcxgPIAMoCzIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlck9uTm9kZRIOCgZyZWdpb24YECABKAkiVgoOUHJvdmlkZXJPbk5vZGUSDwoHbm9kZV9pZBgBIAEoCRIzCgVzdGF0ZRgCIAEoCzIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlclN0YXRlIhQKEkxpc3RDYXRhbG9nUmVxdWVzdCJhChNMaXN0Q2F0YWxvZ1Jlc3BvbnNlEjMKBm1vZGVscxgBIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5DYXRhbG9nTW9kZWwSFQoNY29uZmlndXJhdGlvbhgCIAEoCSKlAgoMQ2F0YWxvZ01vZGVsEgoKAmlkGAEgASgJEhQKDGRpc3BsYXlfbmFtZRgCIAEoCRIMCgR0aWVyGAMgASgJEg8KB2FsaWFzZXMYBCADKAkSFgoOY29udGV4dF90b2tlbnMYBSABKA0SGQoRbWF4X291dHB1dF90b2tlbnMYBiABKA0SJwoFcHJpY2UYByABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIxCgZyb3V0ZXMYCCADKAsyIS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTW9kZWxSb3V0ZRIRCglpc191c2FibGUYCSABKAgSMgoGcHJpY2VzGAogAygLMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByaWNlUGVyaW9kIkwKCk1vZGVsUm91dGUSEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDgoGd2VpZ2h0GAMgASgNEg0KBWdyb3VwGAQgASgNImkKC1ByaWNlUGVyaW9kEicKBXByaWNlGAEgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoNZmlyc3RfdXNlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiGAoWR2V0VmVyaWZpY2F0aW9uUmVxdWVzdCKDAQoXR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2USMwoGbGF0ZXN0GAEgASgLMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlZlcmlmaWNhdGlvbhIzCg9sYXRlc3RfY2xlYW5fYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIswBCgxWZXJpZmljYXRpb24SLgoKc3RhcnRlZF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnN0YXJ0ZWRfYnkYAyABKAkSFwoPdmlvbGF0aW9uX2NvdW50GAQgASgNEjEKCnZpb2xhdGlvbnMYBSADKAsyHS5nYXRld2F5LmJpbGxpbmcudjEuVmlvbGF0aW9uKqABCg1BY2NvdW50RmlsdGVyEh4KGkFDQ09VTlRfRklMVEVSX1VOU1BFQ0lGSUVEEAASGgoWQUNDT1VOVF9GSUxURVJfV0FJVElORxABEhoKFkFDQ09VTlRfRklMVEVSX0lOX0RFQlQQAhIcChhBQ0NPVU5UX0ZJTFRFUl9TVVNQRU5ERUQQAxIZChVBQ0NPVU5UX0ZJTFRFUl9DTE9TRUQQBCqQAwoNU2VhcmNoSGl0S2luZBIfChtTRUFSQ0hfSElUX0tJTkRfVU5TUEVDSUZJRUQQABIbChdTRUFSQ0hfSElUX0tJTkRfQUNDT1VOVBABEhcKE1NFQVJDSF9ISVRfS0lORF9LRVkQAhIiCh5TRUFSQ0hfSElUX0tJTkRfTUFOQUdFTUVOVF9LRVkQAxIaChZTRUFSQ0hfSElUX0tJTkRfUEVSU09OEAQSGQoVU0VBUkNIX0hJVF9LSU5EX09SREVSEAUSGwoXU0VBUkNIX0hJVF9LSU5EX1BBWU1FTlQQBhIcChhTRUFSQ0hfSElUX0tJTkRfRE9DVU1FTlQQBxIcChhTRUFSQ0hfSElUX0tJTkRfVFJBTlNGRVIQCBIdChlTRUFSQ0hfSElUX0tJTkRfUFJPTU9USU9OEAkSGwoXU0VBUkNIX0hJVF9LSU5EX0FERFJFU1MQChIbChdTRUFSQ0hfSElUX0tJTkRfUkVRVUVTVBALEhsKF1NFQVJDSF9ISVRfS0lORF9SRUZVU0FMEAwqcAoQRG9jdW1lbnRSZWNlaXZlchIhCh1ET0NVTUVOVF9SRUNFSVZFUl9VTlNQRUNJRklFRBAAEhwKGERPQ1VNRU5UX1JFQ0VJVkVSX09XTkVSUxABEhsKF0RPQ1VNRU5UX1JFQ0VJVkVSX0JVWUVSEAIqdwoLTGltaXRzU3RvcmUSHAoYTElNSVRTX1NUT1JFX1VOU1BFQ0lGSUVEEAASFwoTTElNSVRTX1NUT1JFX01FTU9SWRABEhYKEkxJTUlUU19TVE9SRV9SRURJUxACEhkKFUxJTUlUU19TVE9SRV9ERUdSQURFRBADKoYBCg5Qcm92aWRlckhlYWx0aBIfChtQUk9WSURFUl9IRUFMVEhfVU5TUEVDSUZJRUQQABIYChRQUk9WSURFUl9IRUFMVEhfR09PRBABEhwKGFBST1ZJREVSX0hFQUxUSF9VTlVTQUJMRRACEhsKF1BST1ZJREVSX0hFQUxUSF9SRURVQ0VEEAMyvQ0KEU9wZXJhdGlvbnNTZXJ2aWNlEnEKDEZpbmRBY2NvdW50cxIqLmdhdGV3YXkub3BlcmF0aW9ucy52MS5GaW5kQWNjb3VudHNSZXF1ZXN0GisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkZpbmRBY2NvdW50c1Jlc3BvbnNlIgjqxxgEEAEgARJfCgZTZWFyY2gSJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoUmVxdWVzdBolLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hSZXNwb25zZSII6scYBBABIAESZgoHQWRkTm90ZRIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BZGROb3RlUmVxdWVzdBomLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BZGROb3RlUmVzcG9uc2UiDOrHGAQQBCAB+McYARJoCglMaXN0Tm90ZXMSJy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdE5vdGVzUmVxdWVzdBooLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0Tm90ZXNSZXNwb25zZSII6scYBBABIAESfwoOUmVzZW5kRG9jdW1lbnQSLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVzZW5kRG9jdW1lbnRSZXF1ZXN0Gi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlc2VuZERvY3VtZW50UmVzcG9uc2UiEOrHGAQQBCAB+McYAYDIGAESeQoMUmVzZW5kTm90aWNlEiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlc2VuZE5vdGljZVJlcXVlc3QaKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVzZW5kTm90aWNlUmVzcG9uc2UiEOrHGAQQBCAB+McYAYDIGAESgAEKEUxpc3RQcm9tb3Rpb25Vc2VzEi8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm9tb3Rpb25Vc2VzUmVxdWVzdBowLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvbW90aW9uVXNlc1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0RG9jdW1lbnRzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3REb2N1bWVudHNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3REb2N1bWVudHNSZXNwb25zZSII6scYBBABIAESaAoJR2V0U3RhdHVzEicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1JlcXVlc3QaKC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0U3RhdHVzUmVzcG9uc2UiCOrHGAQQASABEnQKDUxpc3RQcm92aWRlcnMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb3ZpZGVyc1Jlc3BvbnNlIgjqxxgEEAEgARJuCgtMaXN0Q2F0YWxvZxIpLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0Q2F0YWxvZ1JlcXVlc3QaKi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXNwb25zZSII6scYBBABIAESdAoNTGlzdEFwcHJvdmFscxIrLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0QXBwcm92YWxzUmVxdWVzdBosLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0QXBwcm92YWxzUmVzcG9uc2UiCOrHGAQQASABEmgKB0FwcHJvdmUSJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQXBwcm92ZVJlcXVlc3QaJi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQXBwcm92ZVJlc3BvbnNlIg7qxxgCIAL4xxgBgMgYARJhCgZSZWplY3QSJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVqZWN0UmVxdWVzdBolLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SZWplY3RSZXNwb25zZSIK6scYAiAC+McYARJ6Cg9HZXRWZXJpZmljYXRpb24SLS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVxdWVzdBouLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRWZXJpZmljYXRpb25SZXNwb25zZSII6scYBBABIAFCSwoVZ2F0ZXdheS5vcGVyYXRpb25zLnYxUAFaMG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9vcGVyYXRpb25zL3YxO29wZXJhdGlvbnN2MWIGcHJvdG8z", [file_gateway_billing_v1_billing, file_gateway_common_v1_approval, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_gateway_payments_v1_payments, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ19hcHByb3ZhbHMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIiQKDVNlYXJjaFJlcXVlc3QSEwoFcXVlcnkYASABKAlCBPDHGAEiVwoOU2VhcmNoUmVzcG9uc2USLgoEaGl0cxgBIAMoCzIgLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hIaXQSFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCKsAQoJU2VhcmNoSGl0EjIKBGtpbmQYASABKA4yJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoSGl0S2luZBIKCgJpZBgCIAEoCRISCgphY2NvdW50X2lkGAMgASgJEhQKDGFjY291bnRfbmFtZRgEIAEoCRINCgV0aXRsZRgFIAEoCRImCgJhdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXQoOQWRkTm90ZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARISCgR0ZXh0GAIgASgJQgTwxxgBEh0KD2lkZW1wb3RlbmN5X2tleRgDIAEoCUIE8McYASJDCg9BZGROb3RlUmVzcG9uc2USMAoEbm90ZRgBIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZSKxAQoVUmVzZW5kRG9jdW1lbnRSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBPDHGAESFAoGbnVtYmVyGAIgASgJQgTwxxgBEjkKAnRvGAMgASgOMicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkRvY3VtZW50UmVjZWl2ZXJCBPDHGAESFAoGcmVhc29uGAQgASgJQgTwxxgBEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCSIYChZSZXNlbmREb2N1bWVudFJlc3BvbnNlInYKE1Jlc2VuZE5vdGljZVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARIWCghhbGVydF9pZBgCIAEoCUIE8McYARIUCgZyZWFzb24YAyABKAlCBPDHGAESFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJIhYKFFJlc2VuZE5vdGljZVJlc3BvbnNlIjQKGExpc3RQcm9tb3Rpb25Vc2VzUmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgTwxxgBImUKGUxpc3RQcm9tb3Rpb25Vc2VzUmVzcG9uc2USMQoEdXNlcxgBIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm9tb3Rpb25Vc2USFQoNaXNfaW5jb21wbGV0ZRgCIAEoCCLfAQoMUHJvbW90aW9uVXNlEg8KB2NvZGVfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIpCgZmYW1pbHkYAyABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSGgoSYm9udXNfbWljcm9jcmVkaXRzGAQgASgDEisKB3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCG9yZGVyX2lkGAYgASgJEhUKDWlzX3Rha2VuX2JhY2sYByABKAgSEwoLdHJhbnNmZXJfaWQYCCABKAkiMAoUTGlzdERvY3VtZW50c1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYASJpChVMaXN0RG9jdW1lbnRzUmVzcG9uc2USOQoJZG9jdW1lbnRzGAEgAygLMiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnREb2N1bWVudBIVCg1pc19pbmNvbXBsZXRlGAIgASgIIpMBCg9BY2NvdW50RG9jdW1lbnQSDgoGbnVtYmVyGAEgASgJEi8KBGtpbmQYAiABKA4yIS5nYXRld2F5LnBheW1lbnRzLnYxLkRvY3VtZW50S2luZBIQCghvcmRlcl9pZBgDIAEoCRItCglpc3N1ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlMKEExpc3ROb3Rlc1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJfChFMaXN0Tm90ZXNSZXNwb25zZRIxCgVub3RlcxgBIAMoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkidAoLQWNjb3VudE5vdGUSDwoHbm90ZV9pZBgBIAEoCRISCgphY2NvdW50X2lkGAIgASgJEiYKAmF0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIKCgJieRgEIAEoCRIMCgR0ZXh0GAUgASgJIj0KFExpc3RBcHByb3ZhbHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJImAKFUxpc3RBcHByb3ZhbHNSZXNwb25zZRIuCglhcHByb3ZhbHMYASADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5BcHByb3ZhbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKwoOQXBwcm92ZVJlcXVlc3QSGQoLYXBwcm92YWxfaWQYASABKAlCBPDHGAEiEQoPQXBwcm92ZVJlc3BvbnNlIioKDVJlamVjdFJlcXVlc3QSGQoLYXBwcm92YWxfaWQYASABKAlCBPDHGAEiEAoOUmVqZWN0UmVzcG9uc2UiEgoQR2V0U3RhdHVzUmVxdWVzdCKMAgoRR2V0U3RhdHVzUmVzcG9uc2USKgoFbm9kZXMYASADKAsyGy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTm9kZRIxCghkYXRhYmFzZRgCIAEoCzIfLmdhdGV3YXkub3BlcmF0aW9ucy52MS5EYXRhYmFzZRI3CgdydW5uaW5nGAMgASgLMiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJ1bm5pbmdSZXF1ZXN0cxImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoTYWRtaW5fdG9rZW5fdXNlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiqAEKBE5vZGUSDwoHbm9kZV9pZBgBIAEoCRIuCgpzdGFydGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5zaWxlbnRfc2Vjb25kcxgDIAEoDRIUCgxpc19hbnN3ZXJpbmcYBCABKAgSMQoGcmVwb3J0GAUgASgLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGVSZXBvcnQirwIKCk5vZGVSZXBvcnQSDAoEaG9zdBgBIAEoCRILCgNwaWQYAiABKA0SDgoGd29ya2VyGAMgASgNEg8KB3ZlcnNpb24YBCABKAkSFwoPcnVudGltZV92ZXJzaW9uGAUgASgJEhUKDWNvbmZpZ3VyYXRpb24YBiABKAkSMgoGbGltaXRzGAcgASgOMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpbWl0c1N0b3JlEjcKCXByb3ZpZGVycxgIIAMoCzIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlclN0YXRlEi8KC3JlcG9ydGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg91bm5hbWVkX3Byb3hpZXMYCiADKAki/QEKDVByb3ZpZGVyU3RhdGUSEAoIcHJvdmlkZXIYASABKAkSNQoGaGVhbHRoGAIgASgOMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVySGVhbHRoEhYKDndhaXRpbmdfbW9kZWxzGAMgAygJEjgKDGxhc3RfZmFpbHVyZRgEIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5DYWxsRmFpbHVyZRIZChFjcmVkZW50aWFsX3NvdXJjZRgFIAEoCRI2ChJjcmVkZW50aWFsX2VuZHNfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlUKC0NhbGxGYWlsdXJlEiYKAmF0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzdGF0dXMYAiABKA0SDgoGcmVhc29uGAMgASgJIp0BCghEYXRhYmFzZRIPCgd2ZXJzaW9uGAEgASgJEhMKC2lzX2VtYmVkZGVkGAIgASgIEhYKDmlzX3N5bmNocm9ub3VzGAMgASgIEg8KB3Byb2JsZW0YBCABKAkSGgoNc3luY19zdGFuZGJ5cxgFIAEoDUgAiAEBEhQKDG1vbnRoc19haGVhZBgGIAEoDUIQCg5fc3luY19zdGFuZGJ5cyKtAQoPUnVubmluZ1JlcXVlc3RzEhAKCHJlcXVlc3RzGAEgASgDEhkKEWhlbGRfbWljcm9jcmVkaXRzGAIgASgDEjYKEm9sZGVzdF9hZG1pdHRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNQoRZmlyc3RfZGVhZGxpbmVfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IksKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIyCglwcm92aWRlcnMYASADKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXIi+wMKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSDAoEa2luZBgCIAEoCRIQCghiYXNlX3VybBgDIAEoCRIWCg5jcmVkZW50aWFsX2VudhgEIAEoCRIZChFjcmVkZW50aWFsX2hlYWRlchgFIAEoCRIUCgxoZWFkZXJfbmFtZXMYBiADKAkSEwoLY29uY3VycmVuY3kYByABKA0SDQoFcXVldWUYCCABKA0SMAoNcXVldWVfdGltZW91dBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIyCg9jb25uZWN0X3RpbWVvdXQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNQoSZmlyc3RfYnl0ZV90aW1lb3V0GAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGlkbGVfdGltZW91dBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg10b3RhbF90aW1lb3V0GA0gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBm1vZGVscxgOIAMoCRI0CgVub2RlcxgPIAMoCzIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlck9uTm9kZRIOCgZyZWdpb24YECABKAkiVgoOUHJvdmlkZXJPbk5vZGUSDwoHbm9kZV9pZBgBIAEoCRIzCgVzdGF0ZRgCIAEoCzIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlclN0YXRlIhQKEkxpc3RDYXRhbG9nUmVxdWVzdCJhChNMaXN0Q2F0YWxvZ1Jlc3BvbnNlEjMKBm1vZGVscxgBIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5DYXRhbG9nTW9kZWwSFQoNY29uZmlndXJhdGlvbhgCIAEoCSKlAgoMQ2F0YWxvZ01vZGVsEgoKAmlkGAEgASgJEhQKDGRpc3BsYXlfbmFtZRgCIAEoCRIMCgR0aWVyGAMgASgJEg8KB2FsaWFzZXMYBCADKAkSFgoOY29udGV4dF90b2tlbnMYBSABKA0SGQoRbWF4X291dHB1dF90b2tlbnMYBiABKA0SJwoFcHJpY2UYByABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIxCgZyb3V0ZXMYCCADKAsyIS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTW9kZWxSb3V0ZRIRCglpc191c2FibGUYCSABKAgSMgoGcHJpY2VzGAogAygLMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByaWNlUGVyaW9kIkwKCk1vZGVsUm91dGUSEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDgoGd2VpZ2h0GAMgASgNEg0KBWdyb3VwGAQgASgNImkKC1ByaWNlUGVyaW9kEicKBXByaWNlGAEgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoNZmlyc3RfdXNlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiGAoWR2V0VmVyaWZpY2F0aW9uUmVxdWVzdCKDAQoXR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2USMwoGbGF0ZXN0GAEgASgLMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlZlcmlmaWNhdGlvbhIzCg9sYXRlc3RfY2xlYW5fYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIswBCgxWZXJpZmljYXRpb24SLgoKc3RhcnRlZF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnN0YXJ0ZWRfYnkYAyABKAkSFwoPdmlvbGF0aW9uX2NvdW50GAQgASgNEjEKCnZpb2xhdGlvbnMYBSADKAsyHS5nYXRld2F5LmJpbGxpbmcudjEuVmlvbGF0aW9uIuYCChFRdWVyeVNhbGVzUmVxdWVzdBIuCgRmcm9tGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIE8McYARIsCgJ0bxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBPDHGAESMgoGYnVja2V0GAMgASgOMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNhbGVzQnVja2V0EjMKCGdyb3VwX2J5GAQgAygOMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNhbGVzR3JvdXASEwoLYWNjb3VudF9pZHMYBSADKAkSDgoGbW9kZWxzGAYgAygJEhEKCXByb3ZpZGVycxgHIAMoCRIrCghmYW1pbGllcxgIIAMoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseRIRCglwYWdlX3NpemUYCSABKA0SEgoKcGFnZV90b2tlbhgKIAEoCSL4AQoSUXVlcnlTYWxlc1Jlc3BvbnNlEioKBHJvd3MYASADKAsyHC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2FsZXMSLAoGdG90YWxzGAIgASgLMhwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNhbGVzEhoKEmJvbnVzX21pY3JvY3JlZGl0cxgDIAEoAxIfChdhZGp1c3RtZW50X21pY3JvY3JlZGl0cxgEIAEoAxIyCg5jb21wbGV0ZV91bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPbmV4dF9wYWdlX3Rva2VuGAYgASgJIv4CCgVTYWxlcxIoCgRmcm9tGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgphY2NvdW50X2lkGAIgASgJEg0KBW1vZGVsGAMgASgJEhAKCHByb3ZpZGVyGAQgASgJEikKBmZhbWlseRgFIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseRIQCghyZXF1ZXN0cxgGIAEoAxIsCgV1c2FnZRgHIAEoCzIdLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlVG90YWwSHAoUY2hhcmdlZF9taWNyb2NyZWRpdHMYCCABKAMSHAoUb3ZlcnJ1bl9taWNyb2NyZWRpdHMYCSABKAMSGAoQY29zdF9waWNvZG9sbGFycxgKIAEoCRIZChF1bmNvc3RlZF9yZXF1ZXN0cxgLIAEoAxIdChV1bmNvc3RlZF9taWNyb2NyZWRpdHMYDCABKAMSGwoTbWFyZ2luX21pY3JvZG9sbGFycxgNIAEoAyLeAQoTUXVlcnlSZXZlbnVlUmVxdWVzdBIuCgRmcm9tGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIE8McYARIsCgJ0bxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBPDHGAESMgoGYnVja2V0GAMgASgOMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlNhbGVzQnVja2V0EjUKCGdyb3VwX2J5GAQgAygOMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJldmVudWVHcm91cCJ0ChRRdWVyeVJldmVudWVSZXNwb25zZRIsCgRyb3dzGAEgAygLMh4uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJldmVudWUSLgoGdG90YWxzGAIgASgLMh4uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJldmVudWUiwAIKB1JldmVudWUSKAoEZnJvbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGQoRcGFja19taWNyb2RvbGxhcnMYAiABKAMSDQoFYXNzZXQYAyABKAkSDwoHbmV0d29yaxgEIAEoCRIRCglwcm9jZXNzb3IYBSABKAkSDAoEa2luZBgGIAEoCRIOCgZvcmRlcnMYByABKAMSGQoRcGFpZF9taWNyb2RvbGxhcnMYCCABKAMSHQoVcmVmdW5kZWRfbWljcm9kb2xsYXJzGAkgASgDEhkKEWxvc3RfbWljcm9kb2xsYXJzGAogASgDEhgKEG5ldF9taWNyb2RvbGxhcnMYCyABKAMSMAoFY29pbnMYDCADKAsyIS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ29pbkFtb3VudCIrCgpDb2luQW1vdW50Eg0KBWFzc2V0GAEgASgJEg4KBmFtb3VudBgCIAEoCSJ1ChVHZXRMaWFiaWxpdGllc1JlcXVlc3QSLgoEZnJvbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBPDHGAESLAoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgTwxxgBIkoKFkdldExpYWJpbGl0aWVzUmVzcG9uc2USMAoEcm93cxgBIAMoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaWFiaWxpdGllcyLqAQoLTGlhYmlsaXRpZXMSJwoDZGF5GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZmYW1pbHkYAiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSGQoRb3dlZF9taWNyb2NyZWRpdHMYAyABKAMSGgoSZGVidHNfbWljcm9jcmVkaXRzGAQgASgDEjIKBWFkZGVkGAUgAygLMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFkZGVkQ3JlZGl0cxIcChRjaGFyZ2VkX21pY3JvY3JlZGl0cxgGIAEoAyIyCgxBZGRlZENyZWRpdHMSDAoEa2luZBgBIAEoCRIUCgxtaWNyb2NyZWRpdHMYAiABKAMieAoYTGlzdFByb3ZpZGVyQmlsbHNSZXF1ZXN0Ei4KBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgTwxxgBEiwKAnRvGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIE8McYASJPChlMaXN0UHJvdmlkZXJCaWxsc1Jlc3BvbnNlEjIKBWJpbGxzGAEgAygLMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVyQmlsbCL6AQoMUHJvdmlkZXJCaWxsEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vbnRoGAIgASgJEhgKEGNvc3RfcGljb2RvbGxhcnMYAyABKAkSEAoIcmVxdWVzdHMYBCABKAMSGQoRdW5jb3N0ZWRfcmVxdWVzdHMYBSABKAMSIAoTYmlsbGVkX21pY3JvZG9sbGFycxgGIAEoA0gAiAEBEgwKBG5vdGUYByABKAkSDgoGc2V0X2J5GAggASgJEioKBnNldF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCFgoUX2JpbGxlZF9taWNyb2RvbGxhcnMicAoWU2V0UHJvdmlkZXJCaWxsUmVxdWVzdBIWCghwcm92aWRlchgBIAEoCUIE8McYARITCgVtb250aBgCIAEoCUIE8McYARIbChNiaWxsZWRfbWljcm9kb2xsYXJzGAMgASgDEgwKBG5vdGUYBCABKAkiGQoXU2V0UHJvdmlkZXJCaWxsUmVzcG9uc2UqoAEKDUFjY291bnRGaWx0ZXISHgoaQUNDT1VOVF9GSUxURVJfVU5TUEVDSUZJRUQQABIaChZBQ0NPVU5UX0ZJTFRFUl9XQUlUSU5HEAESGgoWQUNDT1VOVF9GSUxURVJfSU5fREVCVBACEhwKGEFDQ09VTlRfRklMVEVSX1NVU1BFTkRFRBADEhkKFUFDQ09VTlRfRklMVEVSX0NMT1NFRBAEKpADCg1TZWFyY2hIaXRLaW5kEh8KG1NFQVJDSF9ISVRfS0lORF9VTlNQRUNJRklFRBAAEhsKF1NFQVJDSF9ISVRfS0lORF9BQ0NPVU5UEAESFwoTU0VBUkNIX0hJVF9LSU5EX0tFWRACEiIKHlNFQVJDSF9ISVRfS0lORF9NQU5BR0VNRU5UX0tFWRADEhoKFlNFQVJDSF9ISVRfS0lORF9QRVJTT04QBBIZChVTRUFSQ0hfSElUX0tJTkRfT1JERVIQBRIbChdTRUFSQ0hfSElUX0tJTkRfUEFZTUVOVBAGEhwKGFNFQVJDSF9ISVRfS0lORF9ET0NVTUVOVBAHEhwKGFNFQVJDSF9ISVRfS0lORF9UUkFOU0ZFUhAIEh0KGVNFQVJDSF9ISVRfS0lORF9QUk9NT1RJT04QCRIbChdTRUFSQ0hfSElUX0tJTkRfQUREUkVTUxAKEhsKF1NFQVJDSF9ISVRfS0lORF9SRVFVRVNUEAsSGwoXU0VBUkNIX0hJVF9LSU5EX1JFRlVTQUwQDCpwChBEb2N1bWVudFJlY2VpdmVyEiEKHURPQ1VNRU5UX1JFQ0VJVkVSX1VOU1BFQ0lGSUVEEAASHAoYRE9DVU1FTlRfUkVDRUlWRVJfT1dORVJTEAESGwoXRE9DVU1FTlRfUkVDRUlWRVJfQlVZRVIQAip3CgtMaW1pdHNTdG9yZRIcChhMSU1JVFNfU1RPUkVfVU5TUEVDSUZJRUQQABIXChNMSU1JVFNfU1RPUkVfTUVNT1JZEAESFgoSTElNSVRTX1NUT1JFX1JFRElTEAISGQoVTElNSVRTX1NUT1JFX0RFR1JBREVEEAMqhgEKDlByb3ZpZGVySGVhbHRoEh8KG1BST1ZJREVSX0hFQUxUSF9VTlNQRUNJRklFRBAAEhgKFFBST1ZJREVSX0hFQUxUSF9HT09EEAESHAoYUFJPVklERVJfSEVBTFRIX1VOVVNBQkxFEAISGwoXUFJPVklERVJfSEVBTFRIX1JFRFVDRUQQAypwCgtTYWxlc0J1Y2tldBIcChhTQUxFU19CVUNLRVRfVU5TUEVDSUZJRUQQABIUChBTQUxFU19CVUNLRVRfREFZEAESFQoRU0FMRVNfQlVDS0VUX1dFRUsQAhIWChJTQUxFU19CVUNLRVRfTU9OVEgQAyqLAQoKU2FsZXNHcm91cBIbChdTQUxFU19HUk9VUF9VTlNQRUNJRklFRBAAEhcKE1NBTEVTX0dST1VQX0FDQ09VTlQQARIVChFTQUxFU19HUk9VUF9NT0RFTBACEhgKFFNBTEVTX0dST1VQX1BST1ZJREVSEAMSFgoSU0FMRVNfR1JPVVBfRkFNSUxZEAQqrgEKDFJldmVudWVHcm91cBIdChlSRVZFTlVFX0dST1VQX1VOU1BFQ0lGSUVEEAASFgoSUkVWRU5VRV9HUk9VUF9QQUNLEAESFwoTUkVWRU5VRV9HUk9VUF9BU1NFVBACEhkKFVJFVkVOVUVfR1JPVVBfTkVUV09SSxADEhsKF1JFVkVOVUVfR1JPVVBfUFJPQ0VTU09SEAQSFgoSUkVWRU5VRV9HUk9VUF9LSU5EEAUymRIKEU9wZXJhdGlvbnNTZXJ2aWNlEnEKDEZpbmRBY2NvdW50cxIqLmdhdGV3YXkub3BlcmF0aW9ucy52MS5GaW5kQWNjb3VudHNSZXF1ZXN0GisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkZpbmRBY2NvdW50c1Jlc3BvbnNlIgjqxxgEEAEgARJfCgZTZWFyY2gSJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2VhcmNoUmVxdWVzdBolLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZWFyY2hSZXNwb25zZSII6scYBBABIAESZgoHQWRkTm90ZRIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BZGROb3RlUmVxdWVzdBomLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BZGROb3RlUmVzcG9uc2UiDOrHGAQQBCAB+McYARJoCglMaXN0Tm90ZXMSJy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdE5vdGVzUmVxdWVzdBooLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0Tm90ZXNSZXNwb25zZSII6scYBBABIAESfwoOUmVzZW5kRG9jdW1lbnQSLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVzZW5kRG9jdW1lbnRSZXF1ZXN0Gi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlc2VuZERvY3VtZW50UmVzcG9uc2UiEOrHGAQQBCAB+McYAYDIGAESeQoMUmVzZW5kTm90aWNlEiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlc2VuZE5vdGljZVJlcXVlc3QaKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVzZW5kTm90aWNlUmVzcG9uc2UiEOrHGAQQBCAB+McYAYDIGAESgAEKEUxpc3RQcm9tb3Rpb25Vc2VzEi8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm9tb3Rpb25Vc2VzUmVxdWVzdBowLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvbW90aW9uVXNlc1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0RG9jdW1lbnRzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3REb2N1bWVudHNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3REb2N1bWVudHNSZXNwb25zZSII6scYBBABIAESaAoJR2V0U3RhdHVzEicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1JlcXVlc3QaKC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0U3RhdHVzUmVzcG9uc2UiCOrHGAQQASABEnQKDUxpc3RQcm92aWRlcnMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb3ZpZGVyc1Jlc3BvbnNlIgjqxxgEEAEgARJuCgtMaXN0Q2F0YWxvZxIpLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0Q2F0YWxvZ1JlcXVlc3QaKi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXNwb25zZSII6scYBBABIAESdAoNTGlzdEFwcHJvdmFscxIrLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0QXBwcm92YWxzUmVxdWVzdBosLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0QXBwcm92YWxzUmVzcG9uc2UiCOrHGAQQASABEmgKB0FwcHJvdmUSJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQXBwcm92ZVJlcXVlc3QaJi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQXBwcm92ZVJlc3BvbnNlIg7qxxgCIAL4xxgBgMgYARJhCgZSZWplY3QSJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVqZWN0UmVxdWVzdBolLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SZWplY3RSZXNwb25zZSIK6scYAiAC+McYARJ6Cg9HZXRWZXJpZmljYXRpb24SLS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVxdWVzdBouLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRWZXJpZmljYXRpb25SZXNwb25zZSII6scYBBABIAESawoKUXVlcnlTYWxlcxIoLmdhdGV3YXkub3BlcmF0aW9ucy52MS5RdWVyeVNhbGVzUmVxdWVzdBopLmdhdGV3YXkub3BlcmF0aW9ucy52MS5RdWVyeVNhbGVzUmVzcG9uc2UiCOrHGAQQASABEnEKDFF1ZXJ5UmV2ZW51ZRIqLmdhdGV3YXkub3BlcmF0aW9ucy52MS5RdWVyeVJldmVudWVSZXF1ZXN0GisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlF1ZXJ5UmV2ZW51ZVJlc3BvbnNlIgjqxxgEEAEgARJ3Cg5HZXRMaWFiaWxpdGllcxIsLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRMaWFiaWxpdGllc1JlcXVlc3QaLS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0TGlhYmlsaXRpZXNSZXNwb25zZSII6scYBBABIAESgAEKEUxpc3RQcm92aWRlckJpbGxzEi8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlckJpbGxzUmVxdWVzdBowLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvdmlkZXJCaWxsc1Jlc3BvbnNlIgjqxxgEEAEgARJ+Cg9TZXRQcm92aWRlckJpbGwSLS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuU2V0UHJvdmlkZXJCaWxsUmVxdWVzdBouLmdhdGV3YXkub3BlcmF0aW9ucy52MS5TZXRQcm92aWRlckJpbGxSZXNwb25zZSIM6scYBBADIAL4xxgBQksKFWdhdGV3YXkub3BlcmF0aW9ucy52MVABWjBtb2RlbC1nYXRld2F5L2dhdGV3YXkvb3BlcmF0aW9ucy92MTtvcGVyYXRpb25zdjFiBnByb3RvMw", [file_gateway_billing_v1_billing, file_gateway_common_v1_approval, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_gateway_payments_v1_payments, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.operations.v1.FindAccountsRequest
@@ -1602,6 +1602,703 @@ export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 47);
 
 /**
+ * @generated from message gateway.operations.v1.QuerySalesRequest
+ */
+export type QuerySalesRequest = Message<"gateway.operations.v1.QuerySalesRequest"> & {
+  /**
+   * The first UTC day, at its midnight.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * The day after the last one, at its midnight.
+   *
+   * @generated from field: google.protobuf.Timestamp to = 2;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * @generated from field: gateway.operations.v1.SalesBucket bucket = 3;
+   */
+  bucket: SalesBucket;
+
+  /**
+   * Each combination gets a row. Empty: one row for each time.
+   *
+   * @generated from field: repeated gateway.operations.v1.SalesGroup group_by = 4;
+   */
+  groupBy: SalesGroup[];
+
+  /**
+   * Only these. Empty: all, as of the others.
+   *
+   * @generated from field: repeated string account_ids = 5;
+   */
+  accountIds: string[];
+
+  /**
+   * @generated from field: repeated string models = 6;
+   */
+  models: string[];
+
+  /**
+   * As the configuration names them.
+   *
+   * @generated from field: repeated string providers = 7;
+   */
+  providers: string[];
+
+  /**
+   * @generated from field: repeated gateway.common.v1.Family families = 8;
+   */
+  families: Family[];
+
+  /**
+   * The most rows to return, up to 2000. 0 means 2000.
+   *
+   * @generated from field: uint32 page_size = 9;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before, of the same question. Empty for the first page.
+   *
+   * @generated from field: string page_token = 10;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.QuerySalesRequest.
+ * Use `create(QuerySalesRequestSchema)` to create a new message.
+ */
+export const QuerySalesRequestSchema: GenMessage<QuerySalesRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 48);
+
+/**
+ * @generated from message gateway.operations.v1.QuerySalesResponse
+ */
+export type QuerySalesResponse = Message<"gateway.operations.v1.QuerySalesResponse"> & {
+  /**
+   * In the order of time, account, model, provider and family. Times without requests have no row.
+   *
+   * @generated from field: repeated gateway.operations.v1.Sales rows = 1;
+   */
+  rows: Sales[];
+
+  /**
+   * Of all pages.
+   *
+   * @generated from field: gateway.operations.v1.Sales totals = 2;
+   */
+  totals?: Sales | undefined;
+
+  /**
+   * Credits that promotions and operators gave in the range, less those taken back. The charges may
+   * have been paid with them.
+   *
+   * @generated from field: int64 bonus_microcredits = 3;
+   */
+  bonusMicrocredits: bigint;
+
+  /**
+   * The sum of adjustments in the range, which may be negative.
+   *
+   * @generated from field: int64 adjustment_microcredits = 4;
+   */
+  adjustmentMicrocredits: bigint;
+
+  /**
+   * Every charge that was settled before is in the sums. Absent: they are being written anew.
+   *
+   * @generated from field: google.protobuf.Timestamp complete_until = 5;
+   */
+  completeUntil?: Timestamp | undefined;
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 6;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.QuerySalesResponse.
+ * Use `create(QuerySalesResponseSchema)` to create a new message.
+ */
+export const QuerySalesResponseSchema: GenMessage<QuerySalesResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 49);
+
+/**
+ * Sums of charges. What was not asked to be told apart is empty.
+ *
+ * @generated from message gateway.operations.v1.Sales
+ */
+export type Sales = Message<"gateway.operations.v1.Sales"> & {
+  /**
+   * The beginning of the time. A week or month may begin before the range. Absent: in totals.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: string account_id = 2;
+   */
+  accountId: string;
+
+  /**
+   * Catalogue id.
+   *
+   * @generated from field: string model = 3;
+   */
+  model: string;
+
+  /**
+   * That of the last attempt. Empty also for requests that reached none.
+   *
+   * @generated from field: string provider = 4;
+   */
+  provider: string;
+
+  /**
+   * @generated from field: gateway.common.v1.Family family = 5;
+   */
+  family: Family;
+
+  /**
+   * @generated from field: int64 requests = 6;
+   */
+  requests: bigint;
+
+  /**
+   * What was charged for.
+   *
+   * @generated from field: gateway.common.v1.UsageTotal usage = 7;
+   */
+  usage?: UsageTotal | undefined;
+
+  /**
+   * @generated from field: int64 charged_microcredits = 8;
+   */
+  chargedMicrocredits: bigint;
+
+  /**
+   * The price of usage beyond holds and grants, which nobody pays.
+   *
+   * @generated from field: int64 overrun_microcredits = 9;
+   */
+  overrunMicrocredits: bigint;
+
+  /**
+   * What providers take by the configuration file, in 1e-12 USD: a decimal integer, since sums may
+   * pass 64 bits.
+   *
+   * @generated from field: string cost_picodollars = 10;
+   */
+  costPicodollars: string;
+
+  /**
+   * Requests that used tokens at a provider for which the file had no cost.
+   *
+   * @generated from field: int64 uncosted_requests = 11;
+   */
+  uncostedRequests: bigint;
+
+  /**
+   * What they were charged.
+   *
+   * @generated from field: int64 uncosted_microcredits = 12;
+   */
+  uncostedMicrocredits: bigint;
+
+  /**
+   * What was charged but for uncosted requests, less the cost, rounded down. May be negative.
+   *
+   * @generated from field: int64 margin_microdollars = 13;
+   */
+  marginMicrodollars: bigint;
+};
+
+/**
+ * Describes the message gateway.operations.v1.Sales.
+ * Use `create(SalesSchema)` to create a new message.
+ */
+export const SalesSchema: GenMessage<Sales> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 50);
+
+/**
+ * @generated from message gateway.operations.v1.QueryRevenueRequest
+ */
+export type QueryRevenueRequest = Message<"gateway.operations.v1.QueryRevenueRequest"> & {
+  /**
+   * As in QuerySalesRequest.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp to = 2;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * @generated from field: gateway.operations.v1.SalesBucket bucket = 3;
+   */
+  bucket: SalesBucket;
+
+  /**
+   * @generated from field: repeated gateway.operations.v1.RevenueGroup group_by = 4;
+   */
+  groupBy: RevenueGroup[];
+};
+
+/**
+ * Describes the message gateway.operations.v1.QueryRevenueRequest.
+ * Use `create(QueryRevenueRequestSchema)` to create a new message.
+ */
+export const QueryRevenueRequestSchema: GenMessage<QueryRevenueRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 51);
+
+/**
+ * @generated from message gateway.operations.v1.QueryRevenueResponse
+ */
+export type QueryRevenueResponse = Message<"gateway.operations.v1.QueryRevenueResponse"> & {
+  /**
+   * In the order of time and groups. Times without documents have no row.
+   *
+   * @generated from field: repeated gateway.operations.v1.Revenue rows = 1;
+   */
+  rows: Revenue[];
+
+  /**
+   * Of all rows.
+   *
+   * @generated from field: gateway.operations.v1.Revenue totals = 2;
+   */
+  totals?: Revenue | undefined;
+};
+
+/**
+ * Describes the message gateway.operations.v1.QueryRevenueResponse.
+ * Use `create(QueryRevenueResponseSchema)` to create a new message.
+ */
+export const QueryRevenueResponseSchema: GenMessage<QueryRevenueResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 52);
+
+/**
+ * Sums of documents. What was not asked to be told apart is empty.
+ *
+ * @generated from message gateway.operations.v1.Revenue
+ */
+export type Revenue = Message<"gateway.operations.v1.Revenue"> & {
+  /**
+   * The beginning of the time. Absent: in totals.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * The dollars of the pack. 0: of orders without one, or not told apart.
+   *
+   * @generated from field: int64 pack_microdollars = 2;
+   */
+  packMicrodollars: bigint;
+
+  /**
+   * @generated from field: string asset = 3;
+   */
+  asset: string;
+
+  /**
+   * @generated from field: string network = 4;
+   */
+  network: string;
+
+  /**
+   * As the configuration names it.
+   *
+   * @generated from field: string processor = 5;
+   */
+  processor: string;
+
+  /**
+   * `pack` or `direct`.
+   *
+   * @generated from field: string kind = 6;
+   */
+  kind: string;
+
+  /**
+   * Those that got their receipt.
+   *
+   * @generated from field: int64 orders = 7;
+   */
+  orders: bigint;
+
+  /**
+   * By receipts.
+   *
+   * @generated from field: int64 paid_microdollars = 8;
+   */
+  paidMicrodollars: bigint;
+
+  /**
+   * By credit notes of refunds.
+   *
+   * @generated from field: int64 refunded_microdollars = 9;
+   */
+  refundedMicrodollars: bigint;
+
+  /**
+   * By credit notes of payments that were lost.
+   *
+   * @generated from field: int64 lost_microdollars = 10;
+   */
+  lostMicrodollars: bigint;
+
+  /**
+   * Paid, less refunded and lost.
+   *
+   * @generated from field: int64 net_microdollars = 11;
+   */
+  netMicrodollars: bigint;
+
+  /**
+   * What arrived for these orders, by coin.
+   *
+   * @generated from field: repeated gateway.operations.v1.CoinAmount coins = 12;
+   */
+  coins: CoinAmount[];
+};
+
+/**
+ * Describes the message gateway.operations.v1.Revenue.
+ * Use `create(RevenueSchema)` to create a new message.
+ */
+export const RevenueSchema: GenMessage<Revenue> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 53);
+
+/**
+ * @generated from message gateway.operations.v1.CoinAmount
+ */
+export type CoinAmount = Message<"gateway.operations.v1.CoinAmount"> & {
+  /**
+   * Such as `BTC`.
+   *
+   * @generated from field: string asset = 1;
+   */
+  asset: string;
+
+  /**
+   * A decimal number of coins.
+   *
+   * @generated from field: string amount = 2;
+   */
+  amount: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.CoinAmount.
+ * Use `create(CoinAmountSchema)` to create a new message.
+ */
+export const CoinAmountSchema: GenMessage<CoinAmount> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 54);
+
+/**
+ * @generated from message gateway.operations.v1.GetLiabilitiesRequest
+ */
+export type GetLiabilitiesRequest = Message<"gateway.operations.v1.GetLiabilitiesRequest"> & {
+  /**
+   * As in QuerySalesRequest.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp to = 2;
+   */
+  to?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.operations.v1.GetLiabilitiesRequest.
+ * Use `create(GetLiabilitiesRequestSchema)` to create a new message.
+ */
+export const GetLiabilitiesRequestSchema: GenMessage<GetLiabilitiesRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 55);
+
+/**
+ * @generated from message gateway.operations.v1.GetLiabilitiesResponse
+ */
+export type GetLiabilitiesResponse = Message<"gateway.operations.v1.GetLiabilitiesResponse"> & {
+  /**
+   * One for each day and family, in their order.
+   *
+   * @generated from field: repeated gateway.operations.v1.Liabilities rows = 1;
+   */
+  rows: Liabilities[];
+};
+
+/**
+ * Describes the message gateway.operations.v1.GetLiabilitiesResponse.
+ * Use `create(GetLiabilitiesResponseSchema)` to create a new message.
+ */
+export const GetLiabilitiesResponseSchema: GenMessage<GetLiabilitiesResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 56);
+
+/**
+ * What the pools of one family had at the end of a UTC day.
+ *
+ * @generated from message gateway.operations.v1.Liabilities
+ */
+export type Liabilities = Message<"gateway.operations.v1.Liabilities"> & {
+  /**
+   * The beginning of the day.
+   *
+   * @generated from field: google.protobuf.Timestamp day = 1;
+   */
+  day?: Timestamp | undefined;
+
+  /**
+   * @generated from field: gateway.common.v1.Family family = 2;
+   */
+  family: Family;
+
+  /**
+   * The credits of all pools that were not in debt.
+   *
+   * @generated from field: int64 owed_microcredits = 3;
+   */
+  owedMicrocredits: bigint;
+
+  /**
+   * What the others lacked.
+   *
+   * @generated from field: int64 debts_microcredits = 4;
+   */
+  debtsMicrocredits: bigint;
+
+  /**
+   * What transfers of the day added, by their kind.
+   *
+   * @generated from field: repeated gateway.operations.v1.AddedCredits added = 5;
+   */
+  added: AddedCredits[];
+
+  /**
+   * What requests that were admitted on the day were charged.
+   *
+   * @generated from field: int64 charged_microcredits = 6;
+   */
+  chargedMicrocredits: bigint;
+};
+
+/**
+ * Describes the message gateway.operations.v1.Liabilities.
+ * Use `create(LiabilitiesSchema)` to create a new message.
+ */
+export const LiabilitiesSchema: GenMessage<Liabilities> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 57);
+
+/**
+ * @generated from message gateway.operations.v1.AddedCredits
+ */
+export type AddedCredits = Message<"gateway.operations.v1.AddedCredits"> & {
+  /**
+   * `purchase`, `bonus`, `refund`, `chargeback`, `adjustment`, `deposit`.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * Negative: it was taken.
+   *
+   * @generated from field: int64 microcredits = 2;
+   */
+  microcredits: bigint;
+};
+
+/**
+ * Describes the message gateway.operations.v1.AddedCredits.
+ * Use `create(AddedCreditsSchema)` to create a new message.
+ */
+export const AddedCreditsSchema: GenMessage<AddedCredits> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 58);
+
+/**
+ * @generated from message gateway.operations.v1.ListProviderBillsRequest
+ */
+export type ListProviderBillsRequest = Message<"gateway.operations.v1.ListProviderBillsRequest"> & {
+  /**
+   * As in QuerySalesRequest, and the first of a month.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp to = 2;
+   */
+  to?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListProviderBillsRequest.
+ * Use `create(ListProviderBillsRequestSchema)` to create a new message.
+ */
+export const ListProviderBillsRequestSchema: GenMessage<ListProviderBillsRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 59);
+
+/**
+ * @generated from message gateway.operations.v1.ListProviderBillsResponse
+ */
+export type ListProviderBillsResponse = Message<"gateway.operations.v1.ListProviderBillsResponse"> & {
+  /**
+   * In the order of months and providers.
+   *
+   * @generated from field: repeated gateway.operations.v1.ProviderBill bills = 1;
+   */
+  bills: ProviderBill[];
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListProviderBillsResponse.
+ * Use `create(ListProviderBillsResponseSchema)` to create a new message.
+ */
+export const ListProviderBillsResponseSchema: GenMessage<ListProviderBillsResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 60);
+
+/**
+ * A month of a provider.
+ *
+ * @generated from message gateway.operations.v1.ProviderBill
+ */
+export type ProviderBill = Message<"gateway.operations.v1.ProviderBill"> & {
+  /**
+   * As the configuration names it.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * `2026-11`.
+   *
+   * @generated from field: string month = 2;
+   */
+  month: string;
+
+  /**
+   * As Sales has it.
+   *
+   * @generated from field: string cost_picodollars = 3;
+   */
+  costPicodollars: string;
+
+  /**
+   * @generated from field: int64 requests = 4;
+   */
+  requests: bigint;
+
+  /**
+   * @generated from field: int64 uncosted_requests = 5;
+   */
+  uncostedRequests: bigint;
+
+  /**
+   * Absent: nobody stored one.
+   *
+   * @generated from field: optional int64 billed_microdollars = 6;
+   */
+  billedMicrodollars?: bigint | undefined;
+
+  /**
+   * @generated from field: string note = 7;
+   */
+  note: string;
+
+  /**
+   * `person:` and an id, or `token:` and a name.
+   *
+   * @generated from field: string set_by = 8;
+   */
+  setBy: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp set_at = 9;
+   */
+  setAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ProviderBill.
+ * Use `create(ProviderBillSchema)` to create a new message.
+ */
+export const ProviderBillSchema: GenMessage<ProviderBill> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 61);
+
+/**
+ * @generated from message gateway.operations.v1.SetProviderBillRequest
+ */
+export type SetProviderBillRequest = Message<"gateway.operations.v1.SetProviderBillRequest"> & {
+  /**
+   * As the configuration names it, at most 200 characters.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * A UTC month, `2026-11`.
+   *
+   * @generated from field: string month = 2;
+   */
+  month: string;
+
+  /**
+   * What it billed. 0: nothing.
+   *
+   * @generated from field: int64 billed_microdollars = 3;
+   */
+  billedMicrodollars: bigint;
+
+  /**
+   * At most 1,000 characters.
+   *
+   * @generated from field: string note = 4;
+   */
+  note: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.SetProviderBillRequest.
+ * Use `create(SetProviderBillRequestSchema)` to create a new message.
+ */
+export const SetProviderBillRequestSchema: GenMessage<SetProviderBillRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 62);
+
+/**
+ * @generated from message gateway.operations.v1.SetProviderBillResponse
+ */
+export type SetProviderBillResponse = Message<"gateway.operations.v1.SetProviderBillResponse"> & {
+};
+
+/**
+ * Describes the message gateway.operations.v1.SetProviderBillResponse.
+ * Use `create(SetProviderBillResponseSchema)` to create a new message.
+ */
+export const SetProviderBillResponseSchema: GenMessage<SetProviderBillResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 63);
+
+/**
  * Which accounts a search shows.
  *
  * @generated from enum gateway.operations.v1.AccountFilter
@@ -1893,6 +2590,137 @@ export const ProviderHealthSchema: GenEnum<ProviderHealth> = /*@__PURE__*/
   enumDesc(file_gateway_operations_v1_operations, 4);
 
 /**
+ * The time that one row of a report covers, in UTC.
+ *
+ * @generated from enum gateway.operations.v1.SalesBucket
+ */
+export const SalesBucket = {
+  /**
+   * The whole range.
+   *
+   * @generated from enum value: SALES_BUCKET_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * @generated from enum value: SALES_BUCKET_DAY = 1;
+   */
+  DAY: 1,
+
+  /**
+   * From a Monday on.
+   *
+   * @generated from enum value: SALES_BUCKET_WEEK = 2;
+   */
+  WEEK: 2,
+
+  /**
+   * @generated from enum value: SALES_BUCKET_MONTH = 3;
+   */
+  MONTH: 3,
+} as const;
+
+/**
+ * The time that one row of a report covers, in UTC.
+ *
+ * @generated from enum gateway.operations.v1.SalesBucket
+ */
+export type SalesBucket = (typeof SalesBucket)[keyof typeof SalesBucket] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.operations.v1.SalesBucket.
+ */
+export const SalesBucketSchema: GenEnum<SalesBucket> = /*@__PURE__*/
+  enumDesc(file_gateway_operations_v1_operations, 5);
+
+/**
+ * @generated from enum gateway.operations.v1.SalesGroup
+ */
+export const SalesGroup = {
+  /**
+   * @generated from enum value: SALES_GROUP_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * @generated from enum value: SALES_GROUP_ACCOUNT = 1;
+   */
+  ACCOUNT: 1,
+
+  /**
+   * @generated from enum value: SALES_GROUP_MODEL = 2;
+   */
+  MODEL: 2,
+
+  /**
+   * @generated from enum value: SALES_GROUP_PROVIDER = 3;
+   */
+  PROVIDER: 3,
+
+  /**
+   * @generated from enum value: SALES_GROUP_FAMILY = 4;
+   */
+  FAMILY: 4,
+} as const;
+
+/**
+ * @generated from enum gateway.operations.v1.SalesGroup
+ */
+export type SalesGroup = (typeof SalesGroup)[keyof typeof SalesGroup] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.operations.v1.SalesGroup.
+ */
+export const SalesGroupSchema: GenEnum<SalesGroup> = /*@__PURE__*/
+  enumDesc(file_gateway_operations_v1_operations, 6);
+
+/**
+ * @generated from enum gateway.operations.v1.RevenueGroup
+ */
+export const RevenueGroup = {
+  /**
+   * @generated from enum value: REVENUE_GROUP_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * @generated from enum value: REVENUE_GROUP_PACK = 1;
+   */
+  PACK: 1,
+
+  /**
+   * @generated from enum value: REVENUE_GROUP_ASSET = 2;
+   */
+  ASSET: 2,
+
+  /**
+   * @generated from enum value: REVENUE_GROUP_NETWORK = 3;
+   */
+  NETWORK: 3,
+
+  /**
+   * @generated from enum value: REVENUE_GROUP_PROCESSOR = 4;
+   */
+  PROCESSOR: 4,
+
+  /**
+   * @generated from enum value: REVENUE_GROUP_KIND = 5;
+   */
+  KIND: 5,
+} as const;
+
+/**
+ * @generated from enum gateway.operations.v1.RevenueGroup
+ */
+export type RevenueGroup = (typeof RevenueGroup)[keyof typeof RevenueGroup] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.operations.v1.RevenueGroup.
+ */
+export const RevenueGroupSchema: GenEnum<RevenueGroup> = /*@__PURE__*/
+  enumDesc(file_gateway_operations_v1_operations, 7);
+
+/**
  * What operators see of the whole installation: its accounts at a glance, its nodes, providers,
  * models and database, the last check of the ledger, and what waits for another person. What
  * operators change is in the service that owns it: BillingService, PaymentsService, PeopleService.
@@ -2067,6 +2895,62 @@ export const OperationsService: GenService<{
     methodKind: "unary";
     input: typeof GetVerificationRequestSchema;
     output: typeof GetVerificationResponseSchema;
+  },
+  /**
+   * Sums charges of all accounts by UTC days of admission: what was used, what it cost, and the
+   * margin between both. The sums are about two minutes old, as complete_until says. Errors:
+   * INVALID_REQUEST (from, to: whole UTC days, at most 13 months), REPORT_TOO_LARGE.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.QuerySales
+   */
+  querySales: {
+    methodKind: "unary";
+    input: typeof QuerySalesRequestSchema;
+    output: typeof QuerySalesResponseSchema;
+  },
+  /**
+   * Sums what was paid, by the dates of receipts and credit notes and at the rates of their orders.
+   * Errors: INVALID_REQUEST (as QuerySales), REPORT_TOO_LARGE.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.QueryRevenue
+   */
+  queryRevenue: {
+    methodKind: "unary";
+    input: typeof QueryRevenueRequestSchema;
+    output: typeof QueryRevenueResponseSchema;
+  },
+  /**
+   * Says what customers were owed at the end of each UTC day: the credits that their pools had. Of
+   * today, those of now. Errors: INVALID_REQUEST (as QuerySales), REPORT_TOO_LARGE.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.GetLiabilities
+   */
+  getLiabilities: {
+    methodKind: "unary";
+    input: typeof GetLiabilitiesRequestSchema;
+    output: typeof GetLiabilitiesResponseSchema;
+  },
+  /**
+   * Says, by provider and UTC month, what requests cost by the configuration file, and what the
+   * provider billed. Errors: INVALID_REQUEST (as QuerySales).
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.ListProviderBills
+   */
+  listProviderBills: {
+    methodKind: "unary";
+    input: typeof ListProviderBillsRequestSchema;
+    output: typeof ListProviderBillsResponseSchema;
+  },
+  /**
+   * Stores what a provider billed for a month. It is shown beside the computed cost, and changes
+   * none. A later one takes its place. Errors: INVALID_REQUEST.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.SetProviderBill
+   */
+  setProviderBill: {
+    methodKind: "unary";
+    input: typeof SetProviderBillRequestSchema;
+    output: typeof SetProviderBillResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gateway_operations_v1_operations, 0);

@@ -2,12 +2,13 @@
 
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
-import type { Price } from "../../../../gen/gateway/common/v1/usage_pb.ts";
 import {
   type CatalogModel,
   OperationsService,
   type Provider,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { modelFacts } from "../../../base/model-facts.ts";
+import type { TokenCategory } from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
 import { compact, count, credits, duration } from "../format.ts";
 import { Card, Head } from "../parts/page.tsx";
@@ -54,18 +55,19 @@ export function Models(): JSX.Element {
   );
 }
 
+/** As everybody reads them on the open page. */
+const factsOf = ({ price, ...model }: CatalogModel) => price && modelFacts({ ...model, price });
 const million = 1_000_000n;
 const perMillion = (micro: bigint) => credits(micro * million);
 
-type PriceColumn = Exclude<keyof Price, "$typeName" | "$unknown" | "priceVersion">;
-
-function priceColumn(name: keyof typeof words.models.head, category: PriceColumn) {
+function priceColumn(name: keyof typeof words.models.head, category: TokenCategory) {
   return {
     name,
     head: words.models.head[name],
     end: true,
     sortBy: ({ price }: CatalogModel) => price?.[category] ?? 0n,
-    cell: ({ price }: CatalogModel) => (price ? perMillion(price[category]) : words.none),
+    cell: (model: CatalogModel) =>
+      factsOf(model)?.prices.find((one) => one.category === category)?.credits ?? words.none,
   };
 }
 
@@ -74,13 +76,11 @@ const columns: readonly Column<CatalogModel>[] = [
     name: "model",
     head: words.models.head.model,
     sortBy: ({ id }) => id,
-    cell: ({ id, aliases, isUsable }) => (
-      <span class="key-name" title={[id, ...aliases].join(", ")}>
-        <span class="name">{id}</span>
-        {!isUsable && <Tag tone="bad">{words.models.notUsable}</Tag>}
-        {aliases.length > 0 && (
-          <span class="faint">{words.models.aliases(aliases.join(", "))}</span>
-        )}
+    cell: (model) => (
+      <span class="key-name" title={[model.id, ...model.aliases].join(", ")}>
+        <span class="name">{model.id}</span>
+        {!model.isUsable && <Tag tone="bad">{words.models.notUsable}</Tag>}
+        <span class="faint sentence">{factsOf(model)?.sentences.join(" ")}</span>
       </span>
     ),
   },

@@ -494,7 +494,6 @@ export const words = {
     usable: "can be called",
     notUsable: "no provider",
     gone: "gone",
-    aliases: (names: string) => `also ${names}`,
     version: "Price version",
     prices: "Prices over time",
     pricesAbout: "A price counts from the first request that was admitted at it.",
@@ -529,6 +528,58 @@ export const words = {
       `${connect} to connect, ${first} for the first byte, ${idle} between bytes, ${total} in all`,
     waitsTotal: (total: string) => `${total} in all`,
     configuration: (hash: string) => `Configuration ${hash}`,
+  },
+
+  sales: {
+    title: "Sales",
+    intro:
+      "What was used is what requests were charged, gifts included. What it cost is by the prices of " +
+      "the configuration file. Days are of UTC.",
+    month: "Month",
+    files: { sales: "Sales as CSV", revenue: "Revenue as CSV", liabilities: "Owed as CSV" },
+    figures: { paid: "Paid in", used: "Used", cost: "Cost", margin: "Margin" },
+    before: (amount: string) => `${amount} the month before`,
+    ofUse: (share: string) => `of ${share} of the use: the rest has no cost`,
+    gifts: (bonus: string, adjusted: string) =>
+      `Promotions gave ${bonus} credits, adjustments ${adjusted}.`,
+    owed: (usd: string, credits: string, debts: string) =>
+      `At its end, customers had ${credits} unused credits (${usd}) and owed ${debts}.`,
+    completeUntil: (at: string) => `All that was settled before ${at} is counted.`,
+    incomplete: "The sums are being written anew: they are not complete.",
+    byDay: "Used by day",
+    bars: "Dollars per day",
+    table: "Its parts",
+    by: "Told apart by",
+    bys: { model: "Model", provider: "Provider", account: "Account" },
+    caption: "Sums of the month",
+    empty: "Nothing was charged in this month.",
+    head: {
+      requests: "Requests",
+      used: "Used",
+      cost: "Cost",
+      margin: "Margin",
+      overrun: "Not paid",
+    },
+    uncosted: (names: readonly string[], all: number) =>
+      `No cost price for ${names.join(", ")}${all > names.length ? ` and ${all - names.length} more` : ""}. Add to the model in the file:`,
+    costLine: "cost: { input: 3.00, output: 15.00 }",
+    bills: "Bills of providers",
+    billsAbout: "What requests cost by the file, beside what the provider billed.",
+    billsEmpty: "No provider was called in this month.",
+    billsCaption: "Providers of the month",
+    billsHead: {
+      provider: "Provider",
+      cost: "Cost",
+      billed: "Billed",
+      note: "Note",
+      actions: "Actions",
+    },
+    setBill: "Enter bill",
+    billTitle: (provider: string, month: string) => `Bill of ${provider} for ${month}`,
+    billed: "Billed",
+    note: "Note",
+    saveBill: "Save",
+    notAnAmount: "An amount of dollars, such as 1,200.50.",
   },
 
   health: {

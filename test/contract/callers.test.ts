@@ -335,6 +335,7 @@ function nobody(desc: DescMethod): boolean {
 const unconfirmed: Readonly<Record<string, string>> = {
   CreateAccount: "an empty account has nothing to protect",
   RenameAccount: "a name can be set back",
+  SetProviderBill: "it can be set back, and moves no credits",
   SetBillingDetails: "they can be set back, and earlier documents stay as they are",
   UpdateKey: "limits can be set back; account_reader, which cannot, asks in the service",
   PauseKey: "ResumeKey takes it back",

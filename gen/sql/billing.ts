@@ -649,8 +649,8 @@ from (
   union all
   select payer, "family", day, spent, held, running, day_base, week_base, month_base, total_base,
     day_limit, week_limit, month_limit, total_limit, running_limit
-  from budgets
-  where account_id = $1 and strpos(payer, ':') > 0 and is_limited
+  from budgets b
+  where account_id = $1 and strpos(payer, ':') > 0 and b.is_limited
   union all
   select payer, "family", (now() at time zone 'utc')::date, of_month, 0, 0, of_month - of_day,
     of_month - of_week, 0, of_month, null, null, null, null, null
@@ -2745,13 +2745,13 @@ with asked as (
 ), payers as (
   select account_id, "family", payer, day, spent, held, day_base, week_base, month_base, total_base,
     day_limit, week_limit, month_limit, total_limit
-  from budgets
-  where account_id = any($1) and is_limited
+  from budgets b
+  where account_id = any($1) and b.is_limited
   union all
   select account_id, "family", '', day, spent, held, day_base, week_base, month_base, total_base,
     day_limit, week_limit, month_limit, total_limit
-  from pools
-  where account_id = any($1) and is_limited
+  from pools p
+  where account_id = any($1) and p.is_limited
 ), limits as (
   select p.account_id, p."family", p.payer, w.name, w.most, w.base,
     greatest(w.since, w.starts) as since,
@@ -3672,8 +3672,8 @@ with open_from as (
   select 'budget = its charges and holds', concat_ws('/', account_id, "family", payer),
     format('held %s, holds %s, running %s, requests %s', b.held, h.held, b.running, h.running)
   from (
-    select account_id, "family", payer, held, running, is_limited
-    from budgets
+    select account_id, "family", payer, held, running, b.is_limited
+    from budgets b
     where account_id > $1 and account_id <= $2 and strpos(payer, ':') > 0
   ) b
   full join (

@@ -69,9 +69,9 @@ select approval_id, account_id, what, requested_by, requested_at
 
 export type FindWaitingRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; subject: string; accountId: string; what: string; reason: string; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; givenUsdMicro: bigint };
 /**
- * What waits about a subject.
+ * What waits about a subject: with the id, if there is one.
  */
-export const findWaiting: Optional<{ kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; accountId: string; subject: string }, FindWaitingRow> = optional(
+export const findWaiting: Optional<{ kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; accountId: string; subject: string; approvalId: string | null }, FindWaitingRow> = optional(
   "contract/find-waiting",
   `-- contract/find-waiting
 select a.approval_id, a.kind, a.subject, a.account_id, a.what, a.reason, a.requested_by,
@@ -81,8 +81,9 @@ select a.approval_id, a.kind, a.subject, a.account_id, a.what, a.reason, a.reque
                     and g.day = (now() at time zone 'UTC')::date), 0) as given_usd_micro
   from approvals a
  where a.kind = $1 and a.account_id = $2 and a.subject = $3
-   and a.state = 'pending' and a.ends_at > now()`,
-  (p) => [p.kind, p.accountId, p.subject],
+   and a.state = 'pending' and a.ends_at > now()
+   and a.approval_id = coalesce($4, a.approval_id)`,
+  (p) => [p.kind, p.accountId, p.subject, p.approvalId],
   (v) => ({ approvalId: v[0], kind: v[1], subject: v[2], accountId: v[3], what: v[4], reason: v[5], requestedBy: v[6], personId: v[7], usdMicro: v[8], requestedAt: v[9], endsAt: v[10], givenUsdMicro: v[11] }) as never,
   "",
   5000,
@@ -227,6 +228,18 @@ where account_id = $1 and actor = $2 and key_sha256 = $3`,
   (p) => [p.accountId, p.actor, p.keySha256],
   (v) => ({ method: v[0], requestSha256: v[1], madeId: v[2], sealed: v[3] }) as never,
   "sealed",
+);
+
+/**
+ * Notes another id of what a call created.
+ */
+export const nameReplay: Run<{ madeId: string; accountId: string; actor: string; keySha256: Buffer }> = run(
+  "contract/name-replay",
+  `-- contract/name-replay
+update replays
+set made_id = $1
+where account_id = $2 and actor = $3 and key_sha256 = $4`,
+  (p) => [p.madeId, p.accountId, p.actor, p.keySha256],
 );
 
 /**

@@ -226,6 +226,22 @@ limit 1`,
   "",
 );
 
+export type LockSalesRow = { settledAt: string; requestId: string; accountId: string; isEmptying: boolean };
+/**
+ * How far the charges are in the sums of sales, which change no more until the end of the
+ * transaction. They lack a month that they are being removed from.
+ */
+export const lockSales: One<undefined, LockSalesRow> = one(
+  "history/lock-sales",
+  `-- history/lock-sales
+select settled_at::text as settled_at, request_id, account_id, is_emptying
+from sales_progress
+for update`,
+  () => [],
+  (v) => ({ settledAt: v[0], requestId: v[1], accountId: v[2], isEmptying: v[3] }) as never,
+  "",
+);
+
 export type ReadClosingStateRow = { currentMonth: string; lastClosed: string | null; holds: number; oldest: Date | null; hasDays: boolean };
 /**
  * What decides whether a month can be closed: the current month, the last closed one, the holds of
@@ -529,25 +545,6 @@ insert into sink_cursors (sink)
 values ($1)
 on conflict (sink) do nothing`,
   (p) => [p.sink],
-);
-
-export type ReadHorizonRow = { at: string; firstRunning: bigint; firstToCome: bigint };
-/**
- * The time, the first transaction that runs, and the first one that has not begun: when all that
- * had begun have ended, no charge with an earlier time becomes visible any more. Charges are what
- * is asked about.
- */
-export const readHorizon: One<undefined, ReadHorizonRow> = one(
-  "history/read-horizon",
-  `-- history/read-horizon
-select now()::text as at, pg_snapshot_xmin(pg_current_snapshot())::text::bigint
-    as first_running,
-  pg_snapshot_xmax(pg_current_snapshot())::text::bigint as first_to_come
-from (select 1) as always
-where not exists (select 1 from charges where false)`,
-  () => [],
-  (v) => ({ at: v[0], firstRunning: v[1], firstToCome: v[2] }) as never,
-  "",
 );
 
 export type ReadCursorRow = { settledAt: string; requestId: string; accountId: string; file: string; bytes: bigint };

@@ -1,6 +1,6 @@
 // Made of src/payments/sql by `npm run generate`. Do not edit.
 
-import { type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
+import { type Json, type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
 
 // chains.sql
 
@@ -1164,6 +1164,104 @@ limit $6`,
   5000,
 );
 
+export type FindDocumentRow = { number: string; kind: "receipt" | "credit_note"; orderId: string; createdBy: string };
+/**
+ * Finds a document of an account by its number. No row: there is none. Two sellers may have given
+ * it the same number: the newest counts.
+ */
+export const findDocument: Optional<{ number: string; accountId: string }, FindDocumentRow> = optional(
+  "payments/find-document",
+  `-- payments/find-document
+select d.number, d.kind, d.order_id, o.created_by
+from payment_documents d
+join payment_orders o on o.order_id = d.order_id
+where d.number = $1 and o.account_id = $2
+order by d.issued_at desc
+limit 1`,
+  (p) => [p.number, p.accountId],
+  (v) => ({ number: v[0], kind: v[1], orderId: v[2], createdBy: v[3] }) as never,
+  "",
+  5000,
+);
+
+// events.sql
+
+/**
+ * Stores what became true of an order, but for what is stored. An event of a payment gets the hash
+ * of its transaction, where one is known. The caller has locked the order.
+ * `subjects`: what each is of, such as the number of a refund
+ * `depositIds`: the payment of each; empty: none
+ */
+export const insertEvents: Run<{ kinds: readonly string[]; subjects: readonly string[]; facts: readonly string[]; depositIds: readonly string[]; orderId: string }> = run(
+  "payments/insert-events",
+  `-- payments/insert-events
+insert into payment_events (order_id, kind, subject, facts)
+select o.order_id, e.kind, e.subject,
+  jsonb_strip_nulls(jsonb_build_object('tx', (
+    select min(t.tx) from payment_transactions t
+    where t.processor = o.processor and t.external_id = e.deposit_id
+  ))) || e.facts::jsonb
+from unnest($1::text[], $2::text[], $3::text[], $4::text[])
+  as e (kind, subject, facts, deposit_id)
+join payment_orders o on o.order_id = $5
+on conflict do nothing`,
+  (p) => [p.kinds, p.subjects, p.facts, p.depositIds, p.orderId],
+  5000,
+);
+
+export type ListUnreadEventsRow = { orderId: string; n: bigint; kind: "payment_seen" | "payment_credited" | "payment_short" | "payment_late" | "payment_lost" | "payment_refunded" | "payment_decided"; subject: string; at: Date; facts: Json; accountId: string; family: "v1" | "v2"; asset: string; network: string; decimals: number; createdBy: string };
+/**
+ * Lists events that have still to become alerts, in the order of their numbers, with what alerts
+ * say of their orders.
+ */
+export const listUnreadEvents: Many<{ rows: bigint | number }, ListUnreadEventsRow> = many(
+  "payments/list-unread-events",
+  `-- payments/list-unread-events
+select e.order_id, e.n, e.kind, e.subject, e.at, e.facts, o.account_id, o."family", o.asset,
+  o.network, o.decimals, o.created_by
+from payment_events e
+join payment_orders o on o.order_id = e.order_id
+where not e.is_read
+order by e.n
+limit $1`,
+  (p) => [p.rows],
+  (v) => ({ orderId: v[0], n: v[1], kind: v[2], subject: v[3], at: v[4], facts: v[5], accountId: v[6], family: v[7], asset: v[8], network: v[9], decimals: v[10], createdBy: v[11] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes that events became alerts.
+ */
+export const markEventsRead: Run<{ orderIds: readonly string[]; ns: readonly (bigint | number)[] }> = run(
+  "payments/mark-events-read",
+  `-- payments/mark-events-read
+update payment_events e
+set is_read = true
+from unnest($1::text[], $2::bigint[]) as r (order_id, n)
+where e.order_id = r.order_id and e.n = r.n`,
+  (p) => [p.orderIds, p.ns],
+  5000,
+);
+
+export type ListEventsRow = { orderId: string; kind: "payment_seen" | "payment_credited" | "payment_short" | "payment_late" | "payment_lost" | "payment_refunded" | "payment_decided"; at: Date; facts: Json; decimals: number };
+/**
+ * Lists the events of some orders, oldest first.
+ */
+export const listEvents: Many<{ orderIds: readonly string[] }, ListEventsRow> = many(
+  "payments/list-events",
+  `-- payments/list-events
+select e.order_id, e.kind, e.at, e.facts, o.decimals
+from payment_events e
+join payment_orders o on o.order_id = e.order_id
+where e.order_id = any($1::text[])
+order by e.n`,
+  (p) => [p.orderIds],
+  (v) => ({ orderId: v[0], kind: v[1], at: v[2], facts: v[3], decimals: v[4] }) as never,
+  "",
+  5000,
+);
+
 // grants.sql
 
 export type InsertGrantRow = { n: number; micro: bigint };
@@ -1288,13 +1386,50 @@ order by order_id, n`,
 );
 
 /**
- * Stores the transfer of a grant.
+ * Stores the transfer of a grant, and the event of the credits that it brought or took. Changes no
+ * row: the grant has its transfer.
  */
 export const putTransfer: Run<{ transferId: string; orderId: string; n: number }> = run(
   "payments/put-transfer",
   `-- payments/put-transfer
-update payment_grants set transfer_id = $1
-where order_id = $2 and n = $3 and transfer_id is null`,
+with put as (
+  update payment_grants set transfer_id = $1
+  where order_id = $2 and n = $3 and transfer_id is null
+  returning order_id, n, micro, bonus_micro
+)
+insert into payment_events (order_id, kind, subject, facts)
+select p.order_id,
+  case when p.micro + p.bonus_micro > 0 then 'payment_credited' else 'payment_lost' end,
+  p.n::text,
+  jsonb_strip_nulls(jsonb_build_object(
+    'transfer_id', $1::text,
+    'microcredits', abs(p.micro + p.bonus_micro)::text,
+    'usd_micro', case when p.micro <> 0 then (abs(p.micro) / 200)::text end,
+    'of', case when p.micro = 0 then 'bonus' end,
+    'document', (
+      select d.number from payment_documents d
+      where d.order_id = p.order_id
+        and case when p.micro > 0 then d.kind = 'receipt' else d.grant_n = p.n end
+    ),
+    'atoms', (
+      select sum(d.atoms)::text from payment_deposits d
+      where d.order_id = p.order_id and d.asset = o.asset and d.network = o.network
+        and d.state = 'settled'
+    ),
+    'tx', (
+      select min(t.tx) from payment_transactions t
+      where t.processor = o.processor and t.external_id = (
+        select d.external_id from payment_deposits d
+        where d.order_id = p.order_id and d.settled_at is not null
+          and (d.state = 'lost') = (p.micro < 0)
+        order by d.settled_at desc, d.external_id
+        limit 1
+      )
+    )
+  ))
+from put p
+join payment_orders o on o.order_id = p.order_id
+on conflict do nothing`,
   (p) => [p.transferId, p.orderId, p.n],
   5000,
 );
@@ -1445,9 +1580,10 @@ on conflict (account_id) do update set account_id = excluded.account_id`,
   5000,
 );
 
-export type ReadOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint };
+export type ReadOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint; events: string[] };
 /**
- * Reads orders, in any order, with what was granted for each and what refunds took back.
+ * Reads orders, in any order, with what was granted for each and what refunds took back, and the
+ * events that are stored of it, each as its kind and what it is of.
  */
 export const readOrders: Many<{ orderIds: readonly string[] }, ReadOrdersRow> = many(
   "payments/read-orders",
@@ -1462,11 +1598,13 @@ select
     as granted_micro,
   (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
    where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
-    as taken_back_micro
+    as taken_back_micro,
+  array(select e.kind || ':' || e.subject from payment_events e where e.order_id = o.order_id)
+    as events
 from payment_orders o
 where order_id = any($1::text[])`,
   (p) => [p.orderIds],
-  (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37] }) as never,
+  (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37], events: v[38] }) as never,
   "externalId quotedAtoms rate cancelledAt attention receiptNumber nextLookAt lookedAt hookAt pageOpenUntil",
   5000,
 );

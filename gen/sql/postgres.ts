@@ -1,6 +1,6 @@
 // Made of src/postgres/sql by `npm run generate`. Do not edit.
 
-import { type Run, run } from "../../src/postgres/statement.ts";
+import { type One, one, type Run, run } from "../../src/postgres/statement.ts";
 
 // leases.sql
 
@@ -29,5 +29,22 @@ update leases
 set holder = '', until = now() + $1::float8 * interval '1 millisecond'
 where task = $2 and holder = $3`,
   (p) => [p.restMs, p.task, p.holder],
+  5000,
+);
+
+export type ReadHorizonRow = { at: string; firstRunning: bigint; firstToCome: bigint };
+/**
+ * The time, the first transaction that runs, and the first one that has not begun: when all that
+ * had begun have ended, nothing that they wrote becomes visible any more.
+ */
+export const readHorizon: One<undefined, ReadHorizonRow> = one(
+  "postgres/read-horizon",
+  `-- postgres/read-horizon
+select now()::text as at, pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+    as first_running,
+  pg_snapshot_xmax(pg_current_snapshot())::text::bigint as first_to_come`,
+  () => [],
+  (v) => ({ at: v[0], firstRunning: v[1], firstToCome: v[2] }) as never,
+  "",
   5000,
 );

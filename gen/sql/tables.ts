@@ -12,11 +12,11 @@ export type AddressDustRow = { processor: string; chain: string; address: string
 
 export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null; personId: string | null; allowedAddresses: string[] };
 
-export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date };
+export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date; madeAt: Date; isAgain: boolean };
 
 export type AlertProgressRow = { isOnly: boolean; eventsAt: Date };
 
-export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date; percents: number[] };
+export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date; percents: number[]; webhookForm: "standard" | "slack"; failingSince: Date | null; webhookOffAt: Date | null };
 
 export type AlertsRow = { alertId: string; accountId: string; kind: string; facts: Json; onPage: boolean; raisedAt: Date; dismissedAt: Date | null };
 
@@ -26,7 +26,7 @@ export type AuditEventsRow = { eventId: string; at: Date; actor: string; account
 
 export type AuditRefusalsRow = { actor: string; hour: Date; refused: number; eventId: string };
 
-export type BudgetsRow = { accountId: string; family: "v1" | "v2"; payer: string; spent: bigint; held: bigint; running: number; lastUsedAt: Date | null; day: string; dayBase: bigint; weekBase: bigint; monthBase: bigint; totalBase: bigint; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
+export type BudgetsRow = { accountId: string; family: "v1" | "v2"; payer: string; spent: bigint; held: bigint; running: number; lastUsedAt: Date | null; day: string; dayBase: bigint; weekBase: bigint; monthBase: bigint; totalBase: bigint; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
 
 export type ChainBlocksRow = { processor: string; chain: string; height: bigint; hash: string };
 
@@ -47,6 +47,8 @@ export type ClosedMonthsRow = { accountId: string; month: string; family: string
 export type ClosingBlocksRow = { month: string; number: number; charges: number; sha256: Buffer; form: number; settledAt: Date; requestId: string; accountId: string };
 
 export type ClosingSumsRow = { accountId: string; month: string; family: string; keyId: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; overrun: bigint; broken: bigint; webSearches: bigint };
+
+export type CostVersionsRow = { costVersion: string; provider: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; above: number | null; aboveVersion: string | null; createdAt: Date };
 
 export type DepositAddressesRow = { keyId: string; index: bigint; address: string; accountId: string; family: "v1" | "v2"; createdAt: Date };
 
@@ -104,6 +106,8 @@ export type PaymentDepositsRow = { processor: string; externalId: string; orderI
 
 export type PaymentDocumentsRow = { seller: string; kind: "receipt" | "credit_note"; year: number; n: number; number: string; orderId: string; grantN: number | null; refundN: number | null; issuedAt: Date };
 
+export type PaymentEventsRow = { orderId: string; n: bigint; kind: "payment_seen" | "payment_credited" | "payment_short" | "payment_late" | "payment_lost" | "payment_refunded" | "payment_decided"; subject: string; at: Date; facts: Json; isRead: boolean };
+
 export type PaymentGrantsRow = { orderId: string; n: number; micro: bigint; transferId: string | null; createdAt: Date; bonusMicro: bigint };
 
 export type PaymentHooksRow = { processor: string; deliveryKey: string; externalId: string; receivedAt: Date; bodySha256: Buffer; depositId: string };
@@ -122,7 +126,7 @@ export type PeopleRow = { personId: string; login: string | null; name: string; 
 
 export type PeopleChangesRow = { changeId: string; subjectId: string; changedAt: Date };
 
-export type PoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: string; spent: bigint; running: number; day: string; dayBase: bigint; weekBase: bigint; monthBase: bigint; totalBase: bigint; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
+export type PoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: string; spent: bigint; running: number; day: string; dayBase: bigint; weekBase: bigint; monthBase: bigint; totalBase: bigint; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
 
 export type PriceListVersionsRow = { priceListId: string; n: number; discountBp: number; models: Json; reason: string; madeBy: string; madeAt: Date };
 
@@ -134,6 +138,8 @@ export type PromotionUsesRow = { codeId: string; accountId: string; orderId: str
 
 export type PromotionsRow = { codeId: string; codeSha256: Buffer; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
 
+export type ProviderBillsRow = { provider: string; month: string; usdMicro: bigint; note: string; setBy: string; setAt: Date };
+
 export type ProviderOutagesRow = { provider: string; model: string; openedAt: Date; answeredAt: Date | null };
 
 export type RateSamplesRow = { asset: string; at: Date; rate: bigint };
@@ -141,6 +147,10 @@ export type RateSamplesRow = { asset: string; at: Date; rate: bigint };
 export type RefusalsRow = { requestId: string; accountId: string; keyId: string; at: Date; reason: string; model: string; facts: Json };
 
 export type ReplaysRow = { accountId: string; actor: string; keySha256: Buffer; method: string; requestSha256: Buffer; madeId: string; sealed: Buffer | null; endsAt: Date };
+
+export type SalesDailyRow = { day: string; accountId: string; family: string; model: string; provider: string; costVersion: string; requests: bigint; uncosted: bigint; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; overrun: bigint; costPico: bigint };
+
+export type SalesProgressRow = { isOnly: boolean; settledAt: Date; requestId: string; accountId: string; completeTo: Date; isEmptying: boolean };
 
 export type SessionsRow = { digest: Buffer; sessionId: string; personId: string; method: "passkey" | "password" | "oidc"; passkeyId: string | null; madeAt: Date; usedAt: Date; endsAt: Date; strongUntil: Date; address: string; agent: string; endedAt: Date | null; confirmedBy: "passkey" | "password" | "oidc" | null };
 

@@ -8,9 +8,16 @@ import {
   type Alert,
   AlertSchema,
   type AlertsService,
+  type Delivery,
+  DeliverySchema,
   DeliveryState,
   DismissAlertResponseSchema,
   ListAlertsResponseSchema,
+  type ListDeliveriesRequest,
+  ListDeliveriesResponseSchema,
+  type NewestAlerts,
+  NewestAlertsSchema,
+  ResendDeliveryResponseSchema,
   type SetAlertsRequest,
   SetAlertsResponseSchema,
   TestWebhookResponseSchema,
@@ -27,24 +34,30 @@ import {
   type TimeCursor,
   walkPages,
 } from "../base/paging.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import { type AlertsConfig, readProxy } from "../config/catalog.ts";
 import { roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import type { Mailer } from "../mail/mail.ts";
 import type { Postgres } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { createDeliverer } from "./deliver.ts";
 import { type BillingFigures, createEvaluation, type Sources } from "./evaluate.ts";
 import { kindOf, titleOf } from "./kinds.ts";
-import type { ListRecipients } from "./raise.ts";
+import { type ListRecipients, mailTriedMs, recipientsOf, webhookTriedMs } from "./raise.ts";
+import { secretBytes, WebhookSecrets } from "./secrets.ts";
 import { defaultSettings, readSettings, type StoredSettings, toMessage } from "./settings.ts";
 import {
   type AlertStore,
   createAlertStore,
   type StoredAlert,
   type StoredDelivery,
+  toAlerts,
 } from "./store.ts";
+import { createAlertWatch, newestMax, unreadMax } from "./watch.ts";
 import {
   createPostWebhook,
+  type Form,
   type PostWebhook,
   showSecret,
   type Webhook,
@@ -60,6 +73,7 @@ export type Alerts = {
     /** All alerts of an account on its page, newest first. */
     export(accountId: string): AsyncIterable<{ alerts: Alert[] }>;
   };
+  readonly forDesk: ForDesk;
   /** Takes the hosts and the proxy of webhooks from another file. Throws without that proxy. */
   reload(config: AlertsConfig): void;
   /** Begins to look for alerts, and to deliver them. */
@@ -67,6 +81,32 @@ export type Alerts = {
   stop(): Promise<void>;
   /** Looks now, if it is due. Returns whether this process looked at all accounts. */
   look(): Promise<boolean>;
+};
+
+/**
+ * What operators send again. Each returns what writes it in a transaction, and what is to be done
+ * after the commit. Throws `wrong_state` if nobody would get a mail.
+ */
+type ForDesk = {
+  /** The mail of an alert, to those who get it. Throws `not_found`. */
+  resendNotice(of: { readonly accountId: string; readonly alertId: string }): Promise<Resending>;
+  /** A receipt or credit note, to the owners, or to the member who ordered. */
+  resendDocument(of: ResentDocument): Promise<Resending>;
+};
+
+type ResentDocument = {
+  /** Distinguishes this time from others. */
+  readonly id: string;
+  readonly accountId: string;
+  readonly orderId: string;
+  readonly number: string;
+  /** Undefined: the owners. */
+  readonly personId: string | undefined;
+};
+
+type Resending = {
+  write(tx: Runner): Promise<void>;
+  written(): void;
 };
 
 /**
@@ -84,6 +124,8 @@ export function createAlerts(parts: {
   mailer: Mailer | undefined;
   publicUrl: () => URL;
   config: AlertsConfig;
+  /** Seal the signing secrets of webhooks: the first one seals, all of them open. */
+  contentKeys: readonly Uint8Array[];
   /** Holds the URL of the proxy of webhooks. */
   env?: NodeJS.ProcessEnv;
   log: Log;
@@ -93,7 +135,8 @@ export function createAlerts(parts: {
 }): Alerts {
   const { sources, listRecipients, mailer, publicUrl, log } = parts;
   const { everyMs, leaseMs, pollMs } = { ...usualTimes, ...parts.times };
-  const store = createAlertStore(parts.postgres);
+  const store = createAlertStore(parts.postgres, new WebhookSecrets(parts.contentKeys));
+  const watch = createAlertWatch({ store, log });
   let { config } = parts;
   const proxyOf = ({ proxy }: AlertsConfig) => proxy && readProxy(proxy, parts.env ?? {});
   let proxy = proxyOf(config);
@@ -105,6 +148,8 @@ export function createAlerts(parts: {
     post,
     listRecipients,
     publicUrl,
+    documentsOf: sources.payments.documentsOf,
+    onSwitchedOff: () => evaluation.wake(),
     log,
     leaseMs,
     pollMs,
@@ -117,7 +162,16 @@ export function createAlerts(parts: {
     everyMs,
     leaseMs,
     mails: mailer !== undefined,
-    onRaised: deliverer.wake,
+    onRaised(accountIds) {
+      deliverer.wake();
+      for (const accountId of accountIds) watch.changed(accountId);
+    },
+  });
+  sources.payments.onEvents(() => evaluation.wake());
+  const sealing = new Task({
+    run: () => store.sealSecrets(),
+    everyMs: sealEveryMs,
+    report: warnOnce(log, { code: "secrets_unsealed", failed: "signing secrets are not sealed" }),
   });
   const all: ServiceParts = { store, post, statusOf: sources.billing, mails: mailer !== undefined };
   const tested = new BoundedMap<string, number>(testedMax);
@@ -153,9 +207,29 @@ export function createAlerts(parts: {
       async dismissAlert({ alertId }, call) {
         const { accountId } = call;
         const dismissed = { alertId, accountId, hidesPeople: !seesPeople(call) };
-        if ((await store.run(sql.dismissAlert, dismissed)) === 0)
-          throw new ApiError("not_found", { message: "No such alert.", field: "alert_id" });
+        if ((await store.run(sql.dismissAlert, dismissed)) === 0) throw noSuchAlert();
+        watch.changed(accountId);
         return create(DismissAlertResponseSchema);
+      },
+      async *watchAlerts(_, call) {
+        const accountId = await knownAccount(all, call);
+        const hidesPeople = !seesPeople(call);
+        const read = () => readNewest(store, accountId, hidesPeople);
+        yield* watch.watch(accountId, read, call.signal);
+      },
+      listDeliveries: (request, call) => listDeliveries(all, request, call),
+      async resendDelivery({ alertId }, call) {
+        const accountId = await knownAccount(all, call);
+        const { webhook } = await settingsOf(store, accountId);
+        if (!webhook) throw new ApiError("wrong_state", { message: "There is no webhook." });
+        if (webhook.offAt)
+          throw new ApiError("wrong_state", {
+            message: "The webhook is switched off. Save its settings to switch it on.",
+          });
+        const again = { alertId, accountId, leaseMs, triedMs: webhookTriedMs };
+        if ((await store.run(sql.postAgain, again)) === 0) throw noSuchAlert();
+        deliverer.wake();
+        return create(ResendDeliveryResponseSchema);
       },
       async testWebhook(_, call) {
         const accountId = await knownAccount(all, call);
@@ -183,15 +257,22 @@ export function createAlerts(parts: {
         for await (const page of pages) yield { alerts: page.map((one) => toAlert(one, [])) };
       },
     },
+    forDesk: createForDesk({
+      ...{ store, listRecipients, mails: mailer !== undefined },
+      wake: deliverer.wake,
+    }),
     reload(next) {
       proxy = proxyOf(next);
       config = next;
     },
     start() {
+      sealing.start();
       evaluation.start();
       deliverer.start();
     },
     async stop() {
+      await sealing.stop();
+      await watch.stop();
       await evaluation.stop();
       await deliverer.stop();
     },
@@ -217,7 +298,8 @@ type ServiceParts = {
 
 const testEveryMs = 5_000;
 const testedMax = 10_000;
-const secretBytes = 32;
+/** A key may be replaced while a process of before still seals with the other one. */
+const sealEveryMs = 3_600_000;
 
 async function setAlerts(
   { store, statusOf }: ServiceParts,
@@ -225,7 +307,7 @@ async function setAlerts(
   { accountId, note }: AuthenticatedCall,
 ) {
   if (!settings) throw invalidField("settings", "is required");
-  const { webhookUrl, ...given } = readSettings(accountId, settings);
+  const { webhookUrl, form, ...given } = readSettings(accountId, settings);
   if (accountId !== "") {
     const status = await statusOf.readStatus(accountId);
     if (status === undefined) throw noSuchAccount();
@@ -233,23 +315,32 @@ async function setAlerts(
   }
   const { stored, isNew } = await store.transaction(async (tables) => {
     const before = (await tables.lockSettings(accountId))?.webhook;
-    const webhook = webhookUrl && nextWebhook(before, webhookUrl, newWebhookSecret);
+    const webhook =
+      webhookUrl && nextWebhook(before, { url: webhookUrl, form, isRenewed: newWebhookSecret });
     const next: StoredSettings = { ...given, webhook };
     await tables.putSettings(accountId, next);
-    return { stored: next, isNew: webhook !== undefined && webhook.secret !== before?.secret };
+    // What is not signed needs no secret.
+    const isSigned = webhook !== undefined && webhook.form === "standard";
+    return { stored: next, isNew: isSigned && webhook.secret !== before?.secret };
   });
   note?.({ webhook: isNew ? "new secret" : stored.webhook ? "same secret" : "none" });
   return create(SetAlertsResponseSchema, {
     settings: toMessage(accountId, stored),
-    ...(isNew && stored.webhook && { webhookSecret: showSecret(stored.webhook.secret) }),
+    ...(isNew && stored.webhook?.secret && { webhookSecret: showSecret(stored.webhook.secret) }),
   });
 }
 
-/** With another host, another secret: the receiver of before must not sign for the new one. */
-function nextWebhook(before: Webhook | undefined, url: URL, isRenewed: boolean): Webhook {
-  const isSameHost = before !== undefined && new URL(before.url).host === url.host;
-  const secret = isSameHost && !isRenewed ? before.secret : randomBytes(secretBytes);
-  return { url: url.href, secret };
+/**
+ * With another host, another secret: the receiver of before must not sign for the new one. And with
+ * another form: nobody has seen that of an unsigned webhook.
+ */
+function nextWebhook(
+  before: Webhook | undefined,
+  { url, form, isRenewed }: { url: URL; form: Form; isRenewed: boolean },
+): Webhook {
+  const isSame = before && new URL(before.url).host === url.host && before.form === form;
+  const secret = isSame && !isRenewed ? before.secret : undefined;
+  return { url: url.href, form, secret: secret ?? randomBytes(secretBytes) };
 }
 
 /** Why the test was not delivered. Empty: it was. */
@@ -262,11 +353,16 @@ async function testPost(
   const at = new Date();
   const alertId = `test/${accountId}/webhook/${at.toISOString()}`;
   const facts = { test: "true" };
-  const body = JSON.stringify({
-    type: "alert.test",
-    timestamp: at.toISOString(),
-    data: { alert_id: alertId, account_id: accountId, title: "A test of this webhook.", facts },
-  });
+  const title = "A test of this webhook.";
+  const body = JSON.stringify(
+    webhook.form === "slack"
+      ? { text: title }
+      : {
+          type: "alert.test",
+          timestamp: at.toISOString(),
+          data: { alert_id: alertId, account_id: accountId, title, facts },
+        },
+  );
   try {
     await post(webhook, { id: alertId, body }, signal);
     return "";
@@ -288,6 +384,107 @@ async function knownAccount(
   if (accountId !== "" && (await statusOf.readStatus(accountId)) === undefined)
     throw noSuchAccount();
   return accountId;
+}
+
+async function readNewest(
+  store: AlertStore,
+  accountId: string,
+  hidesPeople: boolean,
+): Promise<NewestAlerts> {
+  const listed = { accountId, unread: false, hidesPeople };
+  const alerts = await store.listAlerts(listed, undefined, newestMax);
+  const counted = { accountId, hidesPeople, unreadMost: unreadMax };
+  const { unread } = await store.run(sql.countUnread, counted);
+  return create(NewestAlertsSchema, { alerts: alerts.map((one) => toAlert(one, [])), unread });
+}
+
+async function listDeliveries(
+  parts: ServiceParts,
+  request: ListDeliveriesRequest,
+  call: AuthenticatedCall,
+) {
+  const { store } = parts;
+  const accountId = await knownAccount(parts, call);
+  const { failed } = request;
+  const { entries, nextPageToken } = await readPage(request, {
+    question: [accountId, failed],
+    read(after, rows) {
+      const { at = null, id = "" } = cursorOf(after) ?? {};
+      const [beforeId = "", beforeChannel = ""] = id.split("/").map(decodeURIComponent);
+      return store.run(sql.listAccountDeliveries, {
+        ...{ accountId, failed, rows, before: at },
+        ...{ beforeId, beforeChannel },
+      });
+    },
+    cursorOf: ({ madeAt: at, alertId, channel }) =>
+      encodeTimeCursor({ at, id: [alertId, channel].map(encodeURIComponent).join("/") }),
+  });
+  return create(ListDeliveriesResponseSchema, {
+    deliveries: entries.flatMap((row) =>
+      toAlerts({ ...row, accountId, raisedAt: row.madeAt }).map(({ kind, facts }) => ({
+        delivery: toDelivery(row),
+        alertId: row.alertId,
+        kind: kindOf(kind),
+        title: titleOf(kind, facts),
+        madeAt: timestampFromDate(row.madeAt),
+      })),
+    ),
+    nextPageToken,
+  });
+}
+
+function createForDesk(parts: {
+  store: AlertStore;
+  listRecipients: ListRecipients;
+  mails: boolean;
+  wake: () => void;
+}): ForDesk {
+  const { store, listRecipients, mails, wake: written } = parts;
+  /** The channels by which an alert is mailed. */
+  const channelsOf = (recipients: readonly { personId: string }[] = []) => {
+    if (!mails) throw new ApiError("wrong_state", { message: "This gateway has no mail server." });
+    if (recipients.length === 0)
+      throw new ApiError("wrong_state", {
+        message: "Nobody who would get it has a confirmed address.",
+      });
+    return recipients.map(({ personId }) => `mail:${personId}`);
+  };
+  return {
+    async resendNotice(named) {
+      const row = await store.run(sql.findAlert, named);
+      const [alert] = row ? toAlerts(row) : [];
+      if (!alert) throw noSuchAlert();
+      const { alertId } = alert;
+      const channels = channelsOf((await recipientsOf([alert], listRecipients)).get(alertId));
+      return {
+        async write(tx) {
+          await tx.run(sql.mailAgain, { alertId, channels, triedMs: mailTriedMs });
+        },
+        written,
+      };
+    },
+    async resendDocument({ id, accountId, orderId, number, personId }) {
+      const alertId = `document_sent/${accountId}/${number}/${id}`;
+      const found = await listRecipients([accountId], personId === undefined ? [] : [personId]);
+      // With persons, it lists these and the owners.
+      const channels = channelsOf(
+        found.filter((one) => personId === undefined || one.personId === personId),
+      );
+      const facts = { order_id: orderId, document: number };
+      return {
+        async write(tx) {
+          const kind = "document_sent" as const;
+          await store.on(tx).insertAlerts([{ alertId, accountId, kind, facts, onPage: false }], []);
+          await tx.run(sql.mailAgain, { alertId, channels, triedMs: mailTriedMs });
+        },
+        written,
+      };
+    },
+  };
+}
+
+function noSuchAlert(): ApiError {
+  return new ApiError("not_found", { message: "No such alert.", field: "alert_id" });
 }
 
 function noSuchAccount(): ApiError {
@@ -320,10 +517,34 @@ function toAlert(
     title: titleOf(kind, facts),
     facts,
     ...(dismissedAt && { dismissedAt: timestampFromDate(dismissedAt) }),
-    deliveries: deliveries.map(({ channel, state, problem }) => ({
-      ...(channel.startsWith("mail:") && { personId: channel.slice("mail:".length) }),
-      state: states[state],
-      problem,
-    })),
+    deliveries: deliveries.map(toDelivery),
+    orderId: facts.order_id ?? "",
+    keyId: facts.key_id ?? "",
+    payer: facts.payer ?? "",
   });
+}
+
+function toDelivery({
+  channel,
+  state,
+  problem,
+  failures,
+  nextAt,
+}: Omit<StoredDelivery, "alertId">): Delivery {
+  return create(DeliverySchema, {
+    ...(channel.startsWith("mail:") && { personId: channel.slice("mail:".length) }),
+    state: states[state],
+    ...{ problem, failures },
+    at: timestampFromDate(nextAt),
+  });
+}
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * signing secrets of webhooks stay as they are in the database for an hour more; look at the
+     * database
+     */
+    secrets_unsealed: true;
+  }
 }

@@ -1,14 +1,17 @@
 // Delivers alerts by mail and webhook, at least once each. Every node takes what is due, a few at a
 // time; what a node that dies has taken is due again after its lease.
 
+import type { Document } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/alerts.ts";
 import type { Log } from "../base/log.ts";
 import { Task, warnOnce } from "../base/task.ts";
 import { MailError, type Mailer } from "../mail/mail.ts";
-import { detailOf, titleOf } from "./kinds.ts";
+import { detailOf, type KindName, titleOf } from "./kinds.ts";
+import { documentText } from "./payment-texts.ts";
 import { type ListRecipients, type Recipient, recipientsOf } from "./raise.ts";
+import { failingDaysMax } from "./settings.ts";
 import type { AlertStore, DueDelivery } from "./store.ts";
-import { type PostWebhook, WebhookError } from "./webhook.ts";
+import { type Form, type PostWebhook, type Webhook, WebhookError } from "./webhook.ts";
 
 const mailsAtOnce = 5;
 const webhooksAtOnce = 10;
@@ -17,6 +20,7 @@ const minute = 60 * second;
 /** Between the six attempts of a webhook. */
 const webhookWaitsMs = [30 * second, 2 * minute, 10 * minute, 60 * minute, 4 * 60 * minute];
 const mailWaitMsMax = 30 * minute;
+const switchedOff = "The webhook is switched off.";
 
 type Outcome = "sent" | "waiting" | "failed";
 
@@ -35,6 +39,10 @@ export function createDeliverer(parts: {
   readonly post: PostWebhook;
   readonly listRecipients: ListRecipients;
   readonly publicUrl: () => URL;
+  /** The receipt and the credit notes of an order. */
+  readonly documentsOf: (orderId: string) => Promise<readonly Document[]>;
+  /** Called when a webhook was switched off. */
+  readonly onSwitchedOff: () => void;
   readonly log: Log;
   /** How long a delivery is left to a process that has taken it. */
   readonly leaseMs: number;
@@ -42,6 +50,7 @@ export function createDeliverer(parts: {
   readonly pollMs: number;
 }): Deliverer {
   const { store, mailer, post, listRecipients, publicUrl, log, leaseMs, pollMs } = parts;
+  const { documentsOf, onSwitchedOff } = parts;
   const stopped = new AbortController();
 
   async function deliverMails(send: Mailer["send"]): Promise<boolean> {
@@ -63,15 +72,15 @@ export function createDeliverer(parts: {
     send: Mailer["send"],
   ): Promise<void> {
     const [delivery, ...others] = deliveries;
-    const settleAll = async (...outcome: [state: Outcome, problem: string, waitMs: number]) => {
-      await Promise.all(deliveries.map((one) => settle(one, ...outcome)));
-    };
+    const settleAll = (...outcome: [state: Outcome, problem: string, waitMs: number]) =>
+      settle(deliveries, ...outcome);
     const to = recipients
       .get(delivery.alertId)
       ?.find(({ personId }) => delivery.channel === `mail:${personId}`);
     if (!to) return settleAll("failed", "The person has no confirmed address, or left.", 0);
     try {
-      const mail = mailOf(delivery, others.length, publicUrl());
+      const document = await documentFor(delivery);
+      const mail = mailOf(delivery, { others: others.length, document, publicUrl: publicUrl() });
       await send({ to: to.address, ...mail }, stopped.signal);
     } catch (error) {
       const { alertId, kind, failures } = delivery;
@@ -85,10 +94,15 @@ export function createDeliverer(parts: {
       return settleAll(isPermanent ? "failed" : "waiting", problem, waitMs);
     }
     const told = `The mail about ${delivery.alertId} counted it.`;
-    await Promise.all([
-      settle(delivery, "sent", "", 0),
-      ...others.map((one) => settle(one, "sent", told, 0)),
-    ]);
+    await Promise.all([settle([delivery], "sent", "", 0), settle(others, "sent", told, 0)]);
+  }
+
+  /** What a mail holds besides: the receipt of credits that were bought. */
+  async function documentFor({ kind, facts }: DueDelivery): Promise<Document | undefined> {
+    const { order_id: orderId, document: number } = facts;
+    if (!documentKinds.includes(kind) || orderId === undefined || number === undefined)
+      return undefined;
+    return (await documentsOf(orderId)).find((one) => one.number === number);
   }
 
   async function deliverPosts(): Promise<boolean> {
@@ -98,41 +112,68 @@ export function createDeliverer(parts: {
     await Promise.all(
       due.map(async (delivery) => {
         const webhook = settings.get(delivery.accountId)?.webhook;
-        if (!webhook) return settle(delivery, "failed", "There is no webhook any more.", 0);
+        if (!webhook) return settle([delivery], "failed", "There is no webhook any more.", 0);
+        if (webhook.offAt) return settle([delivery], "failed", switchedOff, 0);
         try {
-          await post(webhook, { id: delivery.alertId, body: bodyOf(delivery) }, stopped.signal);
+          const body = bodyOf(delivery, webhook.form);
+          await post(webhook, { id: delivery.alertId, body }, stopped.signal);
         } catch (error) {
-          return postFailed(delivery, error);
+          return postFailed(delivery, webhook, error);
         }
-        return settle(delivery, "sent", "", 0);
+        await settle([delivery], "sent", "", 0);
+        const { accountId } = delivery;
+        if (webhook.failingSince)
+          await store
+            .run(sql.notePostTaken, { accountId })
+            .catch((err: unknown) => warnUnread(err));
       }),
     );
     return true;
   }
 
   /** Not logged: the receiver is a customer's, who sees the problem with the alert. */
-  async function postFailed(delivery: DueDelivery, error: unknown): Promise<void> {
-    const problem = error instanceof WebhookError ? error.message : "The post failed";
-    const waitMs = webhookWaitsMs[delivery.failures];
-    await settle(delivery, waitMs === undefined ? "failed" : "waiting", problem, waitMs ?? 0);
-    // The others would fail as well, and keep those of other accounts waiting.
-    await store
-      .run(sql.postponeWebhooks, { accountId: delivery.accountId, waitMs: webhookWaitsMs[0] ?? 0 })
-      .catch((err: unknown) => warnUnread(err));
+  async function postFailed(
+    delivery: DueDelivery,
+    { url: webhookUrl }: Webhook,
+    error: unknown,
+  ): Promise<void> {
+    // An attempt that the shutdown cut off says nothing about the receiver.
+    if (stopped.signal.aborted) return;
+    const { message: problem, isGone } =
+      error instanceof WebhookError ? error : { message: "The post failed", isGone: false };
+    const waitMs = isGone ? undefined : webhookWaitsMs[delivery.failures];
+    const { accountId } = delivery;
+    await settle([delivery], waitMs === undefined ? "failed" : "waiting", problem, waitMs ?? 0);
+    try {
+      const noted = { accountId, webhookUrl, isGone, days: failingDaysMax };
+      if ((await store.run(sql.notePostFailed, noted))?.isOff) {
+        await store.run(sql.failPosts, { accountId, problem: switchedOff });
+        onSwitchedOff();
+        return;
+      }
+      // The others would fail as well, and keep those of other accounts waiting.
+      await store.run(sql.postponeWebhooks, { accountId, waitMs: webhookWaitsMs[0] ?? 0 });
+    } catch (err) {
+      warnUnread(err);
+    }
   }
 
-  /** Without a database the delivery stays taken, and is due again after the lease. */
+  /**
+   * Of deliveries that shared an attempt. Without a database they stay taken, and are due again
+   * after the lease.
+   */
   async function settle(
-    delivery: DueDelivery,
+    deliveries: readonly DueDelivery[],
     state: Outcome,
     problem: string,
     waitMs: number,
   ): Promise<void> {
-    // An attempt that the shutdown cut off says nothing about the receiver.
-    if (state !== "sent" && stopped.signal.aborted) return;
-    const { alertId, channel } = delivery;
+    const [first] = deliveries;
+    if (!first || (state !== "sent" && stopped.signal.aborted)) return;
+    const { channel } = first;
+    const alertIds = deliveries.map(({ alertId }) => alertId);
     await store
-      .run(sql.settleDelivery, { alertId, channel, state, problem, waitMs })
+      .run(sql.settleDeliveries, { alertIds, channel, state, problem, waitMs })
       .catch((err: unknown) => warnUnread(err));
   }
 
@@ -158,20 +199,22 @@ export function createDeliverer(parts: {
   };
 }
 
+const documentKinds: readonly KindName[] = ["payment_credited", "document_sent"];
+
 function mailOf(
   { alertId, accountId, kind, facts, at }: DueDelivery,
-  others: number,
-  publicUrl: URL,
+  also: { others: number; document: Document | undefined; publicUrl: URL },
 ): { subject: string; text: string } {
+  const { others, document, publicUrl } = also;
   const title = titleOf(kind, facts);
   const detail = detailOf(kind, facts);
-  const page = new URL(`/console/${accountId === "" ? "" : `${accountId}/`}`, publicUrl).href;
   const lines = [
     title,
     ...(detail === "" ? [] : [detail]),
-    ...(others === 0 ? [] : [othersText(others)]),
+    ...(others === 0 ? [] : [othersText(kind, others)]),
+    ...(document ? [documentText(document)] : []),
     `At ${at.toISOString().slice(0, 16).replace("T", " ")} UTC.`,
-    page,
+    new URL(pathOf(accountId, facts), publicUrl).href,
     `Alert ${alertId}. It may arrive more than once.`,
   ];
   return {
@@ -180,27 +223,35 @@ function mailOf(
   };
 }
 
-function othersText(others: number): string {
+/** The page of what an alert is about. */
+function pathOf(accountId: string, { order_id: orderId }: DueDelivery["facts"]): string {
+  if (accountId === "") return "/console/";
+  const path = orderId === undefined ? "" : `credits/orders/${encodeURIComponent(orderId)}`;
+  return `/console/${accountId}/${path}`;
+}
+
+function othersText(kind: KindName, others: number): string {
+  if (kind.startsWith("payment_"))
+    return `And ${others.toLocaleString("en-US")} more about payments, on the page.`;
   return others === 1
     ? "There was another one of this kind, which is on the page."
     : `There were ${others} others of this kind, which are on the page.`;
 }
 
+type Posted = Omit<DueDelivery, "channel" | "failures">;
+
 /** What a webhook gets, as JSON. */
-function bodyOf({
-  alertId,
-  accountId,
-  kind,
-  facts,
-  at,
-}: Omit<DueDelivery, "channel" | "failures">): string {
-  const data = {
-    alert_id: alertId,
-    account_id: accountId,
-    title: titleOf(kind, facts),
-    facts,
-  };
+function bodyOf({ alertId, accountId, kind, facts, at }: Posted, form: Form): string {
+  const title = titleOf(kind, facts);
+  if (form === "slack") return JSON.stringify({ text: escaped(title) });
+  const data = { alert_id: alertId, account_id: accountId, title, facts };
   return JSON.stringify({ type: `alert.${kind}`, timestamp: at.toISOString(), data });
+}
+
+/** Without what Slack takes for a link or a mention, and what Discord takes for one. */
+function escaped(text: string): string {
+  const entities = { "&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b" };
+  return text.replace(/[&<>@]/g, (sign) => Object(entities)[sign]);
 }
 
 declare module "../base/log.ts" {

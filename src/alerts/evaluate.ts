@@ -1,15 +1,19 @@
 // Finds what becomes an alert. Every 30 seconds one node reads pools, caps, keys, sign-ins and
 // orders of all accounts, in pages of a few statements each. Each node also raises what only it can
-// see. Two nodes that find the same event make the same id.
+// see, and at once what became of payments that it has looked at. Two nodes that find the same
+// event make the same id.
 
+import type { Document } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/alerts.ts";
 import type { Log } from "../base/log.ts";
-import { credits } from "../base/money.ts";
+import { credits, decimal } from "../base/money.ts";
+import { alertsKeptDays, deliveriesKeptDays } from "../base/shown-figures.ts";
 import { Task, warnOnce } from "../base/task.ts";
 import { Lease } from "../postgres/lease.ts";
 import type { AlertFacts } from "./kinds.ts";
+import type { PaymentKind } from "./payment-texts.ts";
 import { type Finding, type RaiseParts, raise } from "./raise.ts";
-import { defaultSettings, type StoredSettings } from "./settings.ts";
+import { defaultSettings, failingDaysMax, type StoredSettings } from "./settings.ts";
 
 /** What other services give, each for many accounts at once. */
 export type Sources = {
@@ -23,6 +27,7 @@ export type Sources = {
   ) => Promise<readonly MemberLogin[]>;
   readonly listWaitingOrders: (after: string, limit: number) => Promise<readonly WaitingOrder[]>;
   readonly listBypasses: (since: Date, limit: number) => Promise<readonly Bypass[]>;
+  readonly payments: PaymentEvents;
   /** The newest run of the verifier that found something. Absent: nobody keeps them. */
   readonly findViolations?: () => Promise<Violations | undefined>;
   /** The chains of payments that are not read, each since when. */
@@ -117,6 +122,27 @@ type WaitingOrder = {
   readonly accountId: string;
   readonly decisions: number;
 };
+/** As payments document them. */
+export type PaymentEvents = {
+  listEvents(rows: number): Promise<readonly PaymentEvent[]>;
+  markRead(events: readonly PaymentEvent[]): Promise<void>;
+  documentsOf(orderId: string): Promise<readonly Document[]>;
+  onEvents(listener: () => void): void;
+};
+type PaymentEvent = {
+  readonly orderId: string;
+  readonly n: bigint;
+  readonly kind: PaymentKind;
+  readonly subject: string;
+  readonly at: Date;
+  readonly facts: AlertFacts;
+  readonly accountId: string;
+  readonly family: FamilyName;
+  readonly asset: string;
+  readonly network: string;
+  /** As `actorOf` names callers. */
+  readonly createdBy: string;
+};
 /** As approvals document it. */
 type Bypass = {
   readonly approvalId: string;
@@ -152,23 +178,28 @@ type ModelCondition = {
 
 /** Accounts of one page. */
 const pageMax = 1_000;
+/** Events of payments of one statement. */
+const paymentEventsMax = 500;
 /** Changes that one look reads. More than that in 30 s is an attack or a migration of keys. */
 const eventsMax = 10_000;
 const families = ["v1", "v2"] as const;
 /** From here on, a request that is rejected for a limit means that the limit is reached. */
 const refusedPercentMin = 80;
-const keptDays = 180;
 const removedMax = 1_000;
+const deliveriesRemovedMax = 10_000;
 const overlapMs = 10_000;
 /** A model that is answered for so long has recovered. */
 const answeredMs = 300_000;
 const firstMs = 5_000;
+const dayMs = 86_400_000;
 
 export type Evaluation = {
   start(): void;
   stop(): Promise<void>;
   /** Looks now, if it is due. Returns whether this process looked at all accounts. */
   look(): Promise<boolean>;
+  /** Raises at once what became of payments, and of webhooks. */
+  wake(): void;
 };
 
 export function createEvaluation(
@@ -201,6 +232,16 @@ export function createEvaluation(
     report: warnOnce(log, report),
   });
 
+  // A process that died before it raised what it had written is covered by the looks of all.
+  const noticing = new Task({
+    async run() {
+      await lookAtWebhooks();
+      return lookAtPayments();
+    },
+    everyMs: 10 * everyMs,
+    report: warnOnce(log, report),
+  });
+
   async function look(stopping?: AbortSignal): Promise<boolean> {
     await attempt("the ledger", () => raise(parts, ledgerFindings(sources)));
     await attempt("addresses", () => raise(parts, sources.listMisplaced().map(keyMisplaced)));
@@ -210,10 +251,16 @@ export function createEvaluation(
     await attempt("accounts", () => lookAtAccounts(stopping));
     const areRead = await attempt("keys and sign-ins", () => lookAtEvents(eventsAt));
     await attempt("orders", () => lookAtOrders(stopping));
+    await attempt("payments", async () => {
+      while (await lookAtPayments());
+    });
+    await attempt("webhooks", lookAtWebhooks);
     await attempt("the verifier", lookAtVerifier);
     await attempt("chains", lookAtChains);
     await attempt("old alerts", async () => {
-      await store.run(sql.removeAlerts, { days: keptDays, rows: removedMax });
+      await store.run(sql.removeAlerts, { days: alertsKeptDays, rows: removedMax });
+      const old = { days: deliveriesKeptDays, rows: deliveriesRemovedMax };
+      await store.run(sql.removeDeliveries, old);
     });
     if (areRead) await store.run(sql.setProgress, { eventsAt: beganAt });
     await lease.release(everyMs);
@@ -292,9 +339,10 @@ export function createEvaluation(
           facts: {
             family,
             ...(days === undefined
-              ? { below_credits: credits(belowMicro) }
+              ? { below_credits: credits(belowMicro), below_microcredits: String(belowMicro) }
               : { days: String(days) }),
             free_credits: credits(found.freeMicro),
+            free_microcredits: String(found.freeMicro),
           },
         },
       ];
@@ -357,6 +405,20 @@ export function createEvaluation(
     }
   }
 
+  /** By any process, and by several at once: an event has one id. True: there are more. */
+  async function lookAtPayments(): Promise<boolean> {
+    const events = await sources.payments.listEvents(paymentEventsMax);
+    if (events.length === 0) return false;
+    await raise(parts, events.map(paymentEvent));
+    // Only now: a process that dies before leaves them to the next look.
+    await sources.payments.markRead(events);
+    return events.length === paymentEventsMax;
+  }
+
+  async function lookAtWebhooks(): Promise<void> {
+    await raise(parts, (await store.run(sql.listSwitchedOff)).map(webhookOff));
+  }
+
   /** What only this process knows of them, and what has ended for all. */
   async function lookAtProviders(): Promise<void> {
     const conditions = sources.modelConditions();
@@ -399,7 +461,17 @@ export function createEvaluation(
     await raise(parts, (await sources.listUnreadChains()).map(chainUnread));
   }
 
-  return { start: () => looking.start(), stop: () => looking.stop(), look: () => look() };
+  return {
+    start() {
+      looking.start();
+      noticing.start();
+    },
+    async stop() {
+      await Promise.all([looking.stop(), noticing.stop()]);
+    },
+    look: () => look(),
+    wake: () => noticing.wake(),
+  };
 }
 
 /** Once a day, as long as it lasts. */
@@ -479,12 +551,15 @@ function capReached(
         : `${window === "week" ? "week-" : ""}${period ?? ""}`,
     facts: {
       ...whose(limit, login),
+      ...(payer !== "" && { payer }),
       family,
       window,
       ...(period !== undefined && { period }),
       percent: String(percent),
       cap_credits: credits(limitMicro),
+      cap_microcredits: String(limitMicro),
       spent_credits: credits(spentMicro),
+      spent_microcredits: String(spentMicro),
     },
     // An alert about more of a limit replaces those about less of it.
     isSilent: index < reached.length - 1,
@@ -572,4 +647,39 @@ function orderWaiting({ orderId, accountId, decisions }: WaitingOrder): Finding[
     { ...finding, accountId, facts: { order_id: orderId } },
     { ...finding, accountId: "", facts: { order_id: orderId, account_id: accountId } },
   ];
+}
+
+/** The member who ordered gets it too, but for credits that were taken from the account. */
+function paymentEvent(event: PaymentEvent): Finding {
+  const { orderId, n, kind, accountId, facts, family, asset, network, createdBy } = event;
+  const [actor, id] = createdBy.split(":", 2);
+  const isToMember = actor === "person" && id !== undefined && kind !== "payment_lost";
+  const { microcredits, usd_micro: usdMicro } = facts;
+  return {
+    accountId,
+    kind,
+    about: orderId,
+    period: String(n),
+    facts: {
+      ...{ order_id: orderId, family, asset, network },
+      ...facts,
+      ...(microcredits !== undefined && { credits: credits(BigInt(microcredits)) }),
+      ...(usdMicro !== undefined && { usd: decimal(BigInt(usdMicro), 6, 2) }),
+      ...(isToMember && { person_id: id }),
+    },
+  };
+}
+
+function webhookOff(of: sql.ListSwitchedOffRow): Finding {
+  const { accountId, webhookUrl, failingSince, webhookOffAt } = of;
+  const since = failingSince.toISOString();
+  const isYoung = webhookOffAt.getTime() - failingSince.getTime() < failingDaysMax * dayMs;
+  return {
+    accountId,
+    kind: "webhook_off",
+    about: "webhook",
+    period: webhookOffAt.toISOString(),
+    // Sooner, only its receiver switches it off.
+    facts: { host: new URL(webhookUrl).host, since, ...(isYoung && { gone: "true" }) },
+  };
 }

@@ -2,9 +2,13 @@
 
 import { AlertKind } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { plainText } from "../base/plain-text.ts";
+import { documentName, paymentDetail, paymentTitle } from "./payment-texts.ts";
 
-/** As tables and webhooks name them. */
-export type KindName = (typeof accountKinds)[number] | (typeof operatorKinds)[number];
+/** As tables and webhooks name them. `document_sent` has no rule: a person asks for it. */
+export type KindName =
+  | (typeof accountKinds)[number]
+  | (typeof operatorKinds)[number]
+  | "document_sent";
 
 export const accountKinds = [
   "credits_low",
@@ -14,6 +18,14 @@ export const accountKinds = [
   "key_stopped",
   "key_misplaced",
   "order_waiting",
+  "payment_seen",
+  "payment_credited",
+  "payment_short",
+  "payment_late",
+  "payment_lost",
+  "payment_refunded",
+  "payment_decided",
+  "webhook_off",
 ] as const;
 
 const operatorKinds = [
@@ -25,6 +37,7 @@ const operatorKinds = [
   "ledger_violated",
   "chain_unread",
   "approval_bypassed",
+  "webhook_off",
 ] as const;
 
 const kindsByName: Readonly<Record<KindName, AlertKind>> = {
@@ -41,6 +54,15 @@ const kindsByName: Readonly<Record<KindName, AlertKind>> = {
   ledger_violated: AlertKind.LEDGER_VIOLATED,
   chain_unread: AlertKind.CHAIN_UNREAD,
   approval_bypassed: AlertKind.APPROVAL_BYPASSED,
+  payment_seen: AlertKind.PAYMENT_SEEN,
+  payment_credited: AlertKind.PAYMENT_CREDITED,
+  payment_short: AlertKind.PAYMENT_SHORT,
+  payment_late: AlertKind.PAYMENT_LATE,
+  payment_lost: AlertKind.PAYMENT_LOST,
+  payment_refunded: AlertKind.PAYMENT_REFUNDED,
+  payment_decided: AlertKind.PAYMENT_DECIDED,
+  webhook_off: AlertKind.WEBHOOK_OFF,
+  document_sent: AlertKind.DOCUMENT_SENT,
 };
 
 export function isKindName(text: string): text is KindName {
@@ -99,6 +121,12 @@ export function titleOf(kind: KindName, facts: AlertFacts): string {
       return `Payments on the chain ${fact("chain")} are not read.`;
     case "approval_bypassed":
       return `A token of the machine gave away what a person could not alone: ${fact("actor")}.`;
+    case "webhook_off":
+      return `The webhook at ${fact("host")} was switched off.`;
+    case "document_sent":
+      return `${documentName(facts)} was sent again.`;
+    default:
+      return paymentTitle(kind, facts);
   }
 }
 
@@ -173,5 +201,16 @@ export function detailOf(kind: KindName, facts: AlertFacts): string {
       );
     case "approval_bypassed":
       return `${fact("what")} Of the account ${fact("account_id")}. Ask who used the token.`;
+    case "webhook_off":
+      return (
+        (facts.gone === undefined
+          ? `Every post failed since ${fact("since")}.`
+          : "Its receiver answered that it is gone for good.") +
+        " Save the settings of alerts to switch it on again."
+      );
+    case "document_sent":
+      return "An operator sent it.";
+    default:
+      return paymentDetail(kind, facts);
   }
 }

@@ -37,8 +37,8 @@ export type Finding = {
 
 const hourMs = 3_600_000;
 /** Long enough for the last of six attempts. */
-const webhookTriedMs = 24 * hourMs;
-const mailTriedMs = 72 * hourMs;
+export const webhookTriedMs = 24 * hourMs;
+export const mailTriedMs = 72 * hourMs;
 /** Findings of one statement. */
 const batchMax = 1_000;
 
@@ -47,8 +47,8 @@ export type RaiseParts = {
   readonly listRecipients: ListRecipients;
   /** False: there is no mail server. */
   readonly mails: boolean;
-  /** Called after alerts were raised. */
-  readonly onRaised: () => void;
+  /** Called after alerts of these accounts were raised. */
+  readonly onRaised: (accountIds: readonly string[]) => void;
 };
 
 /**
@@ -77,8 +77,9 @@ async function raiseBatch(
   const settings = known ?? (await store.readSettings(accountIds));
   const wanted = fresh.flatMap(([alertId, finding]) => {
     const { accountId, kind, facts, isSilent = false } = finding;
-    const { rules } = settings.get(accountId) ?? defaultSettings(accountId);
-    const channels = isSilent ? undefined : rules[kind];
+    const { rules, webhook } = settings.get(accountId) ?? defaultSettings(accountId);
+    const rule = isSilent ? undefined : rules[kind];
+    const channels = rule && { ...rule, webhook: rule.webhook && !webhook?.offAt };
     const hasChannel = channels && (channels.page || channels.mail || channels.webhook);
     // A finding without a channel is not stored, so it is raised when the settings give it one.
     if (!hasChannel && !isSilent) return [];
@@ -105,7 +106,7 @@ async function raiseBatch(
     wanted.map(({ alert }) => alert),
     deliveries,
   );
-  onRaised();
+  onRaised([...new Set(wanted.map(({ alert }) => alert.accountId))]);
 }
 
 /** `kind/account/what/period`. */

@@ -1,15 +1,17 @@
 // Which alerts an account gets, and by which channels.
 
 import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type AlertRule,
   type AlertSettings,
   AlertSettingsSchema,
+  WebhookForm,
 } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { invalidField } from "../base/errors.ts";
 import type { Json } from "../postgres/statement.ts";
 import { isKindName, type KindName, kindOf, kindsOf } from "./kinds.ts";
-import { checkWebhookUrl, type Webhook } from "./webhook.ts";
+import { checkWebhookUrl, type Form, type Webhook } from "./webhook.ts";
 
 /** The channels by which alerts of a kind reach people. */
 export type Channels = {
@@ -28,10 +30,24 @@ export type StoredSettings = {
   readonly percents: readonly number[];
   /** A kind without a rule is not raised. */
   readonly rules: Partial<Readonly<Record<KindName, Channels>>>;
-  readonly webhook: Webhook | undefined;
+  readonly webhook: KeptWebhook | undefined;
 };
 
-const byDefault: Channels = { page: true, mail: true, webhook: false };
+export type KeptWebhook = Webhook & {
+  /** Since when every post failed. Undefined: the last one did not. */
+  readonly failingSince?: Date | undefined;
+  /** When it was switched off. Undefined: it is on. */
+  readonly offAt?: Date | undefined;
+};
+
+/** A webhook whose posts all failed for so long is switched off. */
+export const failingDaysMax = 5;
+
+/** The first payment that is seen needs nobody: what follows of it is mailed. */
+function byDefault(kind: KindName): Channels {
+  return { page: true, mail: kind !== "payment_seen", webhook: false };
+}
+
 const percentsByDefault = [80, 100];
 
 /** What an account has that has set nothing. */
@@ -40,7 +56,7 @@ export function defaultSettings(accountId: string): StoredSettings {
     belowMicro: undefined,
     belowDays: accountId === "" ? undefined : 3,
     percents: percentsByDefault,
-    rules: Object.fromEntries(kindsOf(accountId).map((kind) => [kind, byDefault])),
+    rules: Object.fromEntries(kindsOf(accountId).map((kind) => [kind, byDefault(kind)])),
     webhook: undefined,
   };
 }
@@ -63,8 +79,8 @@ export function storedRules(json: Json): StoredSettings["rules"] {
 /** The settings of a request, without the secret. Throws `invalid_request`. */
 export function readSettings(
   accountId: string,
-  { belowMicrocredits, belowDays, percents, rules, webhookUrl }: AlertSettings,
-): Omit<StoredSettings, "webhook"> & { readonly webhookUrl: URL | undefined } {
+  { belowMicrocredits, belowDays, percents, rules, webhookUrl, form }: AlertSettings,
+): Omit<StoredSettings, "webhook"> & { readonly webhookUrl: URL | undefined; form: Form } {
   if (accountId === "" && (belowMicrocredits !== undefined || belowDays !== undefined))
     throw invalidField(
       `settings.below_${belowDays === undefined ? "microcredits" : "days"}`,
@@ -81,7 +97,24 @@ export function readSettings(
     percents: readPercents(accountId, percents),
     rules: readRules(accountId, rules, url !== undefined),
     webhookUrl: url,
+    form: readForm(form, url),
   };
+}
+
+function readForm(form: WebhookForm, url: URL | undefined): Form {
+  if (form !== WebhookForm.SLACK) {
+    if (form === WebhookForm.UNSPECIFIED || form === WebhookForm.STANDARD) return "standard";
+    throw invalidField("settings.form", "must be a form of webhooks");
+  }
+  if (!url) return "slack";
+  const { hostname, pathname } = url;
+  const isDiscord = /^(www\.)?discord(app)?\.com$/.test(hostname) && pathname.endsWith("/slack");
+  if (hostname !== "hooks.slack.com" && !isDiscord)
+    throw invalidField(
+      "settings.webhook_url",
+      "is at hooks.slack.com, or at discord.com and ends in /slack, with the form SLACK",
+    );
+  return "slack";
 }
 
 function readPercents(accountId: string, percents: readonly number[]): readonly number[] {
@@ -135,5 +168,8 @@ export function toMessage(accountId: string, settings: StoredSettings): AlertSet
     percents: accountId === "" ? [] : [...percents],
     rules: kindsOf(accountId).map((name) => ({ kind: kindOf(name), ...rules[name] })),
     webhookUrl: webhook?.url ?? "",
+    form: webhook?.form === "slack" ? WebhookForm.SLACK : WebhookForm.STANDARD,
+    ...(webhook?.failingSince && { failingSince: timestampFromDate(webhook.failingSince) }),
+    ...(webhook?.offAt && { webhookOffAt: timestampFromDate(webhook.offAt) }),
   });
 }

@@ -5,6 +5,7 @@ import type { TimeCursor } from "../base/paging.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Json, Runner } from "../postgres/statement.ts";
 import { type AlertFacts, isKindName, type KindName } from "./kinds.ts";
+import type { WebhookSecrets } from "./secrets.ts";
 import { type StoredSettings, storedRules } from "./settings.ts";
 
 export type NewAlert = {
@@ -26,6 +27,8 @@ export type NewDelivery = {
 /** `webhook`, or `mail:` and the id of a person. */
 export type Channel = "webhook" | `mail:${string}`;
 
+const secretsOfPage = 500;
+
 /** An alert on the page. */
 export type StoredAlert = NewAlert & { readonly at: Date; readonly dismissedAt: Date | undefined };
 
@@ -41,20 +44,24 @@ export type DueDelivery = NewAlert & {
 
 /** Of one account. Alerts beyond are on its page. */
 const mailsPerDayMax = 50;
+/** Of these, those about payments. The last one counts the others. */
+const paymentMailsPerDayMax = 20;
 
 export type AlertStore = ReturnType<typeof createAlertStore>;
 
 /** Every function throws `database_unavailable` while the database is unreachable. */
-export function createAlertStore(postgres: Postgres) {
+export function createAlertStore(postgres: Postgres, secrets: WebhookSecrets) {
   return {
-    ...tablesOn(postgres),
+    ...tablesOn(postgres, secrets),
+    /** In the transaction of another folder. */
+    on: (tx: Runner) => tablesOn(tx, secrets),
     /** Runs `work` in one transaction. Repeats it after a conflict. */
     transaction: <T>(work: (tables: ReturnType<typeof tablesOn>) => Promise<T>): Promise<T> =>
-      postgres.transaction((tx) => work(tablesOn(tx))),
+      postgres.transaction((tx) => work(tablesOn(tx, secrets))),
   };
 }
 
-function tablesOn(db: Runner) {
+function tablesOn(db: Runner, secrets: WebhookSecrets) {
   return {
     run: db.run,
 
@@ -101,12 +108,12 @@ function tablesOn(db: Runner) {
     /** By account. An account without settings is left out. */
     async readSettings(accountIds: readonly string[]) {
       const rows = await db.run(sql.readSettings, { accountIds });
-      return new Map(rows.map((row) => [row.accountId, toSettings(row)] as const));
+      return new Map(rows.map((row) => [row.accountId, toSettings(row, secrets)] as const));
     },
     /** Locks the settings, if there are any. */
     async lockSettings(accountId: string): Promise<StoredSettings | undefined> {
       const row = await db.run(sql.lockSettings, { accountId });
-      return row && toSettings(row);
+      return row && toSettings(row, secrets);
     },
     async putSettings(accountId: string, settings: StoredSettings): Promise<void> {
       const { belowMicro, belowDays, percents, rules, webhook } = settings;
@@ -117,8 +124,24 @@ function tablesOn(db: Runner) {
         percents,
         rules: JSON.stringify(rules),
         webhookUrl: webhook?.url ?? null,
-        webhookSecret: webhook?.secret ?? null,
+        webhookSecret: webhook?.secret ? secrets.seal(webhook.secret, accountId) : null,
+        webhookForm: webhook?.form ?? "standard",
       });
+    },
+    /** Seals each secret that is not sealed, or not with the first key. */
+    async sealSecrets(): Promise<void> {
+      for (let after = ""; ; ) {
+        const rows = await db.run(sql.listSecrets, { after, rows: secretsOfPage });
+        for (const { accountId, webhookSecret: stored } of rows) {
+          const opened = secrets.open(stored, accountId);
+          if (!opened || opened.isCurrent) continue;
+          const sealed = secrets.seal(opened.secret, accountId);
+          await db.run(sql.replaceSecret, { accountId, stored, sealed });
+        }
+        const last = rows.at(-1);
+        if (!last) return;
+        after = last.accountId;
+      }
     },
 
     async claimPosts(limit: number, leaseMs: number): Promise<DueDelivery[]> {
@@ -126,11 +149,14 @@ function tablesOn(db: Runner) {
     },
     /** Those that one mail tells of, newest first. None is empty. */
     async claimMails(limit: number, leaseMs: number): Promise<DueDelivery[][]> {
-      const rows = await db.run(sql.claimMails, { rows: limit, leaseMs, perDay: mailsPerDayMax });
-      const byMail = Map.groupBy(
-        rows.flatMap(toDue),
-        ({ accountId, channel, kind }) => `${accountId}/${channel}/${kind}`,
-      );
+      const rows = await db.run(sql.claimMails, {
+        rows: limit,
+        leaseMs,
+        perDay: mailsPerDayMax,
+        paymentsPerDay: paymentMailsPerDayMax,
+      });
+      // Of each account, what one mail tells.
+      const byMail = Map.groupBy(rows.flatMap(toDue), ({ accountId }) => accountId);
       return [...byMail.values()];
     },
   };
@@ -152,7 +178,7 @@ export type ListedAlerts = {
 type AlertRow = Pick<sql.ListAlertsRow, "alertId" | "accountId" | "kind" | "facts" | "raisedAt">;
 
 /** The alert of a row. None: only a newer program knows its kind. */
-function toAlerts({ kind, facts, raisedAt: at, alertId, accountId }: AlertRow) {
+export function toAlerts({ kind, facts, raisedAt: at, alertId, accountId }: AlertRow) {
   return isKindName(kind) ? [{ alertId, accountId, kind, facts: readFacts(facts), at }] : [];
 }
 
@@ -161,13 +187,21 @@ function readFacts(json: Json): AlertFacts {
   return Object.fromEntries(facts);
 }
 
-function toSettings(row: sql.ReadSettingsRow): StoredSettings {
-  const { webhookUrl: url, webhookSecret: secret } = row;
+function toSettings(row: sql.ReadSettingsRow, secrets: WebhookSecrets): StoredSettings {
+  const { webhookUrl: url, webhookSecret: stored, webhookForm: form } = row;
   return {
     belowMicro: row.belowCredits ?? undefined,
     belowDays: row.belowDays ?? undefined,
     percents: row.percents,
     rules: storedRules(row.rules),
-    webhook: url !== null && secret !== null ? { url, secret } : undefined,
+    webhook:
+      url !== null && stored !== null
+        ? {
+            ...{ url, form },
+            secret: secrets.open(stored, row.accountId)?.secret,
+            failingSince: row.failingSince ?? undefined,
+            offAt: row.webhookOffAt ?? undefined,
+          }
+        : undefined,
   };
 }

@@ -14,11 +14,15 @@ import { type HttpProxy, openTunnel } from "../base/outbound.ts";
 import { accountKinds } from "./kinds.ts";
 import { isPublicAddress } from "./public-address.ts";
 
+/** `slack`: one text, as Slack and Discord take it, not signed. */
+export type Form = "standard" | "slack";
+
 /** Where the alerts of an account are posted. */
 export type Webhook = {
   readonly url: string;
-  /** Signs what is posted. */
-  readonly secret: Buffer;
+  readonly form: Form;
+  /** Signs what is posted. Undefined: the key that it was sealed with is gone. */
+  readonly secret: Buffer | undefined;
 };
 
 /** What is posted. */
@@ -35,7 +39,8 @@ export const describedPosts = {
     summary: "An alert of an account",
     description:
       "Signed as https://www.standardwebhooks.com says. Alerts arrive at least once: drop repeats " +
-      "by their id. What is not answered with 2xx within five seconds is repeated five times.",
+      "by their id. What is not answered with 2xx within five seconds is repeated five times. A " +
+      "webhook whose posts all fail for five days, or that answers 410, is switched off.",
     headers: {
       "webhook-id": described("The id of the alert, the same in every repeat.", text),
       "webhook-timestamp": described("Seconds since 1970.", { type: "string", pattern: "^\\d+$" }),
@@ -51,7 +56,11 @@ export const describedPosts = {
         alert_id: text,
         account_id: text,
         title: described("A sentence for people.", text),
-        facts: { type: "object", additionalProperties: text },
+        facts: described(
+          "What it is about, by name. Amounts in `microcredits`, `usd_micro` and names that end in " +
+            "these are whole numbers as text.",
+          { type: "object", additionalProperties: text },
+        ),
       }),
     }),
   },
@@ -63,6 +72,16 @@ export type PostWebhook = (webhook: Webhook, post: Post, signal: AbortSignal) =>
 /** Why a post failed, for those who set the webhook. */
 export class WebhookError extends Error {
   override readonly name = "WebhookError";
+  /** True: the receiver wants no post any more. */
+  readonly isGone: boolean;
+
+  constructor(
+    message: string,
+    { isGone = false, cause }: { isGone?: boolean; cause?: unknown } = {},
+  ) {
+    super(message, { cause });
+    this.isGone = isGone;
+  }
 }
 
 /** The addresses of a host name, of both families. Empty: it has none. */
@@ -71,6 +90,8 @@ export type Resolve = (host: string, signal: AbortSignal) => Promise<readonly st
 const urlLengthMax = 2_000;
 const answerBytesMax = 64 * 1024;
 const postMsMax = 5_000;
+/** By which a receiver of Standard Webhooks ends its subscription. */
+const goneStatus = 410;
 
 /** Throws `invalid_request` unless `text` can be the address of a webhook. */
 export function checkWebhookUrl(field: string, text: string): URL {
@@ -124,7 +145,9 @@ export function createPostWebhook({
     return first;
   }
 
-  return async ({ url: address, secret }, { id, body }, stop) => {
+  return async ({ url: address, secret, form }, { id, body }, stop) => {
+    if (form === "standard" && !secret)
+      throw new WebhookError("The signing secret cannot be opened: make a new one");
     const url = checkWebhookUrl("webhook_url", address);
     const host = url.hostname.replace(/^\[|\]$/g, "").toLowerCase();
     const limit = AbortSignal.timeout(timeoutMs);
@@ -134,11 +157,15 @@ export function createPostWebhook({
       const through = proxy();
       const tunnel = through && (await connectBy(through, { url, address: found, signal }));
       const way = tunnel ? { tunnel } : { agent };
-      const status = await send({ url, host, address: found, way, ca, id, body, secret }, signal);
+      const signed = form === "standard" ? secret : undefined;
+      const sent = { url, host, address: found, way, ca, id, body, secret: signed };
+      const status = await send(sent, signal);
       if (status >= 300 && status < 400)
         throw new WebhookError("The receiver redirects, which is not followed");
       if (status < 200 || status >= 300)
-        throw new WebhookError(`The receiver answered with status ${status}`);
+        throw new WebhookError(`The receiver answered with status ${status}`, {
+          isGone: status === goneStatus,
+        });
     } catch (error) {
       if (error instanceof WebhookError) throw error;
       throw new WebhookError(
@@ -155,7 +182,8 @@ type Sent = Post & {
   readonly address: string;
   readonly way: { readonly agent: Agent } | { readonly tunnel: Socket };
   readonly ca: Buffer | undefined;
-  readonly secret: Buffer;
+  /** Undefined: it is not signed. */
+  readonly secret: Buffer | undefined;
 };
 
 /** A connection to the address that was checked, by a proxy that never hears the name. */
@@ -193,9 +221,11 @@ function send(sent: Sent, signal: AbortSignal): Promise<number> {
       "content-type": "application/json",
       "content-length": Buffer.byteLength(body),
       "user-agent": "model-gateway",
-      "webhook-id": id,
-      "webhook-timestamp": timestamp,
-      "webhook-signature": sign(secret, `${id}.${timestamp}.${body}`),
+      ...(secret && {
+        "webhook-id": id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": sign(secret, `${id}.${timestamp}.${body}`),
+      }),
     },
   });
   posting.on("error", reject);

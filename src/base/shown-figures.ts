@@ -46,5 +46,9 @@ export const leastDepositUsd = 1;
 /** The fewest characters of the reason for which an operator acts. */
 export const reasonCharactersMin = 5;
 
+/** Days for which alerts are kept, and their deliveries. */
+export const alertsKeptDays = 180;
+export const deliveriesKeptDays = 30;
+
 /** The longest that a sweep of deposit addresses lasts, in hours. */
 export const sweepHoursMax = 7 * 24;

@@ -164,7 +164,14 @@ export function readTags(json: Json): Tags | undefined {
 }
 
 function readAttempts(json: Json): Attempt[] {
-  return Array.isArray(json) ? json.map((attempt) => fromJson(AttemptSchema, attempt)) : [];
+  return Array.isArray(json)
+    ? json.map((attempt) => shownAttempt(fromJson(AttemptSchema, attempt)))
+    : [];
+}
+
+/** As receipts show it: what the operator buys, and for how much, is not for customers. */
+export function shownAttempt(attempt: Attempt): Attempt {
+  return { ...attempt, model: "", costVersion: "" };
 }
 
 function readLeftOut(facts: Json): LeftOut[] {

@@ -13,7 +13,7 @@ import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { familyOf } from "../base/families.ts";
 import type { PlacedHold } from "./admission.ts";
-import type { StoredHold } from "./rows.ts";
+import { type StoredHold, shownAttempt } from "./rows.ts";
 
 /** How a request ended, and its usage. */
 export type Ending = {
@@ -86,7 +86,7 @@ export function receiptOf(charge: Charge): Receipt {
     overrunMicrocredits: charge.overrunMicro,
     outcome: charge.outcome,
     basis: charge.basis,
-    attempts: [...charge.attempts],
+    attempts: charge.attempts.map(shownAttempt),
     leftOut: [...(charge.leftOut ?? [])],
     settledAt: timestampFromDate(charge.settledAt),
     tags: hold.tags ? { ...hold.tags } : {},

@@ -29,6 +29,7 @@ export { type Dialect, type DialectName, dialectOf, type IdForm } from "./dialec
 export type { ModelEntry, Route } from "./models.ts";
 export { type BitcoinSettings, type EvmChain, type OnchainSettings, rpcOf } from "./onchain.ts";
 export {
+  coinsOf,
   type PaymentSettings,
   type RateSource,
   type RateSources,
@@ -157,8 +158,8 @@ export function readCatalogFile(text: string): CatalogFile {
     const { success, output, issues } = v.safeParse(schema, file);
     if (success && broken.length === 0) {
       const { models, ...settings } = output;
-      const complete = completeModels(models);
-      broken.push(...findWrongNames(complete, settings.providers));
+      const complete = completeModels(models, output.priceMultipliers);
+      broken.push(...findWrongNames(complete, settings.providers), ...findBaselessCosts(complete));
       if (broken.length === 0) return { ...settings, models: complete, builtIn };
     }
     problems.push(...(issues ?? []).map((one) => `${placeOf(one)}: ${one.message}`), ...broken);
@@ -289,6 +290,19 @@ function findWrongNames(
       .map(
         ({ provider, model }) =>
           `models[${index}].routes: ${provider} has models such as claude-opus-4-6, not ${model}`,
+      ),
+  );
+}
+
+/** A problem for each factor of a cost that its model does not have. */
+function findBaselessCosts(models: readonly ModelEntry[]): string[] {
+  return models.flatMap(({ cost, routes }, index) =>
+    routes
+      .flat()
+      .filter((route) => typeof route.cost === "string" && cost === undefined)
+      .map(
+        (route) =>
+          `models[${index}].routes: the cost ${route.cost} at ${route.provider} is a factor of the model's cost, which is missing`,
       ),
   );
 }

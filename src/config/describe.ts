@@ -14,7 +14,7 @@ import type {
   SimulatedSettings,
 } from "./catalog.ts";
 import { btc } from "./coins.ts";
-import type { Cost } from "./models.ts";
+import { type Cost, findLosses } from "./cost.ts";
 import { assetsOf } from "./onchain.ts";
 import { combinationsOf, levelsOf, noteOf, offeredBy } from "./terms.ts";
 
@@ -46,6 +46,7 @@ export function describeCatalog(file: CatalogFile): string {
     "",
     ...describePayments(file.payments),
     "",
+    ...describeLosses(file.models),
     `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; features: ${features.join(", ") || "none"}; hosted tools: ${file.hostedTools}`,
   ].join("\n");
 }
@@ -129,13 +130,32 @@ function describeRoutes({ id, routes, cost: usual }: ModelEntry): string[] {
   return usual === undefined ? lines : [`  ${id}: cost ${describeCost(usual)}`, ...lines];
 }
 
+/** Notes about what is sold below its cost, and what has no cost. */
+function describeLosses(models: readonly ModelEntry[]): string[] {
+  const uncosted = models.flatMap(({ id, routes }) =>
+    routes
+      .flat()
+      .filter(({ costs = [] }) => costs.length === 0)
+      .map(({ provider }) => `${id} has no cost at ${provider}: its margin is not known`),
+  );
+  const hasCosts = models.some(({ routes }) => routes.flat().some(({ costs }) => costs?.length));
+  const notes = [...findLosses(models), ...(hasCosts ? uncosted : [])];
+  return notes.length === 0 ? [] : [...notes.map((one) => `note: ${one}`), ""];
+}
+
 function describeCost(cost: string | Cost): string {
   if (typeof cost === "string") return cost;
   const prices = [
     ...tokenCategories.map((category) => [categoryColumns[category], cost[category]]),
     ["web_search", cost.per.webSearch],
   ];
-  return prices.flatMap(([name, usd]) => (usd === undefined ? [] : `${name} ${usd}`)).join(" ");
+  const steps = (cost.when ?? []).map(
+    ({ promptAbove, input, output }) => `above ${promptAbove} input ${input} output ${output}`,
+  );
+  return [
+    ...prices.flatMap(([name, usd]) => (usd === undefined ? [] : `${name} ${usd}`)),
+    ...steps,
+  ].join(" ");
 }
 
 function describeProvider(settings: ProviderSettings): string {

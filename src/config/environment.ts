@@ -280,7 +280,7 @@ const variables = section(members, (rule, has) => {
       return name === "content_key" ? contentKey(why) : `is required with ${why}`;
     });
   rule("content_key", ["role"], ({ role }) =>
-    role === "all" && has("database_url") && !has("content_key")
+    role !== "facade" && has("database_url") && !has("content_key")
       ? contentKey("DATABASE_URL")
       : undefined,
   );
@@ -358,7 +358,7 @@ export type Config = Settings<typeof plain> & {
   /**
    * Keys that seal what clients return unread, 32 bytes each; the first one seals. Absent: one in
    * `dataDir`, which the first start makes. Required with `databaseUrl` and for a facade, because
-   * several processes must open what one of them sealed. A core seals nothing.
+   * several processes must open what one of them sealed.
    */
   readonly contentKeys?: readonly Buffer[];
   /** Absent: no metrics are counted. `genai`: also under the names of OpenTelemetry. */

@@ -1,6 +1,7 @@
 // The section `models` of the configuration file, and the prices of models.
 
 import * as v from "valibot";
+import { type Cost, type CostVersion, cost, costFactor, costVersionsOf } from "./cost.ts";
 import {
   checked,
   choice,
@@ -24,18 +25,6 @@ function priceBy(factors: Multipliers | undefined) {
   );
 }
 
-const factor = formed(/^\d{1,4}(\.\d{1,6})?$/, "a factor such as 1.1, or prices");
-const paid = formed(/^\d{1,9}(\.\d{1,6})?$/, "a number of US dollars with at most 6 decimals");
-
-/** Prices that the operator pays, in US dollars, by the names of those that clients pay. */
-const cost = section({
-  ...{ input: paid, output: paid, thinking: v.exactOptional(paid) },
-  ...{ cache_write_5m: v.exactOptional(paid), cache_write_1h: v.exactOptional(paid) },
-  cache_read: v.exactOptional(paid),
-  per: v.optional(section({ web_search: v.exactOptional(paid) }), {}),
-});
-export type Cost = v.InferOutput<typeof cost>;
-
 /** One route to a model. */
 const route = section({
   /** Name in `providers`. */
@@ -51,7 +40,9 @@ const route = section({
   system_entries: v.optional(choice(["forward", "fold"]), "forward"),
   /** What the operator pays here: prices, or a factor of the model's `cost`. Clients pay alike. */
   cost: v.exactOptional(
-    v.lazy((input): v.GenericSchema<unknown, string | Cost> => (isMapping(input) ? cost : factor)),
+    v.lazy(
+      (input): v.GenericSchema<unknown, string | Cost> => (isMapping(input) ? cost : costFactor),
+    ),
   ),
 });
 
@@ -87,7 +78,11 @@ const model = {
 };
 
 type RouteSettings = v.InferOutput<typeof route>;
-export type Route = Required<Omit<RouteSettings, "cost">> & Pick<RouteSettings, "cost">;
+export type Route = Required<Omit<RouteSettings, "cost">> &
+  Pick<RouteSettings, "cost"> & {
+    /** That of a short prompt first. Absent: the file does not say. */
+    readonly costs?: readonly CostVersion[];
+  };
 
 /** The section `models`. `factors`: its `price_multipliers`, or undefined where they are wrong. */
 export const modelsBy = (factors: Multipliers | undefined) =>
@@ -111,10 +106,10 @@ export type ModelEntry = Omit<Draft, "price" | "routes" | "displayName"> & {
 };
 
 /**
- * Gives models the prices that they inherit, and the names that they do not state. Throws where a
- * price is inherited from nowhere.
+ * Gives models the prices that they inherit, the names that they do not state, and their routes the
+ * versions of their cost. Throws where a price is inherited from nowhere.
  */
-export function completeModels(drafts: readonly Draft[]): ModelEntry[] {
+export function completeModels(drafts: readonly Draft[], factors: Multipliers): ModelEntry[] {
   const priceOf = ({ price }: Draft): PriceTerms => {
     if (!("inherit" in price)) return price;
     const stated = drafts.find(({ id }) => id === price.inherit)?.price;
@@ -125,6 +120,12 @@ export function completeModels(drafts: readonly Draft[]): ModelEntry[] {
     displayName: draft.id,
     ...draft,
     price: priceOf(draft),
-    routes: draft.routes.map((group) => group.map((one) => ({ model: draft.id, ...one }))),
+    routes: draft.routes.map((group) =>
+      group.map((one) => {
+        const route = { model: draft.id, ...one };
+        const costs = costVersionsOf(route, draft.cost, factors);
+        return { ...route, ...(costs.length > 0 && { costs }) };
+      }),
+    ),
   }));
 }

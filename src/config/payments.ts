@@ -6,8 +6,24 @@ import * as v from "valibot";
 import { packStepUsdCents } from "../base/shown-figures.ts";
 import { btc, coins } from "./coins.ts";
 import { assetOf, assetsOf } from "./onchain.ts";
-import { missingSecretsOf, type ProcessorSettings, processor } from "./processors.ts";
-import { checked, distinct, flag, formed, integer, list, named, section, text } from "./schema.ts";
+import {
+  missingSecretsOf,
+  nowpaymentsCoins,
+  type ProcessorSettings,
+  processor,
+} from "./processors.ts";
+import {
+  checked,
+  distinct,
+  flag,
+  formed,
+  httpUrl,
+  integer,
+  list,
+  named,
+  section,
+  text,
+} from "./schema.ts";
 
 /** 1,000 credits: the smallest pack, and the step of all others. */
 const stepUsd = packStepUsdCents / 100;
@@ -22,9 +38,19 @@ const seller = section({
   /** With line breaks. */
   address: v.exactOptional(text),
   tax_id: v.exactOptional(text),
+  /** Where people ask, as the open page of models shows it: a mail address or a URL. */
+  contact: v.exactOptional(formed(/^\S{3,200}$/, "a mail address or a URL")),
+  terms_url: v.exactOptional(httpUrl),
+  privacy_url: v.exactOptional(httpUrl),
+  /** Whether everybody sees the models, the prices and the packs at `/models`. Absent: they do. */
+  public_models: v.exactOptional(flag),
+  /** Whether search engines may list that page. Absent: they may not. */
+  index: v.exactOptional(flag),
 });
 
-export type Seller = Required<v.InferOutput<typeof seller>>;
+type SellerSettings = v.InferOutput<typeof seller>;
+/** What its documents say. */
+export type Seller = Required<Pick<SellerSettings, "id" | "name" | "address" | "taxId">>;
 
 const nobody: Seller = { id: "main", name: "", address: "", taxId: "" };
 
@@ -132,7 +158,7 @@ export const payments = v.pipe(
   v.transform(({ packsUsd, seller, ...one }) => ({
     ...one,
     packsUsd: packsUsd ?? defaultPacksUsd.filter((usd) => usd <= one.mostUsd),
-    seller: { ...nobody, ...seller },
+    seller: { ...nobody, ...seller } satisfies Seller & Partial<SellerSettings>,
   })),
 );
 
@@ -152,6 +178,32 @@ function coinsToQuote(processor: ProcessorSettings): string[] {
   const taken = new Set(bitcoin ? [btc.asset] : []);
   for (const chain of evm?.chains ?? []) for (const asset of assetsOf(chain)) taken.add(asset);
   return coins.filter((one) => !one.isStablecoin && taken.has(one.asset)).map((one) => one.asset);
+}
+
+/** The coins in which a pack can be paid, such as `BTC on bitcoin`, each once. */
+export function coinsOf({ processors }: Pick<PaymentSettings, "processors">): string[] {
+  const known = nowpaymentsCoins();
+  const all = processors.flatMap((processor) => {
+    switch (processor.type) {
+      case "btcpay":
+        return processor.methods.map(({ asset, network }) => `${asset} on ${network}`);
+      case "nowpayments":
+        return processor.coins.flatMap((code) => {
+          const coin = known.get(code);
+          return coin ? [`${coin.asset} on ${coin.network}`] : [];
+        });
+      case "onchain":
+        return [
+          ...(processor.bitcoin ? [`${btc.asset} on ${processor.bitcoin.chain}`] : []),
+          ...(processor.evm?.chains ?? []).flatMap((chain) =>
+            assetsOf(chain).map((asset) => `${asset} on ${chain.name}`),
+          ),
+        ];
+      default:
+        return ["play money"];
+    }
+  });
+  return [...new Set(all)];
 }
 
 /** A problem for each secret that the environment lacks. The value is never repeated. */

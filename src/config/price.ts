@@ -74,3 +74,8 @@ function parseDecimal(text: string): { digits: bigint; decimals: number } | unde
   if (whole === undefined) return undefined;
   return { digits: BigInt(whole + fraction), decimals: fraction.length };
 }
+
+/** A price of a token, in nano-credits, in pico-dollars. */
+export function picoDollarsPerToken(price: bigint): bigint {
+  return (price * 1_000n) / microCreditsPerMicroDollar;
+}

@@ -186,6 +186,8 @@ function hashSources(): string {
       "src/console/*.ts",
       "src/base/token-categories.ts",
       "src/base/shown-figures.ts",
+      "src/base/model-facts.ts",
+      "src/base/money.ts",
       "gen/**/*.ts",
       "package.json",
     ],

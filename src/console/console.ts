@@ -70,6 +70,12 @@ export function registerConsole(app: FastifyInstance, parts: ConsoleParts): void
   });
 }
 
+/** The path of the style sheet of all pages. Undefined: they could not be bundled. */
+export async function stylesheetPath(): Promise<string | undefined> {
+  const bundle = await loadBundle().catch(() => undefined);
+  return [...(bundle?.assets.keys() ?? [])].find((path) => path.endsWith(".css"));
+}
+
 /** The pages before the sign-in, which have no frame. */
 const isDoor = /^\/console\/(welcome|sign-in|sign-up)\b/;
 

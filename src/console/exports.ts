@@ -1,7 +1,7 @@
 // Files that people download: `GET /console/export/charges.csv?account=…&from=…&to=…&key=…`,
-// `usage.csv`, `orders.csv`, `documents.csv` and `transfers.csv`. The browser sends the
-// session as a cookie, since a link has no headers. Both call the services, so a facade serves the
-// same files.
+// `usage.csv`, `orders.csv`, `documents.csv` and `transfers.csv`; those of operators are in
+// `sales-files.ts`. The browser sends the session as a cookie, since a link has no headers. Both
+// call the services, so a facade serves the same files.
 
 import { Readable } from "node:stream";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
@@ -27,6 +27,7 @@ import { parseTags } from "../base/tags.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import { dropOperatorRole, nameClient } from "../contract/callers.ts";
 import type { Core } from "../contract/contract.ts";
+import { salesFiles } from "./sales-files.ts";
 import type { createSessionCookie } from "./session-cookie.ts";
 
 export type ExportParts = {
@@ -112,6 +113,7 @@ const files: Readonly<Record<string, ExportFile>> = {
     parameters: ofMoney,
     lines: transferLines,
   },
+  ...salesFiles,
 };
 
 const orderStates = {
@@ -270,7 +272,7 @@ export function registerExports(
           return reply
             .header("content-type", "text/csv; charset=utf-8")
             .header("content-disposition", `attachment; filename="${name}"`)
-            .send(Readable.from(body));
+            .send(Readable.from(body, { objectMode: false, highWaterMark: 65_536 }));
         } catch (error) {
           return sendError(reply, toApiError(error));
         }

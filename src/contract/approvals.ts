@@ -102,12 +102,14 @@ export async function askForApproval(tx: Runner, caller: Caller, act: Act): Prom
   return waiting;
 }
 
-/** What waits about a subject. Undefined: nothing does. */
+/** What waits about a subject. Undefined: nothing does, or not the one with `approvalId`. */
 export async function findWaiting(
   tx: Runner,
   about: Pick<Act, "kind" | "accountId" | "subject">,
+  approvalId: string | null = null,
 ): Promise<Approval | undefined> {
-  const waiting = await tx.run(sql.findWaiting, about);
+  const { kind, accountId, subject } = about;
+  const waiting = await tx.run(sql.findWaiting, { kind, accountId, subject, approvalId });
   return waiting && toApproval(waiting);
 }
 

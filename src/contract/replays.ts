@@ -26,12 +26,13 @@ const header = "idempotency-key";
 /**
  * Creates something in the transaction `tx`, unless an earlier call with the same idempotency key
  * has: then `create` is not called. Returns what was made, now or then; the secret of then is empty
- * if it was not kept. Throws `invalid_request`, and `idempotency_key_reused` for another request.
+ * if it was not kept. `nameIt` is for what has another id than `made`, such as the request for an
+ * approval. Throws `invalid_request`, and `idempotency_key_reused` for another request.
  */
 export type CreateOnce = (
   tx: Runner,
   made: Creation,
-  create: () => Promise<unknown>,
+  create: (nameIt: (id: string) => Promise<void>) => Promise<unknown>,
 ) => Promise<Creation>;
 
 /**
@@ -46,13 +47,22 @@ export function onceFor(
   return async (tx, made, create) => {
     const key = keyOf(request, call);
     const earlier = key === "" ? undefined : await noteOrFind(tx, key, made);
-    if (!earlier) await create();
-    return earlier ?? made;
+    if (earlier) return earlier;
+    let { id } = made;
+    await create(async (named) => {
+      id = named;
+      if (key !== "") await tx.run(sql.nameReplay, { ...replayOf(key), madeId: id });
+    });
+    return { ...made, id };
   };
+
+  function replayOf(key: string) {
+    return { accountId: call.accountId, actor: actorOf(call.caller), keySha256: digest(key) };
+  }
 
   /** Notes what is made. Returns what an earlier call has made instead. */
   async function noteOrFind(tx: Runner, key: string, made: Creation) {
-    const id = { accountId: call.accountId, actor: actorOf(call.caller), keySha256: digest(key) };
+    const id = replayOf(key);
     const seal = new Seal(key);
     const requestSha256 = digestRequest(desc, request);
     const inserted = await tx.run(sql.insertReplay, {

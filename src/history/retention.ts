@@ -89,10 +89,14 @@ async function removeMonth(
     if (await owner.run(sql.findUnsent, { month, ...last }))
       return new HistoryError(`${name} is not in the sink ${sink} yet`);
   }
-  await owner.transaction(`removal of ${name}`, async () => {
+  return owner.transaction(`removal of ${name}`, async () => {
+    // What the sums of sales lack could never be added to them.
+    const { isEmptying, ...added } = await owner.run(sql.lockSales);
+    if (isEmptying || (await owner.run(sql.findUnsent, { month, ...added })))
+      return new HistoryError(`${name} is not in the sums of sales yet`);
     const marked = await owner.run(sql.markDropped, { month });
     // Another process was faster.
     if (marked > 0) await owner.dropMonth(month);
+    return undefined;
   });
-  return undefined;
 }

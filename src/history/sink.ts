@@ -1,17 +1,15 @@
 // Sends charges to a sink as they are settled, in the order of their settlement, one process at a
 // time, and beside the requests. A cursor in the database says how far the sink is.
 //
-// Charges do not become visible in that order: `settled_at` is the time at which their transaction
-// began. So only those are sent that were settled 60 seconds before a time from which on every
-// transaction has ended that had begun by then. A charge is sent before the cursor moves: a process
-// that dies in between sends it twice, and the sink knows it by its position (files) or by its
-// request (ClickHouse).
+// A charge is sent before the cursor moves: a process that dies in between sends it twice, and the
+// sink knows it by its position (files) or by its request (ClickHouse).
 
 import * as sql from "../../gen/sql/history.ts";
 import type { Log } from "../base/log.ts";
 import { Outbound } from "../base/outbound.ts";
 import { Task } from "../base/task.ts";
 import type { SinkSettings } from "../config/environment.ts";
+import { Horizon, settlementMsMax } from "../postgres/horizon.ts";
 import { Lease } from "../postgres/lease.ts";
 import { isUnreachable } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
@@ -20,8 +18,6 @@ import { clickhouseWriter } from "./sink-clickhouse.ts";
 import { filesWriter } from "./sink-files.ts";
 import type { Batch, FilePosition, SinkWriter } from "./sink-writer.ts";
 
-/** Above the longest settlement, from the start of its transaction to its first write. */
-const marginMs = 60_000;
 const chargesPerBatch = 2_000;
 const everyMs = 5_000;
 // A batch is written within a minute, or given up.
@@ -33,12 +29,9 @@ export class Sink {
   readonly #name: string;
   readonly #writer: SinkWriter;
   readonly #lease: Lease;
+  readonly #horizon: Horizon;
   readonly #marginMs: number;
   readonly #sending: Task;
-  /** The oldest time for which it is open whether its transactions have ended. */
-  #sample: { readonly at: string; readonly firstToCome: bigint } | undefined;
-  /** Every transaction that had begun by then has ended. */
-  #until: string | undefined;
   #lag: number | undefined;
   /** Charges that this process has sent. */
   sent = 0;
@@ -50,7 +43,7 @@ export class Sink {
     log,
     settings,
     outbound = new Outbound(),
-    margin = marginMs,
+    margin = settlementMsMax,
   }: {
     db: Runner;
     log: Log;
@@ -71,6 +64,7 @@ export class Sink {
       task: `sink ${settings.name}`,
       ms: leaseMs,
     });
+    this.#horizon = new Horizon(db);
     this.#sending = new Task({
       run: (stopping) => this.run(stopping),
       everyMs,
@@ -112,7 +106,7 @@ export class Sink {
       this.#lag = undefined;
       return;
     }
-    const until = await this.#readHorizon();
+    const until = await this.#horizon.read();
     const sink = this.#name;
     await this.#db.run(sql.addCursor, { sink });
     for (let isWhole = false; !isWhole && !stopping?.aborted; ) {
@@ -152,16 +146,6 @@ export class Sink {
   async #move(from: Place, to: Place, { file, bytes }: FilePosition): Promise<boolean> {
     const move = { sink: this.#name, ...from, ...lastOf(to), file, bytes };
     return (await this.#db.run(sql.moveCursor, move)) > 0;
-  }
-
-  /** A time before which no transaction began that still runs. Undefined: none is known yet. */
-  async #readHorizon(): Promise<string | undefined> {
-    const { at, firstRunning, firstToCome } = await this.#db.run(sql.readHorizon);
-    if (this.#sample === undefined || firstRunning >= this.#sample.firstToCome) {
-      this.#until = this.#sample?.at;
-      this.#sample = { at, firstToCome };
-    }
-    return this.#until;
   }
 }
 

@@ -25,11 +25,20 @@ export const descriptorsOperation: Operation = {
   },
 };
 
-/** The console for browsers, JSON for all others. `paths` are those that are served. */
-export function getAbout(paths: () => readonly string[]) {
+/**
+ * For browsers the console, or the open page of models if it is on and nobody seems to be signed
+ * in; JSON for all others. `paths` are those that are served.
+ */
+export function getAbout(
+  paths: () => readonly string[],
+  openPage?: { isOn(): boolean; mayBeSignedIn(cookies: string): boolean },
+) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    reply.header("vary", "accept");
-    if (request.headers.accept?.includes("text/html")) return reply.redirect("/console/", 302);
+    reply.header("vary", "accept, cookie");
+    const isForPeople = request.headers.accept?.includes("text/html");
+    if (isForPeople && openPage?.isOn() && !openPage.mayBeSignedIn(request.headers.cookie ?? ""))
+      return reply.redirect("/models", 302);
+    if (isForPeople) return reply.redirect("/console/", 302);
     return sendJson(reply, { service, about: sentence, paths: [...paths()] });
   };
 }

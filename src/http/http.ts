@@ -74,6 +74,12 @@ import {
   modelsOperation,
 } from "./models.ts";
 import {
+  bringsCredential,
+  createOpenPage,
+  type OpenPageParts,
+  openModelsOperation,
+} from "./open-page.ts";
+import {
   billingUsageOperation,
   creditGrantsOperation,
   getBillingUsage,
@@ -116,6 +122,13 @@ export type HttpServerParts = {
   readonly addressLoad: AddressLoad;
   /** Default: of this listener alone. */
   readonly failedCredentials?: FailedCredentials;
+  /** What everybody sees of the models. Absent: nothing. */
+  readonly openPage?:
+    | (OpenPageParts & {
+        /** True for a browser that brings a session, alive or not. */
+        readonly mayBeSignedIn: (cookies: string) => boolean;
+      })
+    | undefined;
   /** What customers have posted to them, by name, for the public description. Default: nothing. */
   readonly posts?: Readonly<Record<string, DescribedPost>>;
   /** Default: with a key of this listener alone. */
@@ -179,6 +192,12 @@ type Route = {
   /** True: lists of the paths leave it out. */
   readonly isUnlisted?: true;
   readonly run: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+  /** What this path serves to those who bring no credential. Undefined: nothing. */
+  readonly openly?: {
+    readonly path: string;
+    isOn(): boolean;
+    send(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply>;
+  };
 };
 
 /** Creates the HTTP listener. It does not listen yet. */
@@ -346,6 +365,12 @@ function addRoutes(
         if (!credential) return;
         if (openRequests.isDraining) throw shuttingDown();
         parts.addressLoad.checkRequest(request);
+        const { openly } = route;
+        const isOpen = openly && (url === openly.path || url === `${openly.path}/`);
+        if (isOpen && !bringsCredential(request) && openly.isOn()) {
+          await openly.send(request, reply);
+          return;
+        }
         const key = readCredential(credential, request.raw, settings.file.nativeBearer);
         const authorization = `Bearer ${key}`;
         const headers = {
@@ -450,6 +475,10 @@ function createRoutes(
 ): readonly Route[] {
   const { core, settings, readiness, keyLoad, addressLoad, clock = systemClock } = parts;
   const { document } = parts;
+  const openPage = parts.openPage && {
+    ...createOpenPage(parts.openPage),
+    mayBeSignedIn: parts.openPage.mayBeSignedIn,
+  };
   const { failedCredentials = createFailedCredentials() } = parts;
   const answers = {
     core,
@@ -503,6 +532,9 @@ function createRoutes(
       paths: pathVariants("/v1/models"),
       operation: modelsOperation,
       run: getModels(core),
+      ...(openPage && {
+        openly: { path: "/models", isOn: openPage.isOn, send: openPage.sendHtml },
+      }),
     },
     {
       ...shared,
@@ -576,7 +608,22 @@ function createRoutes(
     },
     // Warm-up probes of a coding assistant.
     { ...open, paths: ["/api/hello"], operation: emptyOperation, run: getEmpty() },
-    { ...open, paths: ["/"], operation: aboutOperation, run: getAbout(paths) },
+    { ...open, paths: ["/"], operation: aboutOperation, run: getAbout(paths, openPage) },
+    ...(openPage
+      ? [
+          {
+            ...open,
+            paths: ["/models.json"],
+            operation: openModelsOperation,
+            // Many installations have no such page.
+            isUnlisted: true as const,
+            async run(request: FastifyRequest, reply: FastifyReply) {
+              addressLoad.checkRequest(request);
+              return openPage.sendJson(request, reply);
+            },
+          },
+        ]
+      : []),
     {
       ...open,
       paths: ["/protos/descriptor.binpb"],

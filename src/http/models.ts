@@ -171,7 +171,8 @@ function renderModel(model: Model): JsonObject {
   };
 }
 
-function renderModelInfo(model: Model): JsonObject {
+/** As `GET /v1/models/info` has a model. */
+export function renderModelInfo(model: Model): JsonObject {
   const { aliases, contextTokens, maxOutputTokens, price, publicPrice } = model;
   return {
     ...renderModel(model),

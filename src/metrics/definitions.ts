@@ -233,6 +233,19 @@ export const definitions = {
     help: "attempts to send charges to the sink that failed",
     labels: [],
   },
+  gateway_sales_lag_seconds: {
+    kind: "gauge",
+    help:
+      "since the first charge was settled that the sums of sales lack; two minutes are usual. Of " +
+      "the process that adds",
+    labels: [],
+    merge: "max",
+  },
+  gateway_sales_charges_total: {
+    kind: "counter",
+    help: "charges that were added to the sums of sales",
+    labels: [],
+  },
   gateway_ledger_months_ahead: {
     kind: "gauge",
     help: "months after the current one that have partitions. Absent without partitions",

@@ -9,6 +9,7 @@ import { type ApprovalsParts, approve, listApprovals, reject } from "./approvals
 import { type ConfiguredParts, listCatalog, listProviders } from "./configured.ts";
 import { addNote, listNotes } from "./notes.ts";
 import { listDocuments, listPromotionUses } from "./purchases.ts";
+import { type ResendParts, resendDocument, resendNotice } from "./resend.ts";
 import { search } from "./search.ts";
 import { describeNode, getStatus, type StatusParts, UnnamedProxies } from "./status.ts";
 import { createOperationsStore } from "./store.ts";
@@ -27,13 +28,20 @@ type Parts = StatusParts &
   ConfiguredParts &
   VerificationParts &
   ApprovalsParts &
+  Omit<ResendParts, "postgres"> &
   Omit<AccountsParts, "store" | "reports"> & {
+    /** The reports about what is earned, owed and paid. */
+    readonly sales: Pick<
+      Implementation<typeof OperationsService, AuthenticatedCall>,
+      "querySales" | "queryRevenue" | "getLiabilities" | "listProviderBills" | "setProviderBill"
+    >;
     readonly postgres: Pick<Postgres, "reports" | "run" | "transaction">;
   };
 
 export function createOperations(parts: Parts): Operations {
   const proxies = new UnnamedProxies(parts.clock);
   const { reports } = parts.postgres;
+  const { sales } = parts;
   const all = { ...parts, reports, store: createOperationsStore(reports) };
   return {
     service: {
@@ -41,6 +49,8 @@ export function createOperations(parts: Parts): Operations {
       search: (request) => search(all, request),
       addNote: (request, call) => addNote(all, request, call),
       listNotes: (request) => listNotes(all, request),
+      resendDocument: (request, call) => resendDocument(all, request, call),
+      resendNotice: (request, call) => resendNotice(all, request, call),
       listPromotionUses: (request) => listPromotionUses(all, request),
       listDocuments: (request) => listDocuments(all, request),
       listApprovals: (request) => listApprovals(all, request),
@@ -50,6 +60,11 @@ export function createOperations(parts: Parts): Operations {
       listProviders: () => listProviders(all),
       listCatalog: () => listCatalog(all),
       getVerification: () => getVerification(all),
+      querySales: (request, call) => sales.querySales(request, call),
+      queryRevenue: (request, call) => sales.queryRevenue(request, call),
+      getLiabilities: (request, call) => sales.getLiabilities(request, call),
+      listProviderBills: (request, call) => sales.listProviderBills(request, call),
+      setProviderBill: (request, call) => sales.setProviderBill(request, call),
     },
     describe: () => describeNode(all, proxies.list()),
     noteProxy: (peer) => proxies.note(peer),

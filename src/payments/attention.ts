@@ -102,10 +102,13 @@ export async function decideOrder(
     if (!order) throw noSuchOrder();
     let outcome: Decided = {};
     const made = { id: timeOrderedId("dec_"), secret: "" };
-    const { id } = await once(tables, made, async () => {
+    let isNew = false;
+    const { id } = await once(tables, made, async (nameIt) => {
+      isNew = true;
       outcome = await decideNow(tables, order, made.id);
+      if (outcome.approval) await nameIt(outcome.approval.approvalId);
     });
-    return id === made.id ? outcome : findDecided(tables, order, id);
+    return isNew ? outcome : findDecided(tables, order, id);
   });
   await finish(parts, orderId);
   return create(DecideOrderResponseSchema, {
@@ -117,15 +120,15 @@ export async function decideOrder(
 /** Empty: it was reopened. */
 type Decided = { decision?: DecisionMessage; approval?: Approval };
 
-/** What came of a decision that was asked for before, as far as it goes on. */
+/** The decision or the approval with this id. Empty: it was approved or denied, or reopened. */
 async function findDecided(
   tables: PaymentsTables,
   { accountId, orderId }: StoredOrder,
-  decisionId: string,
+  id: string,
 ): Promise<Decided> {
-  const decision = await tables.findDecision(decisionId);
+  const decision = await tables.findDecision(id);
   if (decision) return { decision: toDecision(decision) };
-  const approval = await findWaiting(tables, { kind: "decision", accountId, subject: orderId });
+  const approval = await findWaiting(tables, { kind: "decision", accountId, subject: orderId }, id);
   return approval ? { approval } : {};
 }
 
@@ -304,6 +307,11 @@ async function carryOut(
 ): Promise<DecisionMessage> {
   const { decisionId, orderId, facts } = made;
   await tables.insertDecision(made);
+  const micro = made.granted.reduce((sum, one) => sum + one.micro, 0n);
+  const told = { choice: made.kind, decision_id: decisionId, microcredits: String(micro) };
+  await tables.insertEvents(orderId, [
+    { kind: "payment_decided", subject: decisionId, facts: told, depositId: "" },
+  ]);
   await tables.run(sql.handleFacts, { orderId, facts });
   const order = await tables.findOrder(orderId);
   if (order) await redecide(tables, order);
@@ -315,6 +323,8 @@ async function carryOut(
 /** After the commit: shows the change, and posts what was granted. The sweep repeats a failure. */
 async function finish(parts: Parts, orderId: string): Promise<void> {
   parts.changed(orderId);
+  // What was approved is written by the transaction of the approval.
+  parts.store.noticed();
   await postGrants(parts, orderId).catch((err: unknown) =>
     parts.log.warn({ code: "grant_not_posted", orderId, err }, "a grant could not be posted yet"),
   );

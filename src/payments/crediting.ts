@@ -10,6 +10,7 @@ import { min } from "../base/money.ts";
 import { asService } from "../contract/contract.ts";
 import { type Decision, decide, quoteHoldsMs, type RuledOrder, valueDeposit } from "./decide.ts";
 import { documentGrant } from "./documents.ts";
+import { eventsOf } from "./events.ts";
 import { type Parts, purchaseMicro } from "./parts.ts";
 import { type Look, type Processor, type SeenDeposit, usdMicroMax } from "./processor.ts";
 import { nextLookMs } from "./schedule.ts";
@@ -116,6 +117,7 @@ export async function redecide(
   const due = { orderId, targetMicro, purchaseMicro };
   for (const grant of await tables.run(sql.insertGrant, due))
     await documentGrant(tables, order, grant);
+  await tables.insertEvents(orderId, eventsOf({ ...order, ...ruled }, deposits, decision));
   const isAsked = order.hookAt !== null;
   const watched = { ...order, isClosed: state === "closed", failedLooks, isAsked };
   await tables.run(sql.updateOrder, {
@@ -175,6 +177,7 @@ export async function postGrants(parts: Parts, orderId: string): Promise<void> {
     if (!transfer) throw new Error("billing answered without a transfer");
     if (micro > 0n && (await isClosed(billing, accountId))) await noteClosed(parts, orderId, n);
     await store.run(sql.putTransfer, { orderId, n, transferId: transfer.transferId });
+    store.noticed();
   }
 }
 

@@ -103,6 +103,8 @@ export type Decision = {
   /** What the rules grant, and what is granted in all, in micro-credits. */
   readonly ruleMicro: bigint;
   readonly targetMicro: bigint;
+  /** The quote is over, and what arrived counts as less than the pack. Below 1 USD it does not. */
+  readonly isShort: boolean;
 };
 
 /** Decides about an order. `deposits`: all that was ever reported. `now`: the database's clock. */
@@ -155,6 +157,13 @@ export function decide(order: RuledOrder, deposits: readonly RuledDeposit[], now
     receivedUsdMicro: received,
     ruleMicro,
     targetMicro,
+    isShort:
+      isQuoteOver &&
+      !isUnsettled &&
+      received >= microDollars &&
+      received < order.usdMicro - toleranceUsdMicro(order.usdMicro) &&
+      // What was lost is told as that.
+      deposits.every((one) => one.state !== "lost" || one.settledAt === null),
   };
 }
 
@@ -199,8 +208,15 @@ function ratesBesides(order: RuledOrder, deposit: RuledDeposit): (bigint | null)
   if (!blockAt) return [];
   const olderMs = order.createdAt.getTime() - firstSeenAt.getTime();
   const atFirst = marketRate ?? (olderMs <= blockTimeOffMs ? order.rate : null);
-  const isLate = blockAt.getTime() > order.quotedUntil.getTime() + quoteHoldsMs;
-  return [...(olderMs > 0 ? [atFirst] : []), ...(isLate ? [blockRate] : [])];
+  return [...(olderMs > 0 ? [atFirst] : []), ...(isLateBlock(order, deposit) ? [blockRate] : [])];
+}
+
+/** True of a payment whose block came when the quote held no more. */
+export function isLateBlock(
+  { quotedUntil }: Pick<RuledOrder, "quotedUntil">,
+  { blockAt }: Pick<RuledDeposit, "blockAt">,
+): boolean {
+  return blockAt !== null && blockAt.getTime() > quotedUntil.getTime() + quoteHoldsMs;
 }
 
 /**
@@ -233,9 +249,18 @@ function valueTimesOne(
   one: bigint,
 ): bigint {
   if (by === "processor") return (deposit.processorUsdMicro ?? 0n) * one;
-  if (by === "market") return deposit.atoms * (deposit.marketRate ?? 0n);
+  return deposit.atoms * rateOf(order, deposit, by);
+}
+
+/** The rate at which a deposit counts, in micro-dollars of one coin. */
+export function rateOf(
+  order: RuledOrder,
+  deposit: RuledDeposit,
+  by: Exclude<ValuedBy, "processor">,
+): bigint {
+  if (by === "market") return deposit.marketRate ?? 0n;
   const rates = by === "lowest" ? ratesBesides(order, deposit) : [];
-  return deposit.atoms * rates.reduce<bigint>((least, rate) => min(least, rate ?? 0n), order.rate);
+  return rates.reduce<bigint>((least, rate) => min(least, rate ?? 0n), order.rate);
 }
 
 function factsOf(of: {

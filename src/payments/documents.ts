@@ -39,19 +39,20 @@ export async function documentGrant(
 
 /**
  * Gives a refund its credit note. Call in the transaction that completes it, with the order locked.
+ * Returns its number.
  */
-export async function documentRefund(
+export function documentRefund(
   db: Runner,
   { orderId, n }: { readonly orderId: string; readonly n: number },
-): Promise<void> {
-  await issueDocument(db, { kind: "credit_note", orderId, refundN: n });
+): Promise<string> {
+  return issueDocument(db, { kind: "credit_note", orderId, refundN: n });
 }
 
-/** Gives an order a document with the next number. */
+/** Gives an order a document with the next number, and returns that. */
 async function issueDocument(
   db: Runner,
   document: { kind: StoredDocument["kind"]; orderId: string; grantN?: number; refundN?: number },
-): Promise<void> {
+): Promise<string> {
   const { kind, orderId } = document;
   const taken = await db.run(sql.takeNumber, { kind, orderId });
   if (!taken) throw new Error("a document of an order that does not exist");
@@ -59,6 +60,7 @@ async function issueDocument(
   const number = `${kind === "receipt" ? "R" : "C"}${year}-${String(n).padStart(6, "0")}`;
   await db.run(sql.insertDocument, { grantN: null, refundN: null, ...document, ...taken, number });
   if (kind === "receipt") await db.run(sql.setReceiptNumber, { orderId, number });
+  return number;
 }
 
 export async function getReceiptDocument(

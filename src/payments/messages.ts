@@ -10,16 +10,21 @@ import {
   DepositSchema,
   DepositState,
   type Order,
+  type OrderEvent,
+  OrderEventKind,
+  OrderEventSchema,
   OrderSchema,
   OrderState,
   type Refund,
   RefundSchema,
   RefundState,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import type * as sql from "../../gen/sql/payments.ts";
 import { familyOf } from "../base/families.ts";
 import { decimal, microCreditsPerMicroDollar } from "../base/money.ts";
 import { coins } from "./coins.ts";
 import { type AttentionName, attentionNames, isSameAsset } from "./decide.ts";
+import type { EventFacts, EventKind } from "./events.ts";
 import type { StoredDecision, StoredDeposit, StoredOrder, StoredRefund } from "./store.ts";
 
 const microDollarsPerCent = 10_000n;
@@ -95,6 +100,7 @@ export function toOrder(
   also: {
     isSimulated: boolean;
     refunds: readonly StoredRefund[];
+    events: readonly StoredEvent[];
   },
 ): Order {
   const { decimals } = order;
@@ -138,6 +144,7 @@ export function toOrder(
     ...(order.lookedAt && { lookedAt: timestampFromDate(order.lookedAt) }),
     deposits: deposits.map(toDeposit),
     refunds: also.refunds.map(toRefund),
+    events: also.events.map(toEvent),
   });
 }
 
@@ -155,6 +162,35 @@ export function toDeposit(deposit: StoredDeposit): Deposit {
     firstSeenAt: timestampFromDate(deposit.firstSeenAt),
     ...(settledAt && { settledAt: timestampFromDate(settledAt) }),
   });
+}
+
+const eventKinds: Readonly<Record<EventKind, OrderEventKind>> = {
+  payment_seen: OrderEventKind.SEEN,
+  payment_credited: OrderEventKind.CREDITED,
+  payment_short: OrderEventKind.SHORT,
+  payment_late: OrderEventKind.LATE,
+  payment_lost: OrderEventKind.LOST,
+  payment_refunded: OrderEventKind.REFUNDED,
+  payment_decided: OrderEventKind.DECIDED,
+};
+
+type StoredEvent = Pick<sql.ListEventsRow, "kind" | "at" | "facts" | "decimals">;
+
+function toEvent(event: StoredEvent): OrderEvent {
+  return create(OrderEventSchema, {
+    kind: eventKinds[event.kind],
+    at: timestampFromDate(event.at),
+    facts: factsOf(event),
+  });
+}
+
+/** The facts of a stored event. What the database summed in atoms is in coins. */
+export function factsOf({ facts, decimals }: Pick<StoredEvent, "facts" | "decimals">): EventFacts {
+  const { atoms, ...others } = Object(facts);
+  const amount = typeof atoms === "string" && { amount: coins(BigInt(atoms), decimals) };
+  return Object.fromEntries(
+    Object.entries({ ...others, ...amount }).map(([name, fact]) => [name, String(fact)]),
+  );
 }
 
 export function toDecision(decision: StoredDecision): Decision {

@@ -394,15 +394,18 @@ export async function describeAll(
 ): Promise<Order[]> {
   const idOf = ({ orderId }: { orderId: string }) => orderId;
   const orderIds = orders.map(idOf);
-  const [deposits, refunds] = await Promise.all([
+  const [deposits, refunds, events] = await Promise.all([
     store.listDeposits(orderIds),
     store.run(sql.listRefunds, { orderIds }),
+    store.run(sql.listEvents, { orderIds }),
   ]);
   const depositsOf = Map.groupBy(deposits, idOf);
   const refundsOf = Map.groupBy(refunds, idOf);
+  const eventsOf = Map.groupBy(events, idOf);
   return orders.map((order) =>
     toOrder(order, depositsOf.get(order.orderId) ?? [], {
       refunds: refundsOf.get(order.orderId) ?? [],
+      events: eventsOf.get(order.orderId) ?? [],
       // A processor that is gone from the configuration may have been a simulated one.
       isSimulated:
         processors().get(order.processor)?.isSimulated ?? order.payTo.startsWith("simulated-"),

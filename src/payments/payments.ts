@@ -2,7 +2,7 @@
 
 import type { Client } from "@connectrpc/connect";
 import type { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import type { Document, PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -23,10 +23,12 @@ import { carryOutDecision, decideOrder, listAttention } from "./attention.ts";
 import { createBtcpay } from "./btcpay.ts";
 import type { Chain } from "./chain.ts";
 import { postGrants } from "./crediting.ts";
-import { getReceiptDocument } from "./documents.ts";
+import { getReceiptDocument, readDocuments } from "./documents.ts";
+import type { EventFacts } from "./events.ts";
 import { exportDocuments, exportMatching } from "./export-orders.ts";
 import { createCleaning, receiveHook } from "./hooks.ts";
 import { lookUpPayment } from "./look-up.ts";
+import { factsOf } from "./messages.ts";
 import { createNowpayments } from "./nowpayments.ts";
 import { createOnchain } from "./onchain.ts";
 import {
@@ -74,6 +76,11 @@ import { createWatchers } from "./watchers.ts";
 
 export type { Offer } from "./parts.ts";
 
+/** What became true of an order, with what alerts say of the order. */
+export type OrderEvent = Omit<sql.ListUnreadEventsRow, "facts" | "decimals"> & {
+  readonly facts: EventFacts;
+};
+
 export type Payments = {
   /** Without authentication: the interceptor has authenticated the caller. */
   readonly service: Implementation<typeof PaymentsService, AuthenticatedCall>;
@@ -94,6 +101,18 @@ export type Payments = {
   listUnreadChains(): Promise<readonly sql.ListUnreadChainsRow[]>;
   /** How many orders of an account wait for a person, for at most so many accounts. */
   waitingOrders(limit: number): Promise<ReadonlyMap<string, number>>;
+  readonly forAlerts: {
+    /** What became true of orders and is no alert yet, in the order of their numbers. */
+    listEvents(rows: number): Promise<readonly OrderEvent[]>;
+    /** Notes that these are alerts. */
+    markRead(events: readonly OrderEvent[]): Promise<void>;
+    /** The receipt and the credit notes of an order. Empty: it has none. */
+    documentsOf(orderId: string): Promise<readonly Document[]>;
+    /** Calls `listener` after each commit of this process that has written an event. */
+    onEvents(listener: () => void): void;
+  };
+  /** A receipt or credit note of an account by its number. Undefined: there is none. */
+  findDocument(accountId: string, number: string): Promise<sql.FindDocumentRow | undefined>;
   /** True: there is a way to pay. */
   sells(): boolean;
   /** Takes what can be bought from another file. Orders of processors that are gone stay. */
@@ -126,7 +145,8 @@ export function createPayments(parts: {
 }): Payments {
   const { billing, publicUrl, env, guesses, clock = systemClock, log } = parts;
   const { outbound = new Outbound() } = parts;
-  const store = createPaymentsStore(parts.postgres);
+  let onEvents = () => {};
+  const store = createPaymentsStore(parts.postgres, () => onEvents());
   const watchers = createWatchers({ store, clock, log });
   // Nobody may take pretended money for real: elsewhere it has to be configured.
   const offered = (settings: PaymentSettings | undefined) =>
@@ -218,6 +238,25 @@ export function createPayments(parts: {
       const counts = await store.run(sql.countWaiting, { rows: limit });
       return new Map(counts.map(({ accountId, orders }) => [accountId, orders]));
     },
+    forAlerts: {
+      async listEvents(rows) {
+        const unread = await store.run(sql.listUnreadEvents, { rows });
+        return unread.map((event) => ({ ...event, facts: factsOf(event) }));
+      },
+      async markRead(events) {
+        const orderIds = events.map(({ orderId }) => orderId);
+        await store.run(sql.markEventsRead, { orderIds, ns: events.map(({ n }) => n) });
+      },
+      async documentsOf(orderId) {
+        const order = await store.findOrder(orderId);
+        const found = order && (await readDocuments({ store }, order));
+        return found ? [found.receipt, ...found.creditNotes] : [];
+      },
+      onEvents(listener) {
+        onEvents = listener;
+      },
+    },
+    findDocument: (accountId, number) => store.run(sql.findDocument, { accountId, number }),
     sells: () => current.processors.size > 0,
     reload(settings) {
       current = offered(settings);

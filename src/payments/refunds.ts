@@ -32,6 +32,7 @@ import { onceFor } from "../contract/replays.ts";
 import { redecide } from "./crediting.ts";
 import type { Decision } from "./decide.ts";
 import { documentRefund } from "./documents.ts";
+import type { NewEvent } from "./events.ts";
 import { describe } from "./orders.ts";
 import { findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
 import {
@@ -81,13 +82,16 @@ export async function beginRefund(
     if (!order) throw noSuchOrder();
     const earlier = await tables.run(sql.listRefunds, { orderIds: [orderId] });
     const made = { id: `${orderId}#${earlier.length + 1}`, secret: "" };
-    let outcome: Begun = {};
-    const { id } = await once(tables, made, async () => {
+    let outcome: Begun | undefined;
+    const { id } = await once(tables, made, async (nameIt) => {
       outcome = await beginNow(tables, order);
+      if (outcome.approval) await nameIt(outcome.approval.approvalId);
     });
-    if (outcome.n !== undefined || outcome.approval) return outcome;
-    const waiting = await findWaiting(tables, { kind: "refund", accountId, subject: orderId });
-    return waiting ? { approval: waiting } : { n: Number(id.split("#")[1]) };
+    if (outcome) return outcome;
+    const [, n] = id.split("#");
+    if (n !== undefined) return { n: Number(n) };
+    const about = { kind: "refund", accountId, subject: orderId } as const;
+    return { approval: await findWaiting(tables, about, id) };
   });
   if (n !== undefined) {
     await postRefunds(parts, orderId);
@@ -104,8 +108,8 @@ export async function beginRefund(
   });
 }
 
-/** The number of a refund, or the approval that it waits for. */
-type Begun = { readonly n?: number; readonly approval?: Approval };
+/** The number of a refund, or the approval that it waits for. Empty: it waits no more. */
+type Begun = { readonly n?: number; readonly approval?: Approval | undefined };
 
 /** Begins an approved refund. Throws `wrong_state` and `invalid_request` as BeginRefund does. */
 export function carryOutRefund(parts: Parts): CarryOut {
@@ -244,14 +248,31 @@ export async function completeRefund(
   call.note?.({ accountId });
   await parts.store.transaction(async (tables) => {
     const { order, refund } = await lockOpen(tables, orderId);
-    if (await tables.moveRefund(refund, "refunding", "completed", { transaction }))
-      await documentRefund(tables, refund);
+    if (await tables.moveRefund(refund, "refunding", "completed", { transaction })) {
+      const document = await documentRefund(tables, refund);
+      await tables.insertEvents(orderId, [refundEvent(refund, { transaction, document })]);
+    }
     await redecide(tables, order);
   });
   parts.changed(orderId);
   return create(CompleteRefundResponseSchema, {
     order: await describe(parts, await findVisible(parts, orderId, call)),
   });
+}
+
+function refundEvent(
+  { n, usdMicro, micro, bonusMicro, externalId }: StoredRefund,
+  { transaction: tx, document }: { readonly transaction: string; readonly document: string },
+): NewEvent {
+  const facts = {
+    refund: String(n),
+    document,
+    microcredits: String(micro + bonusMicro),
+    ...(usdMicro > 0n && { usd_micro: String(usdMicro) }),
+    ...(externalId !== null && { deposit_id: externalId }),
+    ...(tx !== "" && { tx }),
+  };
+  return { kind: "payment_refunded", subject: String(n), facts, depositId: "" };
 }
 
 export async function cancelRefund(

@@ -5,12 +5,13 @@ import * as sql from "../../gen/sql/payments.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { chainTables, type InAtoms, withAtoms } from "./chain-tables.ts";
+import type { NewEvent } from "./events.ts";
 
 /**
  * An order, as of `readAt` of the database's clock. It has an `externalId`, `quotedAtoms` and a
  * `rate` in micro-dollars of one coin once its processor has opened it. `ruleMicro`: what the rules
  * granted, which is all but what persons decided. `grantedMicro` and `takenBackMicro`: all that was
- * granted, and what refunds took back of it.
+ * granted, and what refunds took back of it. `events`: those that are stored, as `kind:subject`.
  */
 export type StoredOrder = Readonly<sql.ReadOrdersRow>;
 
@@ -44,6 +45,8 @@ export type PaymentsTables = ReturnType<typeof tablesOn>;
 export type PaymentsStore = PaymentsTables & {
   /** Runs `work` in one transaction, more than once after conflicts with others. */
   transaction<T>(work: (tables: PaymentsTables) => Promise<T>): Promise<T>;
+  /** Call after the commit of an event that no `transaction` of this store has written. */
+  noticed(): void;
 };
 
 /**
@@ -52,18 +55,50 @@ export type PaymentsStore = PaymentsTables & {
  */
 const statementMsMax = 3_000;
 
-/** Every function throws `database_unavailable` while the database is unreachable. */
-export function createPaymentsStore(postgres: Postgres): PaymentsStore {
+/**
+ * Every function throws `database_unavailable` while the database is unreachable. `noticed` is
+ * called after each commit that has written events.
+ */
+export function createPaymentsStore(postgres: Postgres, noticed = () => {}): PaymentsStore {
   return {
     ...tablesOn(postgres),
-    transaction: (work) => postgres.transaction((tx) => work(tablesOn(tx)), { statementMsMax }),
+    noticed,
+    async transaction(work) {
+      let hasEvents = false;
+      const result = await postgres.transaction(
+        (tx) => {
+          hasEvents = false;
+          const note = () => {
+            hasEvents = true;
+          };
+          return work(tablesOn(tx, note));
+        },
+        { statementMsMax },
+      );
+      if (hasEvents) noticed();
+      return result;
+    },
   };
 }
 
-export function tablesOn(db: Runner) {
+/** `noted` is called when an event was written. */
+export function tablesOn(db: Runner, noted = () => {}) {
   return {
     ...chainTables(db),
     run: db.run,
+
+    /** Stores events of an order that is locked: by one statement, and by none without events. */
+    async insertEvents(orderId: string, events: readonly NewEvent[]): Promise<void> {
+      if (events.length === 0) return;
+      await db.run(sql.insertEvents, {
+        orderId,
+        kinds: events.map(({ kind }) => kind),
+        subjects: events.map(({ subject }) => subject),
+        facts: events.map(({ facts }) => JSON.stringify(facts)),
+        depositIds: events.map(({ depositId }) => depositId),
+      });
+      noted();
+    },
 
     /** The order, locked until the end of the transaction. */
     async lockOrder(orderId: string): Promise<StoredOrder | undefined> {

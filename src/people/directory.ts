@@ -26,7 +26,7 @@ import {
 import { actorOf, clientOf } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
 import { readReason } from "../contract/reason.ts";
-import { onceFor } from "../contract/replays.ts";
+import { type Creation, onceFor } from "../contract/replays.ts";
 import { insertLink, linkAddress, type MintedLink, mailLink, makeLink, mintLink } from "./links.ts";
 import { checkFate, checkSaid, keyFacts, settleKeys, toLabels } from "./managed-keys.ts";
 import { checkStillAdmin, type ManagedKey, type Parts } from "./parts.ts";
@@ -262,10 +262,11 @@ export async function makeSignInLink(
     };
     // The secret of a mailed link is in the mail alone.
     const made = { id: minted.linkId, secret: mail ? "" : minted.token };
-    const { secret } = await once(tables, made, async () => {
+    const { id, secret } = await once(tables, made, async (nameIt) => {
       outcome = await makeNow();
+      if (outcome.approval) await nameIt(outcome.approval.approvalId);
     });
-    const { approval, endsAt } = outcome ?? (await findMade(tables, personId, secret));
+    const { approval, endsAt } = outcome ?? (await findMade(tables, personId, { id, secret }));
     return {
       link: secret === "" ? "" : linkAddress(publicUrl(), secret),
       ...(approval && { approval }),
@@ -282,13 +283,16 @@ type MadeLink = {
 };
 
 /** What became of a link that was asked for before. Empty: it was used, or is replaced. */
-async function findMade(tables: PeopleTables, personId: string, token: string): Promise<MadeLink> {
-  const link = token === "" ? undefined : await tables.findLink(digestToken(token));
+async function findMade(
+  tables: PeopleTables,
+  personId: string,
+  { id, secret }: Creation,
+): Promise<MadeLink> {
+  const link = secret === "" ? undefined : await tables.findLink(digestToken(secret));
+  const about = { kind: "sign_in_link", subject: personId, accountId: "" } as const;
   return {
     endsAt: link && timestampFromDate(link.endsAt),
-    approval: await findWaiting(tables, {
-      ...{ kind: "sign_in_link", subject: personId, accountId: "" },
-    }),
+    approval: await findWaiting(tables, about, id),
   };
 }
 

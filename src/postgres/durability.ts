@@ -48,7 +48,7 @@ const settings = `
 export const changeable = many<undefined, { name: string }>(
   "postgres/changeable",
   `
-    select name from unnest('{charges,transfers,price_versions}'::text[]) as name
+    select name from unnest('{charges,transfers,price_versions,cost_versions}'::text[]) as name
     where has_table_privilege(current_user, name, 'UPDATE, DELETE, TRUNCATE')`,
   () => [],
   ([name]) => ({ name: String(name) }),

@@ -7,7 +7,7 @@ import { Servers } from "./servers.ts";
 
 export const gatewayRole = "model_gateway";
 
-const appendOnly = ["charges", "transfers", "price_versions"];
+const appendOnly = ["charges", "transfers", "price_versions", "cost_versions"];
 /** What the owner of the tables closes and removes, and views. */
 const ofOwner = [
   "charge_lines_1",

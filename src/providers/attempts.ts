@@ -277,6 +277,8 @@ class Attempted implements CallReader {
       status: end?.status || (hasBegun ? 200 : 0),
       firstEventAfter:
         this.#firstEventMs === undefined ? undefined : durationOf(this.#firstEventMs),
+      model: this.route.target.model,
+      costVersion: this.route.target.costs?.[0]?.costVersion ?? "",
     };
   }
 

@@ -9,7 +9,12 @@ import { disconnectMsMax } from "../base/keep-alive.ts";
 import { Outbound } from "../base/outbound.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import { hostAndPort } from "../config/environment.ts";
-import { createSessionCookie, registerConsole, settingsFor } from "../console/console.ts";
+import {
+  createSessionCookie,
+  registerConsole,
+  settingsFor,
+  stylesheetPath,
+} from "../console/console.ts";
 import { type Core, localCore } from "../contract/contract.ts";
 import { grpcCore } from "../grpc/client.ts";
 import { type Certificate, createGrpcServer } from "../grpc/grpc.ts";
@@ -128,7 +133,7 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
     ? { core: localCore(local.services), readiness: local.readiness }
     : connectCore(parts, stack);
   const grpc = local && (await openGrpc(parts, local, stack));
-  const file = { nativeBearer: parts.catalog.nativeBearer };
+  const file = { nativeBearer: parts.catalog.nativeBearer, catalog: parts.catalog };
   const http =
     config.role === "core"
       ? undefined
@@ -157,7 +162,7 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
     ...(firstKeys && { firstKeys }),
     reload(catalog) {
       local?.reload(catalog);
-      file.nativeBearer = catalog.nativeBearer;
+      Object.assign(file, { nativeBearer: catalog.nativeBearer, catalog });
       countReload("taken");
     },
     async stop({ retire, hurry } = {}) {
@@ -328,7 +333,7 @@ type HttpParts = GatewayParts & {
   readonly services: Core;
   readonly readiness: () => Promise<Readiness>;
   /** Changes when the configuration file is read again. */
-  readonly file: Pick<CatalogFile, "nativeBearer">;
+  readonly file: Pick<CatalogFile, "nativeBearer"> & { readonly catalog: CatalogFile };
   readonly grpcAddress: string | undefined;
   readonly stack: AsyncDisposableStack;
 };
@@ -363,6 +368,7 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
     // A facade has no ledger to count in.
     onRejected: local?.countRejected,
   });
+  const cookies = createSessionCookie(publicUrl);
   const app = createHttpServer({
     core,
     generate: local?.generate,
@@ -372,6 +378,12 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
     keyLoad,
     addressLoad,
     failedCredentials,
+    openPage: {
+      file: () => file.catalog,
+      publicUrl,
+      stylesheet: stylesheetPath,
+      mayBeSignedIn: (header) => cookies.readSession(header) !== undefined,
+    },
     posts: describedPosts,
     sealedContent: new SealedContent(await findContentKeys(config)),
     onUnnamedProxy: local?.noteProxy,
@@ -379,7 +391,6 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
     metrics,
     tracer,
   });
-  const cookies = createSessionCookie(publicUrl);
   const adminMethods = httpAdmin !== "false";
   registerConnect(app, {
     core,

@@ -10,6 +10,7 @@ import { version } from "../metrics/metrics.ts";
 import { createOperations } from "../operations/operations.ts";
 import { createPayments } from "../payments/payments.ts";
 import { codeGuesses } from "../people/people.ts";
+import { createSales } from "../sales/sales.ts";
 import type { Accounts } from "./accounts.ts";
 import type { Data } from "./data.ts";
 import type { GatewayParts } from "./parts.ts";
@@ -17,11 +18,12 @@ import type { RequestParts } from "./request.ts";
 import type { SettingsInUse } from "./settings.ts";
 
 export function createMoney(
-  { config, env, log, clock, outbound, shared }: GatewayParts,
+  { config, env, log, clock, outbound, metrics, shared }: GatewayParts,
   { postgres, months, ledgerProblem, mailer }: Data,
   settings: SettingsInUse,
   { keys, billing, people, authenticate, misplaced }: Accounts,
   { providers, limits }: RequestParts,
+  contentKeys: readonly Uint8Array[],
 ) {
   const { audit, onCallerChange } = people;
   const { countChange } = keys;
@@ -48,6 +50,7 @@ export function createMoney(
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: payments.listUnreadChains,
       listBypasses: (since, limit) => listBypasses(postgres, since, limit),
+      payments: payments.forAlerts,
       findViolations: billing.overview.findViolations,
       listMisplaced: () => misplaced.list(),
       modelConditions: providers.modelConditions,
@@ -57,15 +60,20 @@ export function createMoney(
     mailer,
     publicUrl: settings.publicUrl,
     config: settings.file.alerts,
+    contentKeys,
     env,
     log,
   });
+  const sales = createSales({ postgres, file: settings.file, log, metrics });
   const operations = createOperations({
     postgres,
+    sales,
     ledger: billing.overview,
     findRequests: billing.overview.findRequests,
     ownersOf: people.ownersOf,
     waitingOrders: payments.waitingOrders,
+    mails: alerts.forDesk,
+    findDocument: payments.findDocument,
     ...people.forApprovals,
     carryOut: { ...people.forApprovals.carryOut, ...billing.carryOut, ...payments.carryOut },
     nodeId: billing.nodeId,
@@ -81,5 +89,5 @@ export function createMoney(
     file: () => settings.file,
     priceOf: (model) => settings.catalog.priceOf(model),
   });
-  return { interceptor, billingService, payments, alerts, operations };
+  return { interceptor, billingService, payments, alerts, operations, sales };
 }

@@ -20,6 +20,7 @@ import type { OnPayerChange } from "../http/key-load.ts";
 import type { Installation } from "../people/people.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
 import { createAccounts } from "./accounts.ts";
+import { findContentKeys } from "./content-key.ts";
 import { openData } from "./data.ts";
 import { checkDescriptors } from "./descriptors.ts";
 import { createMoney } from "./money.ts";
@@ -77,8 +78,9 @@ export async function startServices(
   const { adminToken, keys, billing, people, authenticate } = accounts;
   const request = createRequestParts(parts, data, settings, accounts, stack);
   const { providers, limits, inference } = request;
-  const money = createMoney(parts, data, settings, accounts, request);
-  const { interceptor, payments, alerts, operations } = money;
+  const contentKeys = await findContentKeys(config);
+  const money = createMoney(parts, data, settings, accounts, request, contentKeys);
+  const { interceptor, payments, alerts, operations, sales } = money;
   const history = createHistory({
     ledger: data.ledger,
     log,
@@ -119,6 +121,7 @@ export async function startServices(
     throw new Error("ADMIN_TOKEN is required with DATABASE_URL until an operator can sign in");
   await run(payments);
   await run(alerts);
+  await run(sales);
   return {
     services: {
       billing: money.billingService,
@@ -151,6 +154,7 @@ export async function startServices(
       people.reload(next.people);
       payments.reload(next.payments);
       alerts.reload(next.alerts);
+      sales.reload(next);
       settings.replace(next);
     },
     cancelActive: () => inference.cancelAll("draining"),

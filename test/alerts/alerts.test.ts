@@ -964,7 +964,7 @@ test("settings are kept, and the secret of a webhook is shown once", async () =>
   const { accountId } = await nodes.payer(0n);
   const owner = nodes.as(member(accountId));
   const before = await owner.listAlerts({ accountId });
-  expect([before.settings?.belowDays, before.settings?.rules.length]).toEqual([3, 7]);
+  expect([before.settings?.belowDays, before.settings?.rules.length]).toEqual([3, 15]);
   const settings = { ...settingsBy({ mail: true, webhook: true }), belowDays: 7 };
   const set = await owner.setAlerts({ accountId, settings });
   expect(set.webhookSecret).toMatch(/^whsec_[0-9A-Za-z+/]{43}=$/);

@@ -58,7 +58,8 @@ function send(path = "/", options: Options = {}, host = "localhost"): Promise<vo
     ca: authority.certificate,
     ...options,
   });
-  return posting({ url: `https://${host}:${port}${path}`, secret }, post, never);
+  const url = `https://${host}:${port}${path}`;
+  return posting({ url, form: "standard", secret }, post, never);
 }
 
 test("a receiver gets the alert, and can check who sent it", async () => {

@@ -29,6 +29,7 @@ import { processes } from "./suites/processes.ts";
 import { profile } from "./suites/profile.ts";
 import { reports } from "./suites/reports.ts";
 import { road } from "./suites/road.ts";
+import { sales } from "./suites/sales.ts";
 import { signing } from "./suites/signing.ts";
 import { split } from "./suites/split.ts";
 import { start } from "./suites/start.ts";
@@ -67,6 +68,7 @@ const suites: Record<string, () => Promise<Result>> = {
   closing,
   days,
   verification,
+  sales,
   desk,
   signing,
   "payments-rules": paymentsRules,
@@ -75,7 +77,16 @@ const suites: Record<string, () => Promise<Result>> = {
   road,
   profile,
 };
-const onlyWhenNamed = ["reports", "closing", "days", "verification", "desk", "console", "profile"];
+const onlyWhenNamed = [
+  "reports",
+  "closing",
+  "days",
+  "verification",
+  "sales",
+  "desk",
+  "console",
+  "profile",
+];
 
 const names = process.argv.slice(2);
 const unknown = names.filter((name) => !Object.hasOwn(suites, name));

@@ -143,7 +143,7 @@ async function state() {
     "select account_id, family, held, running, in_debt from pools order by 1, 2",
   );
   const budgets = await run<Holding & { payer: string; is_limited: boolean }>(
-    "select account_id, family, payer, held, running, is_limited from budgets order by 1, 2, 3",
+    "select account_id, family, payer, held, running, b.is_limited from budgets b order by 1, 2, 3",
   );
   const holds = await run<{ accountId: string; requestId: string; amount: bigint }>(
     `select account_id as "accountId", request_id as "requestId", amount from holds`,

@@ -200,10 +200,15 @@ const facade = {
   CONTENT_KEY: contentKey,
 };
 
-test("a core needs no content key", () => {
+test("a core of an external database needs a content key, as every gateway does", () => {
   const { PUBLIC_URL } = facade;
   const database = { DATABASE_URL: "postgres://x/y", ADMIN_TOKEN: "a-token-of-some-length" };
-  expect(problemsOf({ ROLE: "core", PUBLIC_URL, ...database })).toEqual([]);
+  expect(problemsOf({ ROLE: "core", PUBLIC_URL, ...database })).toEqual([
+    expect.stringContaining("CONTENT_KEY: is required with DATABASE_URL"),
+  ]);
+  expect(problemsOf({ ROLE: "core", PUBLIC_URL, CONTENT_KEY: contentKey, ...database })).toEqual(
+    [],
+  );
 });
 
 const rejected: { name: string; env: NodeJS.ProcessEnv; message: string }[] = [

@@ -54,6 +54,11 @@ test("the example in the built-in file is a valid section, and shows every defau
       name: "Example Ltd",
       address: "1 Example Street, Example City",
       taxId: "EX123456",
+      contact: "help@example.com",
+      termsUrl: "https://example.com/terms",
+      privacyUrl: "https://example.com/privacy",
+      publicModels: true,
+      index: false,
     },
     processors: [
       { name: "simulated", type: "simulated", webhookSecretEnv: "SIMULATED_WEBHOOK_SECRET" },

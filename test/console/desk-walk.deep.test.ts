@@ -228,6 +228,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     );
     // Its bonus of one credit is posted.
     await client.query("update promotions set used = 1 where code_id = $1", [promotion?.codeId]);
+    await client.query("update pools set week_limit = 7000000 where account_id = $1", [accountId]);
     await open(sue, `/accounts/${accountId}`);
     await sue
       .getByRole("row", { name: /2,000\.00/ })
@@ -237,6 +238,11 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const number = /R\d{4}-\d{6}/;
     await tableOf("Orders, newest first").getByRole("row", { name: number }).waitFor();
     await tableOf("Receipts and credit notes").getByRole("row", { name: number }).waitFor();
+    const limits = tableOf("What pools, people and programs");
+    await limits
+      .getByRole("row", { name: /All keys.*0\.00 of 7 credits this week/ })
+      .first()
+      .waitFor();
     await tableOf("Promotions that the account")
       .getByRole("row", { name: /Autumn/ })
       .waitFor();

@@ -40,6 +40,7 @@ const unsorted: Readonly<Record<string, string>> = {
       "What was found, what is so called exactly first",
       "Notes, newest first",
       "Promotions that the account used, newest first",
+      "What pools, people and programs of the account may spend",
       "Receipts and credit notes of the account, newest first",
       "What waits for an approval, newest first",
       "Accounts in debt",

@@ -335,6 +335,7 @@ function nobody(desc: DescMethod): boolean {
 const unconfirmed: Readonly<Record<string, string>> = {
   CreateAccount: "an empty account has nothing to protect",
   RenameAccount: "a name can be set back",
+  SetProviderBill: "it can be set back, and moves no credits",
   SetBillingDetails: "they can be set back, and earlier documents stay as they are",
   UpdateKey: "limits can be set back; account_reader, which cannot, asks in the service",
   PauseKey: "ResumeKey takes it back",
@@ -344,6 +345,7 @@ const unconfirmed: Readonly<Record<string, string>> = {
   Reject: "nothing is done, and it can be requested again",
   LookUpPayment: "it asks a node, and changes nothing",
   AddNote: "it says something to other operators, and nothing else changes",
+  ResendDelivery: "it goes to the address that the owner chose, with the same id",
   PlaceHold: "no person may call it",
   CheckpointHold: "no person may call it",
   SettleHold: "no person may call it",

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { keepRetention } from "../../src/history/retention.ts";
 import { type FreshHistory, freshHistory } from "../support/history.ts";
+import { addAll } from "../support/sales.ts";
 
 const root = join(import.meta.dirname, "../..");
 const killAt = join(import.meta.dirname, "../support/kill-at.ts");
@@ -106,6 +107,7 @@ test("an export that is killed leaves nothing that looks whole", async () => {
 test("an export that is killed before it is recorded keeps its charges, and is recorded then", async () => {
   expect(await exportTo("export whole")).toMatchObject({ signal: "SIGKILL" });
   expect(await exportsIn()).toEqual([name]);
+  await addAll(world.ledger.postgres);
   await keepRetention(world.ledger, { months: 1, sink: undefined });
   expect(await world.run("select 1 from charges")).toHaveLength(6);
   expect(await exportTo("export recorded")).toMatchObject({ signal: "SIGKILL" });

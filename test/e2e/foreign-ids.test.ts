@@ -38,6 +38,7 @@ import {
   startBindings,
 } from "../support/bindings.ts";
 import { callBy } from "../support/calls.ts";
+import { contentKey } from "../support/content-key.ts";
 import { createNodeKeys, keysClient } from "../support/keys.ts";
 import { endingWith, freshLedger, holdRequest, log, price } from "../support/ledger.ts";
 import { leastRequest } from "../support/samples/messages.ts";
@@ -118,6 +119,7 @@ beforeAll(async () => {
     publicUrl,
     mailer: undefined,
     config: publicAlerts,
+    contentKeys: [Buffer.from(contentKey, "base64")],
     log,
     sources: {
       billing: billing.figures,
@@ -127,6 +129,7 @@ beforeAll(async () => {
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: async () => [],
       listBypasses: async () => [],
+      payments: payments.forAlerts,
       listMisplaced: () => [],
       modelConditions: () => [],
       ledgerProblem: () => undefined,

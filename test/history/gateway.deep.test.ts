@@ -9,6 +9,7 @@ import { keepRetention } from "../../src/history/retention.ts";
 import { type ChildGateway, startChildGateway } from "../support/child-gateway.ts";
 import { type FreshHistory, freshHistory } from "../support/history.ts";
 import { freePort } from "../support/ports.ts";
+import { addAll } from "../support/sales.ts";
 
 const token = "the-admin-token-of-archives";
 
@@ -27,6 +28,7 @@ beforeAll(async () => {
   await world.days.run();
   await closeMonth(world.ledger, world.month(3));
   await exportMonth(world.ledger, { month: world.month(3), to: join(folder, "exports") });
+  await addAll(world.ledger.postgres);
   await keepRetention(world.ledger, { months: 2, sink: undefined });
   metricsPort = await freePort();
   gateway = await startChildGateway({

@@ -43,7 +43,9 @@ test("every path that is served is in the document, and no other", async () => {
     ...[
       ...["charges.csv", "usage.csv", "account"],
       ...["orders.csv", "documents.csv", "transfers.csv"],
+      ...["sales.csv", "revenue.csv", "liabilities.csv"],
     ].map((name) => `GET /console/export/${name}`),
+    "GET /models.json",
     "POST /payments/{processor}/webhook",
   ];
   const methods = Object.values(serviceTypes)

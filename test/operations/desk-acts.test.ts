@@ -326,6 +326,20 @@ describe("where another person has to approve gifts", () => {
     await act.run(subject, asked, bob.call);
     expect(await act.read(subject, accountId)).toEqual(settled);
   });
+
+  const gifts = Object.entries(acts).filter(([, act]) => act.isGift);
+  test.each(gifts)("to %s again answers with its own request", async (_, act) => {
+    const subject = await act.prepare(await newAccount());
+    const askFor = (reason: string) => ({ reason, idempotencyKey: unique("gift") });
+    const [first, later] = [askFor("A gift to a friend"), askFor("A gift to somebody else")];
+    const waiting = async (asked: Asked) =>
+      (await act.run(subject, asked, bob.call)).approval?.approvalId;
+    const [ofFirst, ofLater] = [await waiting(first), await waiting(later)];
+    expect(ofLater).toMatch(/^apv_/);
+    // Of all acts, transfers alone wait beside each other.
+    expect(await waiting(first)).toBe(act.method === "CreateTransfer" ? ofFirst : undefined);
+    expect(await waiting(later)).toBe(ofLater);
+  });
 });
 
 test("a program sells without a reason, and an owner cancels his order without one", async () => {

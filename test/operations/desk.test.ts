@@ -427,7 +427,7 @@ describe("a person of support", () => {
     for (const name of [...all, ...files]) expect([name, mayCall(name)]).toEqual([name, true]);
   });
 
-  test("changes nothing but notes", () => {
+  test("writes notes and sends mails again, and changes nothing else", () => {
     const acts = ["MoveCredits", "CreateTransfer", "DecideOrder", "BeginRefund", "CancelOrder"];
     const others = ["SuspendAccount", "LookUpPayment", "MakeSignInLink", "Approve"];
     for (const name of [...acts, ...others]) {
@@ -439,6 +439,7 @@ describe("a person of support", () => {
       (desc) =>
         getOption(desc, audited) && getOption(desc, callers).operator === OperatorRole.SUPPORT,
     );
-    expect(written.map(({ name }) => name)).toEqual(["AddNote"]);
+    const names = written.map(({ name }) => name);
+    expect(names).toEqual(["AddNote", "ResendDocument", "ResendNotice"]);
   });
 });

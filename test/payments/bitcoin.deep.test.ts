@@ -5,7 +5,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { Attention, type Order, OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { blocksNeeded } from "../../src/payments/bitcoin.ts";
+import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { type Btcd, btcdBinary, startBtcd } from "../support/chain-node.ts";
+import { alertsOn, mailerOf } from "../support/notices.ts";
 import {
   onchainSettings,
   regtestAccountKey,
@@ -14,6 +16,7 @@ import {
   testKey,
 } from "../support/onchain.ts";
 import { admin, type PaymentsNodes, startPaymentsNodes } from "../support/payments-nodes.ts";
+import { startSmtpServer } from "../support/smtp.ts";
 
 const pack = 1_000_000_000n;
 const network = { bech32: "bcrt", pubKeyHash: 0x6f, scriptHash: 0xc4, wif: 0xef };
@@ -136,6 +139,44 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     await balance(accountId).toEqual([pack, 0n]);
     await generate(3);
     expect(await world.transfers(accountId)).toHaveLength(1);
+  });
+
+  test("coins that settle are mailed with their receipt within ten seconds", async () => {
+    const smtp = await startSmtpServer();
+    const postgres = connectPostgres(world.url);
+    const alerts = alertsOn(postgres, world.payments, { mailer: mailerOf(smtp) });
+    try {
+      const accountId = await world.newAccount();
+      await world.run(
+        "insert into people (person_id, login, email, email_verified_at) values ($1, $1, $2, now())",
+        ["per_buyer", "buyer@example.com"],
+      );
+      await world.run(
+        "insert into members (account_id, person_id, role) values ($1, $2, 'owner')",
+        [...[accountId, "per_buyer"]],
+      );
+      alerts.start();
+      const { orderId, payTo } = await orderPack(accountId);
+      const hex = await pay(payTo, 10_000n);
+      await orderThat(orderId, isSeen);
+      await generate(1);
+      await expect.poll(() => smtp.mails.length, { timeout: 60_000, interval: 50 }).toBe(1);
+      const arrivedAt = Date.now();
+      const [mail] = smtp.mails;
+      expect(mail?.text).toContain("Total: 1000 credits, 5.00 USD");
+      expect(mail?.text).toContain(Transaction.fromRaw(Buffer.from(hex, "hex")).id);
+      const [row] = await world.run<{ settled_at: Date }>(
+        "select settled_at from payment_deposits where order_id = $1",
+        [orderId],
+      );
+      const tookMs = arrivedAt - (row?.settled_at.getTime() ?? 0);
+      console.info(`coins settled to mail handed over: ${tookMs} ms`);
+      expect(tookMs).toBeLessThanOrEqual(10_000);
+    } finally {
+      await alerts.stop();
+      await postgres.close();
+      await smtp.stop();
+    }
   });
 
   test("a larger sum needs more blocks, also in small pieces", async () => {

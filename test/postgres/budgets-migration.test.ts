@@ -100,8 +100,8 @@ test("what keys spent, hold and may spend becomes their budgets, and the sums of
   const { rows } = await client.query(`
     select payer, family, spent::int, held::int, running, (spent - day_base)::int as day,
       (spent - week_base)::int as week, (spent - month_base)::int as month,
-      month_limit::int as limit, is_limited, last_used_at is not null as is_used
-    from budgets order by payer`);
+      month_limit::int as limit, b.is_limited, last_used_at is not null as is_used
+    from budgets b order by payer`);
   expect(rows).toEqual([
     {
       ...{ payer: "key_1", family: "v1", spent: 4123, held: 15, running: 2, ...figures.rows[0] },

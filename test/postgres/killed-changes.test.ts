@@ -192,8 +192,8 @@ test("default limits that are killed behind any statement leave each member with
     () => services.setDefaultMemberLimits({ accountId, limits }),
     async () => {
       const limited = await ledger.run<{ payer: string; families: bigint }>(
-        `select payer, count(*) as families from budgets
-         where account_id = $1 and payer like 'person:%' and is_limited group by payer`,
+        `select payer, count(*) as families from budgets b
+         where account_id = $1 and payer like 'person:%' and b.is_limited group by payer`,
         [accountId],
       );
       expect(limited.filter(({ families }) => families !== 2n)).toEqual([]);
@@ -206,7 +206,7 @@ test("default limits that are killed behind any statement leave each member with
   );
   expect(kills).toBeGreaterThan(10);
   expect(
-    await ledger.run("select distinct payer from budgets where is_limited order by payer"),
+    await ledger.run("select distinct payer from budgets b where b.is_limited order by payer"),
   ).toEqual([{ payer: "person:per_ana" }, { payer: "person:per_ben" }]);
 });
 

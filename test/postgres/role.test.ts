@@ -128,7 +128,12 @@ test("where the role may not be made, the statements are named, and they suffice
   await root.query(`grant create, usage on schema public to ${owner.name}`);
   const first = await open(owner.url);
   expect(first.roleStatements.at(-1)).toBe(`grant model_gateway to "${owner.name}"`);
-  expect(await first.postgres.readChangeable()).toEqual(["charges", "transfers", "price_versions"]);
+  expect(await first.postgres.readChangeable()).toEqual([
+    "charges",
+    "transfers",
+    "price_versions",
+    "cost_versions",
+  ]);
   await first.postgres.close();
 
   const second = await open(owner.url, owner.url);

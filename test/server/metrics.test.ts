@@ -176,6 +176,7 @@ test("every metric is defined, and every definition has a value", async () => {
     ...["gateway_ledger_failures_total", "gateway_history_months_due", "gateway_carried_total"],
     ...["gateway_certificate_end_seconds", "gateway_left_out_total"],
     ...["gateway_ledger_violations", "gateway_ledger_verified_seconds"],
+    "gateway_sales_lag_seconds",
     ...["gateway_sink_charges_total", "gateway_sink_failures_total", "gateway_sink_lag_seconds"],
   ];
   expect([...names].sort()).toEqual(

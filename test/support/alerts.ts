@@ -15,12 +15,13 @@ import { intercept } from "../../src/contract/interceptor.ts";
 import { createPayments } from "../../src/payments/payments.ts";
 import { createPeople } from "../../src/people/people.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import { contentKey } from "./content-key.ts";
 import { countStatements, createNodeKeys, keysClient } from "./keys.ts";
 import { freshLedger, log, price } from "./ledger.ts";
 
 type Parts = Parameters<typeof createAlerts>[0];
 
-export type AlertNodeOptions = Partial<Pick<Parts, "mailer" | "post" | "times">> & {
+export type AlertNodeOptions = Partial<Pick<Parts, "mailer" | "post" | "times" | "contentKeys">> & {
   readonly sources?: Partial<Parts["sources"]>;
 };
 
@@ -148,6 +149,7 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
     postgres,
     publicUrl,
     config: publicAlerts,
+    contentKeys: options.contentKeys ?? [Buffer.from(contentKey, "base64")],
     log,
     listRecipients: people.forAlerts.listRecipients,
     mailer: options.mailer,
@@ -161,6 +163,7 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: async () => [],
       listBypasses: (since, limit) => listBypasses(postgres, since, limit),
+      payments: payments.forAlerts,
       listMisplaced: () => [],
       modelConditions: () => [],
       ledgerProblem: () => undefined,

@@ -19,6 +19,13 @@ const moments: Record<string, { statement: string; when: "unsent" | "sent" | "co
   // The transfer is committed, and the grant does not name it.
   "transfer made": { statement: "payments/put-transfer", when: "unsent" },
   "grant posted": { statement: "payments/put-transfer", when: "committed" },
+  // In a transaction that has still to be committed.
+  "event stored": { statement: "payments/insert-events", when: "committed" },
+  // The event is committed, and nobody was told.
+  "alert unraised": { statement: "alerts/insert-alerts", when: "unsent" },
+  // The alert is committed, and the event not marked as read.
+  "alert raised": { statement: "payments/mark-events-read", when: "unsent" },
+  "event read": { statement: "payments/mark-events-read", when: "committed" },
   // Of the reading of a chain and of a sweep, in transactions that have still to be committed.
   "payment stored": { statement: "payments/put-chain-payment", when: "committed" },
   "chunk stored": { statement: "payments/end-chunk", when: "committed" },
@@ -41,6 +48,14 @@ const moments: Record<string, { statement: string; when: "unsent" | "sent" | "co
   "lines read": { statement: "history/read-lines", when: "committed" },
   "export whole": { statement: "history/put-archive", when: "unsent" },
   "export recorded": { statement: "history/put-archive", when: "committed" },
+  // Sums of sales, in transactions that have still to be committed.
+  "emptying begun": { statement: "sales/begin-emptying", when: "committed" },
+  "slice removed": { statement: "sales/remove-sales", when: "committed" },
+  "emptying ended": { statement: "sales/end-emptying", when: "committed" },
+  "page written": { statement: "sales/add-page", when: "unsent" },
+  "page added": { statement: "sales/add-page", when: "committed" },
+  "cursor moved": { statement: "sales/move-sales-progress", when: "committed" },
+  "sums complete": { statement: "sales/complete-sales", when: "committed" },
 };
 
 const moment = moments[process.env.KILL_AT ?? ""];

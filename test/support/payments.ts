@@ -131,8 +131,10 @@ export async function startTestPayments<T extends Time>(
     query<Row>(postgres, { name: "", text }, values);
 
   /** A node. `isStarted` false: it looks at nothing by itself. */
-  const node = (options: { offer?: () => Offer; address?: string; isStarted?: boolean } = {}) => {
-    const counted = countStatements(postgres);
+  const node = (
+    options: { offer?: () => Offer; address?: string; isStarted?: boolean; on?: Postgres } = {},
+  ) => {
+    const counted = countStatements(options.on ?? postgres);
     const payments = createPayments({
       postgres: counted as Postgres,
       billing: ledger,

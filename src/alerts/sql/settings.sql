@@ -1,28 +1,69 @@
 -- timeout_ms=5000
 
 -- name: PutSettings :run
--- Replaces the settings of an account.
+-- Replaces the settings of an account, and switches its webhook on.
 -- :below_credits? alert_settings.below_credits
 -- :below_days? alert_settings.below_days
 -- :webhook_url?
 -- :webhook_secret?
 insert into alert_settings
-  (account_id, below_credits, below_days, percents, rules, webhook_url, webhook_secret)
-values (:account_id, :below_credits, :below_days, :percents, :rules, :webhook_url, :webhook_secret)
+  (account_id, below_credits, below_days, percents, rules, webhook_url, webhook_secret,
+   webhook_form)
+values (:account_id, :below_credits, :below_days, :percents, :rules, :webhook_url,
+  :webhook_secret, :webhook_form)
 on conflict (account_id) do update
 set below_credits = excluded.below_credits, below_days = excluded.below_days,
   percents = excluded.percents, rules = excluded.rules, webhook_url = excluded.webhook_url,
-  webhook_secret = excluded.webhook_secret, changed_at = now();
+  webhook_secret = excluded.webhook_secret, webhook_form = excluded.webhook_form,
+  failing_since = null, webhook_off_at = null, changed_at = now();
 
 -- name: ReadSettings :many
 -- Reads the settings of accounts. An account without a row has the defaults.
-select account_id, below_credits, below_days, percents, rules, webhook_url, webhook_secret
+select account_id, below_credits, below_days, percents, rules, webhook_url, webhook_secret,
+  webhook_form, failing_since, webhook_off_at
 from alert_settings
 where account_id = any(:account_ids::text[]);
 
 -- name: LockSettings :optional
 -- Reads the settings of an account, and locks them.
-select account_id, below_credits, below_days, percents, rules, webhook_url, webhook_secret
+select account_id, below_credits, below_days, percents, rules, webhook_url, webhook_secret,
+  webhook_form, failing_since, webhook_off_at
 from alert_settings
 where account_id = :account_id
 for update;
+
+-- name: NotePostFailed :optional
+-- Notes that a post to a webhook failed. It is switched off if its receiver is gone, or if for so
+-- many days every post failed. No row: it is another one by now, or off already.
+update alert_settings
+set failing_since = coalesce(failing_since, now()),
+  webhook_off_at = case
+    when :is_gone::boolean or failing_since <= now() - :days::integer * interval '1 day' then now()
+  end
+where account_id = :account_id and webhook_url = :webhook_url and webhook_off_at is null
+returning webhook_off_at is not null as "is_off!";
+
+-- name: NotePostTaken :run
+-- Notes that a webhook has taken a post again.
+update alert_settings set failing_since = null
+where account_id = :account_id and failing_since is not null and webhook_off_at is null;
+
+-- name: ListSwitchedOff :many
+-- Lists the webhooks that were switched off within a week.
+select account_id, webhook_url as "webhook_url!", failing_since as "failing_since!",
+  webhook_off_at as "webhook_off_at!"
+from alert_settings
+where webhook_off_at > now() - interval '7 days';
+
+-- name: ListSecrets :many
+-- Lists the signing secrets of webhooks as they are stored, by account.
+select account_id, webhook_secret as "webhook_secret!"
+from alert_settings
+where webhook_secret is not null and account_id > :after
+order by account_id
+limit :rows;
+
+-- name: ReplaceSecret :run
+-- Stores a signing secret in another form. Changes no row: it is another one by now.
+update alert_settings set webhook_secret = :sealed
+where account_id = :account_id and webhook_secret = :stored;

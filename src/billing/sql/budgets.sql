@@ -119,8 +119,8 @@ from (
   union all
   select payer, "family", day, spent, held, running, day_base, week_base, month_base, total_base,
     day_limit, week_limit, month_limit, total_limit, running_limit
-  from budgets
-  where account_id = :account_id and strpos(payer, ':') > 0 and is_limited
+  from budgets b
+  where account_id = :account_id and strpos(payer, ':') > 0 and b.is_limited
   union all
   select payer, "family", (now() at time zone 'utc')::date, of_month, 0, 0, of_month - of_day,
     of_month - of_week, 0, of_month, null, null, null, null, null

@@ -325,13 +325,13 @@ with asked as (
 ), payers as (
   select account_id, "family", payer, day, spent, held, day_base, week_base, month_base, total_base,
     day_limit, week_limit, month_limit, total_limit
-  from budgets
-  where account_id = any(:account_ids) and is_limited
+  from budgets b
+  where account_id = any(:account_ids) and b.is_limited
   union all
   select account_id, "family", '', day, spent, held, day_base, week_base, month_base, total_base,
     day_limit, week_limit, month_limit, total_limit
-  from pools
-  where account_id = any(:account_ids) and is_limited
+  from pools p
+  where account_id = any(:account_ids) and p.is_limited
 ), limits as (
   select p.account_id, p."family", p.payer, w.name, w.most, w.base,
     greatest(w.since, w.starts) as since,

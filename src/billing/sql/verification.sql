@@ -218,8 +218,8 @@ with open_from as (
   select 'budget = its charges and holds', concat_ws('/', account_id, "family", payer),
     format('held %s, holds %s, running %s, requests %s', b.held, h.held, b.running, h.running)
   from (
-    select account_id, "family", payer, held, running, is_limited
-    from budgets
+    select account_id, "family", payer, held, running, b.is_limited
+    from budgets b
     where account_id > :after and account_id <= :upto and strpos(payer, ':') > 0
   ) b
   full join (

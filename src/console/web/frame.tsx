@@ -19,6 +19,8 @@ type FrameProps = {
   /** Where people set how they sign in. Undefined: nowhere. */
   readonly settings: string | undefined;
   readonly column: ComponentChildren;
+  /** At the top. */
+  readonly bell?: ComponentChildren;
   /** At the end of the column, above who is here. */
   readonly foot?: ComponentChildren;
   /** Above every page. */
@@ -27,7 +29,7 @@ type FrameProps = {
 };
 
 export function Frame(props: FrameProps): JSX.Element {
-  const { home, settings, column, foot, banner, children } = props;
+  const { home, settings, column, bell, foot, banner, children } = props;
   const content = useRef<HTMLElement>(null);
   const path = segments().join("/");
   const isFirst = useRef(true);
@@ -47,6 +49,7 @@ export function Frame(props: FrameProps): JSX.Element {
           <span>{words.common.product}</span>
         </a>
         {column}
+        {bell}
         <div class="column-foot stack">
           {foot}
           <Me settings={settings} />

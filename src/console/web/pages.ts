@@ -1,5 +1,6 @@
 // The pages of an account, in the order of the column. Those of operators come behind them.
 
+import { AlertsPage } from "./pages/alerts.tsx";
 import { Buy } from "./pages/buy.tsx";
 import { Credits } from "./pages/credits.tsx";
 import { DocumentPage } from "./pages/document.tsx";
@@ -35,5 +36,6 @@ export const pages: readonly PageEntry[] = [
     isShown: () => can("owner"),
   },
   { path: "members/:personId", component: MemberPage },
+  { path: "alerts", component: AlertsPage },
   { path: "settings", component: Settings, nav: { label: words.shell.settings, icon: "settings" } },
 ];

@@ -17,6 +17,7 @@ import { OperatorSections } from "./operators.tsx";
 import { pages } from "./pages.ts";
 import { LinkButton } from "./parts/button.tsx";
 import { Icon } from "./parts/icon.tsx";
+import { useNeeded } from "./parts/later.tsx";
 import { Menu } from "./parts/menu.tsx";
 import { isSpent } from "./parts/pools.ts";
 import { useVisible } from "./parts/visible.ts";
@@ -41,6 +42,7 @@ export function Shell({ children }: { children: ComponentChildren }): JSX.Elemen
           {isOperator() && <OperatorSections />}
         </>
       }
+      bell={<LaterBell key={accountId} />}
       foot={<Balance call={forecast} />}
       banner={<RunningOut forecasts={forecasts} />}
     >
@@ -69,6 +71,12 @@ function useSettledCharges(accountId: string): void {
   useEffect(() => {
     following.value = state;
   }, [state]);
+}
+
+/** The bell, loaded once the figures are there. Until then, its place. */
+function LaterBell(): JSX.Element {
+  const Bell = useNeeded(() => import("./parts/bell.tsx"), readAt.value !== undefined)?.Bell;
+  return Bell ? <Bell /> : <span class="bell of-narrow" />;
 }
 
 const beginAfterMs = 1_000;

@@ -61,6 +61,7 @@ export const words = {
     approximately: (amount: string) => `≈ ${amount}`,
   },
   shell: {
+    alerts: "Alerts",
     sections: "Sections",
     overview: "Overview",
     keys: "Keys",

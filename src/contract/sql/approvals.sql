@@ -33,7 +33,8 @@ select approval_id, account_id, what, requested_by, requested_at
  limit :rows;
 
 -- name: FindWaiting :optional
--- What waits about a subject.
+-- What waits about a subject: with the id, if there is one.
+-- :approval_id?
 select a.approval_id, a.kind, a.subject, a.account_id, a.what, a.reason, a.requested_by,
        a.person_id, a.usd_micro, a.requested_at, a.ends_at,
        coalesce((select g.usd_micro from given g
@@ -41,7 +42,8 @@ select a.approval_id, a.kind, a.subject, a.account_id, a.what, a.reason, a.reque
                     and g.day = (now() at time zone 'UTC')::date), 0) as "given_usd_micro!"
   from approvals a
  where a.kind = :kind and a.account_id = :account_id and a.subject = :subject
-   and a.state = 'pending' and a.ends_at > now();
+   and a.state = 'pending' and a.ends_at > now()
+   and a.approval_id = coalesce(:approval_id, a.approval_id);
 
 -- name: FindApproval :optional
 -- A request that waits, or waited.

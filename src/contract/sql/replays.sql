@@ -18,6 +18,12 @@ select method, request_sha256, made_id, sealed
 from replays
 where account_id = :account_id and actor = :actor and key_sha256 = :key_sha256;
 
+-- name: NameReplay :run
+-- Notes another id of what a call created.
+update replays
+set made_id = :made_id
+where account_id = :account_id and actor = :actor and key_sha256 = :key_sha256;
+
 -- name: RemoveReplays :run
 -- Removes what is older than a day.
 delete from replays where ends_at <= now();

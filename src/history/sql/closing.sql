@@ -146,6 +146,13 @@ where c.month = :month::date and c.amount >= 0
 order by c.settled_at, c.request_id
 limit 1;
 
+-- name: LockSales :one
+-- How far the charges are in the sums of sales, which change no more until the end of the
+-- transaction. They lack a month that they are being removed from.
+select settled_at::text as "settled_at!", request_id, account_id, is_emptying
+from sales_progress
+for update;
+
 -- name: ReadClosingState :one
 -- What decides whether a month can be closed: the current month, the last closed one, the holds of
 -- this month and earlier ones, and whether its days are written.

@@ -68,3 +68,13 @@ where (:account_id::text is null or o.account_id = :account_id)
   and (:to::timestamptz is null or d.issued_at < :to)
 order by d.issued_at, d.order_id, d.number
 limit :rows;
+
+-- name: FindDocument :optional
+-- Finds a document of an account by its number. No row: there is none. Two sellers may have given
+-- it the same number: the newest counts.
+select d.number, d.kind, d.order_id, o.created_by
+from payment_documents d
+join payment_orders o on o.order_id = d.order_id
+where d.number = :number and o.account_id = :account_id
+order by d.issued_at desc
+limit 1;

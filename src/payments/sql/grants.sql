@@ -73,9 +73,46 @@ where order_id = any(:order_ids::text[])
 order by order_id, n;
 
 -- name: PutTransfer :run
--- Stores the transfer of a grant.
-update payment_grants set transfer_id = :transfer_id
-where order_id = :order_id and n = :n and transfer_id is null;
+-- Stores the transfer of a grant, and the event of the credits that it brought or took. Changes no
+-- row: the grant has its transfer.
+with put as (
+  update payment_grants set transfer_id = :transfer_id
+  where order_id = :order_id and n = :n and transfer_id is null
+  returning order_id, n, micro, bonus_micro
+)
+insert into payment_events (order_id, kind, subject, facts)
+select p.order_id,
+  case when p.micro + p.bonus_micro > 0 then 'payment_credited' else 'payment_lost' end,
+  p.n::text,
+  jsonb_strip_nulls(jsonb_build_object(
+    'transfer_id', :transfer_id::text,
+    'microcredits', abs(p.micro + p.bonus_micro)::text,
+    'usd_micro', case when p.micro <> 0 then (abs(p.micro) / 200)::text end,
+    'of', case when p.micro = 0 then 'bonus' end,
+    'document', (
+      select d.number from payment_documents d
+      where d.order_id = p.order_id
+        and case when p.micro > 0 then d.kind = 'receipt' else d.grant_n = p.n end
+    ),
+    'atoms', (
+      select sum(d.atoms)::text from payment_deposits d
+      where d.order_id = p.order_id and d.asset = o.asset and d.network = o.network
+        and d.state = 'settled'
+    ),
+    'tx', (
+      select min(t.tx) from payment_transactions t
+      where t.processor = o.processor and t.external_id = (
+        select d.external_id from payment_deposits d
+        where d.order_id = p.order_id and d.settled_at is not null
+          and (d.state = 'lost') = (p.micro < 0)
+        order by d.settled_at desc, d.external_id
+        limit 1
+      )
+    )
+  ))
+from put p
+join payment_orders o on o.order_id = p.order_id
+on conflict do nothing;
 
 -- name: MoveRefund :optional
 -- Moves a refund to another state. No row: it is in another one than expected. A refund that ends

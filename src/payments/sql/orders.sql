@@ -29,7 +29,8 @@ insert into payment_accounts (account_id) values (:account_id)
 on conflict (account_id) do update set account_id = excluded.account_id;
 
 -- name: ReadOrders :many
--- Reads orders, in any order, with what was granted for each and what refunds took back.
+-- Reads orders, in any order, with what was granted for each and what refunds took back, and the
+-- events that are stored of it, each as its kind and what it is of.
 select
   order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
   network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
@@ -40,7 +41,9 @@ select
     as "granted_micro!",
   (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
    where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
-    as "taken_back_micro!"
+    as "taken_back_micro!",
+  array(select e.kind || ':' || e.subject from payment_events e where e.order_id = o.order_id)
+    as "events!"
 from payment_orders o
 where order_id = any(:order_ids::text[]);
 

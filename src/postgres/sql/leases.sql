@@ -13,3 +13,10 @@ where leases.holder = excluded.holder or leases.until < excluded.taken_at;
 update leases
 set holder = '', until = now() + :rest_ms::float8 * interval '1 millisecond'
 where task = :task and holder = :holder;
+
+-- name: ReadHorizon :one
+-- The time, the first transaction that runs, and the first one that has not begun: when all that
+-- had begun have ended, nothing that they wrote becomes visible any more.
+select now()::text as "at!", pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+    as "first_running!",
+  pg_snapshot_xmax(pg_current_snapshot())::text::bigint as "first_to_come!";

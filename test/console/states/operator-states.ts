@@ -19,6 +19,8 @@ import {
   LimitsStore,
   OperationsService,
   ProviderHealth,
+  SalesBucket,
+  SalesGroup,
   SearchHitKind,
 } from "../../../gen/gateway/operations/v1/operations_pb.ts";
 import {
@@ -443,6 +445,70 @@ const catalog = answer(operations.listCatalog, () => ({
   ],
 }));
 
+const dollar = 200n * credit;
+const sumsOf = (share: bigint) => ({
+  ...{ requests: 18_204n / share, chargedMicrocredits: (412n * dollar) / share },
+  costPicodollars: String(301_250_000_000_000n / share),
+  overrunMicrocredits: dollar / (40n * share),
+  marginMicrodollars: 80_500_000n / share,
+});
+const monthAgo = (count: number) =>
+  timestampFromDate(new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - count, 1)));
+const uncosted = { uncostedRequests: 1_400n, uncostedMicrocredits: 31n * dollar };
+/** `trouble`: some of it has no cost, and the rest is sold below it. */
+const salesOf = (trouble: boolean) => [
+  answer(operations.querySales, ({ bucket, groupBy }) => ({
+    rows:
+      bucket === SalesBucket.MONTH
+        ? [
+            { from: monthAgo(1), ...sumsOf(2n) },
+            { from: monthAgo(0), ...sumsOf(1n) },
+          ]
+        : bucket === SalesBucket.DAY
+          ? Array.from({ length: 22 }, (_, n) => ({
+              ...{ from: ago((22 - n) * day), ...sumsOf(BigInt(20 + (n % 7))) },
+            }))
+          : ["opus-4.6", "sonnet-4.6", "a-model-with-a-name-of-exactly-sixty-characters-1"].map(
+              (name, n) => ({
+                ...sumsOf(BigInt(n + 2)),
+                ...(groupBy.includes(SalesGroup.ACCOUNT)
+                  ? { accountId: `acct_${n}` }
+                  : { model: `model-${name}` }),
+                ...(groupBy.includes(SalesGroup.PROVIDER) && { provider: n > 1 ? "" : "primary" }),
+                ...(trouble && n > 0 && { ...uncosted, marginMicrodollars: -12_340_000n }),
+              }),
+            ),
+    totals: { ...sumsOf(1n), ...(trouble && { ...uncosted, marginMicrodollars: -4_100_000n }) },
+    bonusMicrocredits: 1_200n * credit,
+    adjustmentMicrocredits: -50n * credit,
+    ...(!trouble && { completeUntil: ago(2 * minute) }),
+  })),
+  answer(operations.queryRevenue, () => ({
+    rows: [
+      { from: monthAgo(1), netMicrodollars: 390_000_000n },
+      { from: monthAgo(0), netMicrodollars: 455_000_000n },
+    ],
+  })),
+  answer(operations.getLiabilities, () => ({
+    rows: [{ owedMicrocredits: 91_000n * credit, debtsMicrocredits: 12n * credit }],
+  })),
+  answer(operations.listProviderBills, () => ({
+    bills: [
+      { provider: "primary", month: "2026-11", costPicodollars: "288000000000000" },
+      {
+        ...{ provider: "second", month: "2026-11", costPicodollars: "13250000000000" },
+        ...{ billedMicrodollars: 14_020_000n, note: "Invoice 2026-0412, with a credit of 20 USD" },
+      },
+    ],
+  })),
+];
+const noSales = [
+  answer(operations.querySales, () => ({ totals: {} })),
+  answer(operations.queryRevenue, () => ({ totals: {} })),
+  answer(operations.getLiabilities, () => ({})),
+  answer(operations.listProviderBills, () => ({})),
+];
+
 const stateOf = (provider: string, health: ProviderHealth, waitingModels: string[] = []) => ({
   ...{ provider, health, waitingModels, credentialSource: "file /run/secrets/vendor" },
   credentialEndsAt: ago(-hour),
@@ -710,6 +776,31 @@ export const operatorStates: readonly PageStates[] = [
       ],
       full: [admin, catalog, providers],
     },
+  },
+  {
+    name: "operator-sales",
+    path: at("/sales"),
+    states: {
+      loading: [
+        ...[admin, pending(operations.querySales), pending(operations.queryRevenue)],
+        ...[pending(operations.getLiabilities), pending(operations.listProviderBills)],
+      ],
+      empty: [admin, ...noSales],
+      failed: [
+        ...[admin, failing(operations.querySales, "database_unavailable")],
+        ...[failing(operations.queryRevenue, "report_too_large")],
+        ...[failing(operations.getLiabilities, "internal")],
+        failing(operations.listProviderBills, "internal"),
+      ],
+      full: [admin, ...salesOf(false)],
+      troubled: [admin, ...salesOf(true)],
+      support: [support, ...salesOf(false)],
+    },
+  },
+  {
+    name: "operator-sales-accounts",
+    path: at("/sales?by=account&month=2026-10"),
+    states: { full: [admin, find, ...salesOf(false)] },
   },
   {
     name: "operator-health",

@@ -13,7 +13,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/alerts/v1/alerts.proto.
  */
 export const file_gateway_alerts_v1_alerts: GenFile = /*@__PURE__*/
-  fileDesc("Ch5nYXRld2F5L2FsZXJ0cy92MS9hbGVydHMucHJvdG8SEWdhdGV3YXkuYWxlcnRzLnYxImQKCUFsZXJ0UnVsZRIqCgRraW5kGAEgASgOMhwuZ2F0ZXdheS5hbGVydHMudjEuQWxlcnRLaW5kEgwKBHBhZ2UYAiABKAgSDAoEbWFpbBgDIAEoCBIPCgd3ZWJob29rGAQgASgIIsMBCg1BbGVydFNldHRpbmdzEh8KEmJlbG93X21pY3JvY3JlZGl0cxgBIAEoA0gAiAEBEhcKCmJlbG93X2RheXMYAiABKA1IAYgBARIrCgVydWxlcxgDIAMoCzIcLmdhdGV3YXkuYWxlcnRzLnYxLkFsZXJ0UnVsZRITCgt3ZWJob29rX3VybBgEIAEoCRIQCghwZXJjZW50cxgFIAMoDUIVChNfYmVsb3dfbWljcm9jcmVkaXRzQg0KC19iZWxvd19kYXlzItUCCgVBbGVydBIQCghhbGVydF9pZBgBIAEoCRISCgphY2NvdW50X2lkGAIgASgJEioKBGtpbmQYAyABKA4yHC5nYXRld2F5LmFsZXJ0cy52MS5BbGVydEtpbmQSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXRpdGxlGAUgASgJEjIKBWZhY3RzGAYgAygLMiMuZ2F0ZXdheS5hbGVydHMudjEuQWxlcnQuRmFjdHNFbnRyeRIwCgxkaXNtaXNzZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KCmRlbGl2ZXJpZXMYCCADKAsyGy5nYXRld2F5LmFsZXJ0cy52MS5EZWxpdmVyeRosCgpGYWN0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEicgoIRGVsaXZlcnkSFgoJcGVyc29uX2lkGAEgASgJSACIAQESLwoFc3RhdGUYAiABKA4yIC5nYXRld2F5LmFsZXJ0cy52MS5EZWxpdmVyeVN0YXRlEg8KB3Byb2JsZW0YAyABKAlCDAoKX3BlcnNvbl9pZCKSAQoQU2V0QWxlcnRzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhQKDGFsbF9hY2NvdW50cxgCIAEoCBI4CghzZXR0aW5ncxgDIAEoCzIgLmdhdGV3YXkuYWxlcnRzLnYxLkFsZXJ0U2V0dGluZ3NCBPDHGAESGgoSbmV3X3dlYmhvb2tfc2VjcmV0GAQgASgIIl8KEVNldEFsZXJ0c1Jlc3BvbnNlEjIKCHNldHRpbmdzGAEgASgLMiAuZ2F0ZXdheS5hbGVydHMudjEuQWxlcnRTZXR0aW5ncxIWCg53ZWJob29rX3NlY3JldBgCIAEoCSJ0ChFMaXN0QWxlcnRzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhQKDGFsbF9hY2NvdW50cxgCIAEoCBIOCgZ1bnJlYWQYAyABKAgSEQoJcGFnZV9zaXplGAQgASgNEhIKCnBhZ2VfdG9rZW4YBSABKAkimgEKEkxpc3RBbGVydHNSZXNwb25zZRIoCgZhbGVydHMYASADKAsyGC5nYXRld2F5LmFsZXJ0cy52MS5BbGVydBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSMgoIc2V0dGluZ3MYAyABKAsyIC5nYXRld2F5LmFsZXJ0cy52MS5BbGVydFNldHRpbmdzEg0KBW1haWxzGAQgASgIIlcKE0Rpc21pc3NBbGVydFJlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIUCgxhbGxfYWNjb3VudHMYAiABKAgSFgoIYWxlcnRfaWQYAyABKAlCBPDHGAEiFgoURGlzbWlzc0FsZXJ0UmVzcG9uc2UiPgoSVGVzdFdlYmhvb2tSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSFAoMYWxsX2FjY291bnRzGAIgASgIIiYKE1Rlc3RXZWJob29rUmVzcG9uc2USDwoHcHJvYmxlbRgBIAEoCSq1AwoJQWxlcnRLaW5kEhoKFkFMRVJUX0tJTkRfVU5TUEVDSUZJRUQQABIaChZBTEVSVF9LSU5EX0NSRURJVFNfTE9XEAESGgoWQUxFUlRfS0lORF9DQVBfUkVBQ0hFRBACEhoKFkFMRVJUX0tJTkRfS0VZX0NSRUFURUQQAxIYChRBTEVSVF9LSU5EX05FV19QTEFDRRAEEhoKFkFMRVJUX0tJTkRfS0VZX1NUT1BQRUQQBRIcChhBTEVSVF9LSU5EX09SREVSX1dBSVRJTkcQBhIcChhBTEVSVF9LSU5EX0tFWV9NSVNQTEFDRUQQDRIdChlBTEVSVF9LSU5EX1BST1ZJREVSX0FMQVJNEAcSJQohQUxFUlRfS0lORF9MRURHRVJfTk9UX1NZTkNIUk9OT1VTEAgSHgoaQUxFUlRfS0lORF9MRURHRVJfVklPTEFURUQQCRIhCh1BTEVSVF9LSU5EX1BST1ZJREVSX1JFQ09WRVJFRBAKEiAKHEFMRVJUX0tJTkRfQVBQUk9WQUxfQllQQVNTRUQQCxIbChdBTEVSVF9LSU5EX0NIQUlOX1VOUkVBRBAMKn8KDURlbGl2ZXJ5U3RhdGUSHgoaREVMSVZFUllfU1RBVEVfVU5TUEVDSUZJRUQQABIaChZERUxJVkVSWV9TVEFURV9XQUlUSU5HEAESFwoTREVMSVZFUllfU1RBVEVfU0VOVBACEhkKFURFTElWRVJZX1NUQVRFX0ZBSUxFRBADMsEDCg1BbGVydHNTZXJ2aWNlEmoKCVNldEFsZXJ0cxIjLmdhdGV3YXkuYWxlcnRzLnYxLlNldEFsZXJ0c1JlcXVlc3QaJC5nYXRld2F5LmFsZXJ0cy52MS5TZXRBbGVydHNSZXNwb25zZSIS6scYBhAEGAMgAvjHGAGAyBgBEmUKCkxpc3RBbGVydHMSJC5nYXRld2F5LmFsZXJ0cy52MS5MaXN0QWxlcnRzUmVxdWVzdBolLmdhdGV3YXkuYWxlcnRzLnYxLkxpc3RBbGVydHNSZXNwb25zZSIK6scYBhABGAEgARJvCgxEaXNtaXNzQWxlcnQSJi5nYXRld2F5LmFsZXJ0cy52MS5EaXNtaXNzQWxlcnRSZXF1ZXN0GicuZ2F0ZXdheS5hbGVydHMudjEuRGlzbWlzc0FsZXJ0UmVzcG9uc2UiDurHGAYQBBgCIAL4xxgBEmwKC1Rlc3RXZWJob29rEiUuZ2F0ZXdheS5hbGVydHMudjEuVGVzdFdlYmhvb2tSZXF1ZXN0GiYuZ2F0ZXdheS5hbGVydHMudjEuVGVzdFdlYmhvb2tSZXNwb25zZSIO6scYBhAEGAMgAvjHGAFCPwoRZ2F0ZXdheS5hbGVydHMudjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L2FsZXJ0cy92MTthbGVydHN2MWIGcHJvdG8z", [file_gateway_common_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("Ch5nYXRld2F5L2FsZXJ0cy92MS9hbGVydHMucHJvdG8SEWdhdGV3YXkuYWxlcnRzLnYxImQKCUFsZXJ0UnVsZRIqCgRraW5kGAEgASgOMhwuZ2F0ZXdheS5hbGVydHMudjEuQWxlcnRLaW5kEgwKBHBhZ2UYAiABKAgSDAoEbWFpbBgDIAEoCBIPCgd3ZWJob29rGAQgASgIItgCCg1BbGVydFNldHRpbmdzEh8KEmJlbG93X21pY3JvY3JlZGl0cxgBIAEoA0gAiAEBEhcKCmJlbG93X2RheXMYAiABKA1IAYgBARIrCgVydWxlcxgDIAMoCzIcLmdhdGV3YXkuYWxlcnRzLnYxLkFsZXJ0UnVsZRITCgt3ZWJob29rX3VybBgEIAEoCRIQCghwZXJjZW50cxgFIAMoDRIsCgRmb3JtGAYgASgOMh4uZ2F0ZXdheS5hbGVydHMudjEuV2ViaG9va0Zvcm0SMQoNZmFpbGluZ19zaW5jZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOd2ViaG9va19vZmZfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhUKE19iZWxvd19taWNyb2NyZWRpdHNCDQoLX2JlbG93X2RheXMihgMKBUFsZXJ0EhAKCGFsZXJ0X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSKgoEa2luZBgDIAEoDjIcLmdhdGV3YXkuYWxlcnRzLnYxLkFsZXJ0S2luZBImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFdGl0bGUYBSABKAkSMgoFZmFjdHMYBiADKAsyIy5nYXRld2F5LmFsZXJ0cy52MS5BbGVydC5GYWN0c0VudHJ5EjAKDGRpc21pc3NlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoKZGVsaXZlcmllcxgIIAMoCzIbLmdhdGV3YXkuYWxlcnRzLnYxLkRlbGl2ZXJ5EhAKCG9yZGVyX2lkGAkgASgJEg4KBmtleV9pZBgKIAEoCRINCgVwYXllchgLIAEoCRosCgpGYWN0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEirAEKCERlbGl2ZXJ5EhYKCXBlcnNvbl9pZBgBIAEoCUgAiAEBEi8KBXN0YXRlGAIgASgOMiAuZ2F0ZXdheS5hbGVydHMudjEuRGVsaXZlcnlTdGF0ZRIPCgdwcm9ibGVtGAMgASgJEhAKCGZhaWx1cmVzGAQgASgNEiYKAmF0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIMCgpfcGVyc29uX2lkIpIBChBTZXRBbGVydHNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSFAoMYWxsX2FjY291bnRzGAIgASgIEjgKCHNldHRpbmdzGAMgASgLMiAuZ2F0ZXdheS5hbGVydHMudjEuQWxlcnRTZXR0aW5nc0IE8McYARIaChJuZXdfd2ViaG9va19zZWNyZXQYBCABKAgiXwoRU2V0QWxlcnRzUmVzcG9uc2USMgoIc2V0dGluZ3MYASABKAsyIC5nYXRld2F5LmFsZXJ0cy52MS5BbGVydFNldHRpbmdzEhYKDndlYmhvb2tfc2VjcmV0GAIgASgJInQKEUxpc3RBbGVydHNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSFAoMYWxsX2FjY291bnRzGAIgASgIEg4KBnVucmVhZBgDIAEoCBIRCglwYWdlX3NpemUYBCABKA0SEgoKcGFnZV90b2tlbhgFIAEoCSKaAQoSTGlzdEFsZXJ0c1Jlc3BvbnNlEigKBmFsZXJ0cxgBIAMoCzIYLmdhdGV3YXkuYWxlcnRzLnYxLkFsZXJ0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIyCghzZXR0aW5ncxgDIAEoCzIgLmdhdGV3YXkuYWxlcnRzLnYxLkFsZXJ0U2V0dGluZ3MSDQoFbWFpbHMYBCABKAgiVwoTRGlzbWlzc0FsZXJ0UmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhQKDGFsbF9hY2NvdW50cxgCIAEoCBIWCghhbGVydF9pZBgDIAEoCUIE8McYASIWChREaXNtaXNzQWxlcnRSZXNwb25zZSI+ChJUZXN0V2ViaG9va1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIUCgxhbGxfYWNjb3VudHMYAiABKAgiJgoTVGVzdFdlYmhvb2tSZXNwb25zZRIPCgdwcm9ibGVtGAEgASgJIj4KEldhdGNoQWxlcnRzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhQKDGFsbF9hY2NvdW50cxgCIAEoCCJGChNXYXRjaEFsZXJ0c1Jlc3BvbnNlEi8KBm5ld2VzdBgBIAEoCzIfLmdhdGV3YXkuYWxlcnRzLnYxLk5ld2VzdEFsZXJ0cyJICgxOZXdlc3RBbGVydHMSKAoGYWxlcnRzGAEgAygLMhguZ2F0ZXdheS5hbGVydHMudjEuQWxlcnQSDgoGdW5yZWFkGAIgASgNIngKFUxpc3REZWxpdmVyaWVzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhQKDGFsbF9hY2NvdW50cxgCIAEoCBIOCgZmYWlsZWQYAyABKAgSEQoJcGFnZV9zaXplGAQgASgNEhIKCnBhZ2VfdG9rZW4YBSABKAkiaAoWTGlzdERlbGl2ZXJpZXNSZXNwb25zZRI1CgpkZWxpdmVyaWVzGAEgAygLMiEuZ2F0ZXdheS5hbGVydHMudjEuTGlzdGVkRGVsaXZlcnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIrkBCg5MaXN0ZWREZWxpdmVyeRItCghkZWxpdmVyeRgBIAEoCzIbLmdhdGV3YXkuYWxlcnRzLnYxLkRlbGl2ZXJ5EhAKCGFsZXJ0X2lkGAIgASgJEioKBGtpbmQYAyABKA4yHC5nYXRld2F5LmFsZXJ0cy52MS5BbGVydEtpbmQSDQoFdGl0bGUYBCABKAkSKwoHbWFkZV9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWQoVUmVzZW5kRGVsaXZlcnlSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSFAoMYWxsX2FjY291bnRzGAIgASgIEhYKCGFsZXJ0X2lkGAMgASgJQgTwxxgBIhgKFlJlc2VuZERlbGl2ZXJ5UmVzcG9uc2UqxgUKCUFsZXJ0S2luZBIaChZBTEVSVF9LSU5EX1VOU1BFQ0lGSUVEEAASGgoWQUxFUlRfS0lORF9DUkVESVRTX0xPVxABEhoKFkFMRVJUX0tJTkRfQ0FQX1JFQUNIRUQQAhIaChZBTEVSVF9LSU5EX0tFWV9DUkVBVEVEEAMSGAoUQUxFUlRfS0lORF9ORVdfUExBQ0UQBBIaChZBTEVSVF9LSU5EX0tFWV9TVE9QUEVEEAUSHAoYQUxFUlRfS0lORF9PUkRFUl9XQUlUSU5HEAYSHAoYQUxFUlRfS0lORF9LRVlfTUlTUExBQ0VEEA0SGwoXQUxFUlRfS0lORF9QQVlNRU5UX1NFRU4QDhIfChtBTEVSVF9LSU5EX1BBWU1FTlRfQ1JFRElURUQQDxIcChhBTEVSVF9LSU5EX1BBWU1FTlRfU0hPUlQQEBIbChdBTEVSVF9LSU5EX1BBWU1FTlRfTEFURRAREhsKF0FMRVJUX0tJTkRfUEFZTUVOVF9MT1NUEBISHwobQUxFUlRfS0lORF9QQVlNRU5UX1JFRlVOREVEEBMSHgoaQUxFUlRfS0lORF9QQVlNRU5UX0RFQ0lERUQQFBIaChZBTEVSVF9LSU5EX1dFQkhPT0tfT0ZGEBUSHAoYQUxFUlRfS0lORF9ET0NVTUVOVF9TRU5UEBYSHQoZQUxFUlRfS0lORF9QUk9WSURFUl9BTEFSTRAHEiUKIUFMRVJUX0tJTkRfTEVER0VSX05PVF9TWU5DSFJPTk9VUxAIEh4KGkFMRVJUX0tJTkRfTEVER0VSX1ZJT0xBVEVEEAkSIQodQUxFUlRfS0lORF9QUk9WSURFUl9SRUNPVkVSRUQQChIgChxBTEVSVF9LSU5EX0FQUFJPVkFMX0JZUEFTU0VEEAsSGwoXQUxFUlRfS0lORF9DSEFJTl9VTlJFQUQQDCpeCgtXZWJob29rRm9ybRIcChhXRUJIT09LX0ZPUk1fVU5TUEVDSUZJRUQQABIZChVXRUJIT09LX0ZPUk1fU1RBTkRBUkQQARIWChJXRUJIT09LX0ZPUk1fU0xBQ0sQAip/Cg1EZWxpdmVyeVN0YXRlEh4KGkRFTElWRVJZX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWREVMSVZFUllfU1RBVEVfV0FJVElORxABEhcKE0RFTElWRVJZX1NUQVRFX1NFTlQQAhIZChVERUxJVkVSWV9TVEFURV9GQUlMRUQQAzKbBgoNQWxlcnRzU2VydmljZRJqCglTZXRBbGVydHMSIy5nYXRld2F5LmFsZXJ0cy52MS5TZXRBbGVydHNSZXF1ZXN0GiQuZ2F0ZXdheS5hbGVydHMudjEuU2V0QWxlcnRzUmVzcG9uc2UiEurHGAYQBBgDIAL4xxgBgMgYARJlCgpMaXN0QWxlcnRzEiQuZ2F0ZXdheS5hbGVydHMudjEuTGlzdEFsZXJ0c1JlcXVlc3QaJS5nYXRld2F5LmFsZXJ0cy52MS5MaXN0QWxlcnRzUmVzcG9uc2UiCurHGAYQARgBIAESbgoLV2F0Y2hBbGVydHMSJS5nYXRld2F5LmFsZXJ0cy52MS5XYXRjaEFsZXJ0c1JlcXVlc3QaJi5nYXRld2F5LmFsZXJ0cy52MS5XYXRjaEFsZXJ0c1Jlc3BvbnNlIg7qxxgGEAEYASABiMgYATABEnEKDkxpc3REZWxpdmVyaWVzEiguZ2F0ZXdheS5hbGVydHMudjEuTGlzdERlbGl2ZXJpZXNSZXF1ZXN0GikuZ2F0ZXdheS5hbGVydHMudjEuTGlzdERlbGl2ZXJpZXNSZXNwb25zZSIK6scYBhABGAMgARJ1Cg5SZXNlbmREZWxpdmVyeRIoLmdhdGV3YXkuYWxlcnRzLnYxLlJlc2VuZERlbGl2ZXJ5UmVxdWVzdBopLmdhdGV3YXkuYWxlcnRzLnYxLlJlc2VuZERlbGl2ZXJ5UmVzcG9uc2UiDurHGAYQBBgDIAL4xxgBEm8KDERpc21pc3NBbGVydBImLmdhdGV3YXkuYWxlcnRzLnYxLkRpc21pc3NBbGVydFJlcXVlc3QaJy5nYXRld2F5LmFsZXJ0cy52MS5EaXNtaXNzQWxlcnRSZXNwb25zZSIO6scYBhAEGAIgAvjHGAESbAoLVGVzdFdlYmhvb2sSJS5nYXRld2F5LmFsZXJ0cy52MS5UZXN0V2ViaG9va1JlcXVlc3QaJi5nYXRld2F5LmFsZXJ0cy52MS5UZXN0V2ViaG9va1Jlc3BvbnNlIg7qxxgGEAQYAyAC+McYAUI/ChFnYXRld2F5LmFsZXJ0cy52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvYWxlcnRzL3YxO2FsZXJ0c3YxYgZwcm90bzM", [file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * The channels of one kind of alert. If all three are false, it is not raised.
@@ -84,6 +84,7 @@ export type AlertSettings = Message<"gateway.alerts.v1.AlertSettings"> & {
 
   /**
    * Where alerts are posted: https, at most 2,000 characters, a public address. Empty: nowhere.
+   * SetAlerts with an address also switches the webhook on.
    *
    * @generated from field: string webhook_url = 4;
    */
@@ -96,6 +97,28 @@ export type AlertSettings = Message<"gateway.alerts.v1.AlertSettings"> & {
    * @generated from field: repeated uint32 percents = 5;
    */
   percents: number[];
+
+  /**
+   * What is posted. UNSPECIFIED: STANDARD.
+   *
+   * @generated from field: gateway.alerts.v1.WebhookForm form = 6;
+   */
+  form: WebhookForm;
+
+  /**
+   * Since when every post failed. Absent: the last one did not. Only in answers.
+   *
+   * @generated from field: google.protobuf.Timestamp failing_since = 7;
+   */
+  failingSince?: Timestamp | undefined;
+
+  /**
+   * When the webhook was switched off by its failures: nothing is posted. Absent: it is on. Only in
+   * answers.
+   *
+   * @generated from field: google.protobuf.Timestamp webhook_off_at = 8;
+   */
+  webhookOffAt?: Timestamp | undefined;
 };
 
 /**
@@ -145,7 +168,9 @@ export type Alert = Message<"gateway.alerts.v1.Alert"> & {
    * management_key, pool) with its `key_id` and `key`, `person_id` and `login`, or
    * `management_key_id` and `management_key`; `family`; `window` (day, week, month, total);
    * `period`, the day, the Monday of the week or the month, absent of a total; `percent`;
-   * `cap_credits`, the limit; `spent_credits`.
+   * `cap_credits`, the limit; `spent_credits`. Amounts in credits and dollars are for people, those
+   * in `microcredits` and `usd_micro` and names that end in these for programs: whole numbers. What
+   * payments have besides, `OrderEvent.facts` says; `credits` and `usd` are in words.
    *
    * @generated from field: map<string, string> facts = 6;
    */
@@ -159,11 +184,33 @@ export type Alert = Message<"gateway.alerts.v1.Alert"> & {
   dismissedAt?: Timestamp | undefined;
 
   /**
-   * By mail and webhook.
+   * By mail and webhook, of 30 days.
    *
    * @generated from field: repeated gateway.alerts.v1.Delivery deliveries = 8;
    */
   deliveries: Delivery[];
+
+  /**
+   * The order that it is about. Empty: none.
+   *
+   * @generated from field: string order_id = 9;
+   */
+  orderId: string;
+
+  /**
+   * The key that it is about. Empty: none.
+   *
+   * @generated from field: string key_id = 10;
+   */
+  keyId: string;
+
+  /**
+   * Whose budget it is about: a key id, `person:` or `mgmt:` and an id. Empty: none, or that of the
+   * pool.
+   *
+   * @generated from field: string payer = 11;
+   */
+  payer: string;
 };
 
 /**
@@ -197,6 +244,20 @@ export type Delivery = Message<"gateway.alerts.v1.Delivery"> & {
    * @generated from field: string problem = 3;
    */
   problem: string;
+
+  /**
+   * Attempts that failed.
+   *
+   * @generated from field: uint32 failures = 4;
+   */
+  failures: number;
+
+  /**
+   * The last attempt; of one that waits, the next.
+   *
+   * @generated from field: google.protobuf.Timestamp at = 5;
+   */
+  at?: Timestamp | undefined;
 };
 
 /**
@@ -445,6 +506,233 @@ export const TestWebhookResponseSchema: GenMessage<TestWebhookResponse> = /*@__P
   messageDesc(file_gateway_alerts_v1_alerts, 11);
 
 /**
+ * @generated from message gateway.alerts.v1.WatchAlertsRequest
+ */
+export type WatchAlertsRequest = Message<"gateway.alerts.v1.WatchAlertsRequest"> & {
+  /**
+   * Empty: the person's only account. Operators must name one, or set `all_accounts`.
+   *
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * The operators' own alerts.
+   *
+   * @generated from field: bool all_accounts = 2;
+   */
+  allAccounts: boolean;
+};
+
+/**
+ * Describes the message gateway.alerts.v1.WatchAlertsRequest.
+ * Use `create(WatchAlertsRequestSchema)` to create a new message.
+ */
+export const WatchAlertsRequestSchema: GenMessage<WatchAlertsRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_alerts_v1_alerts, 12);
+
+/**
+ * @generated from message gateway.alerts.v1.WatchAlertsResponse
+ */
+export type WatchAlertsResponse = Message<"gateway.alerts.v1.WatchAlertsResponse"> & {
+  /**
+   * The newest 20, newest first, without their deliveries. Absent in a message without a change.
+   *
+   * @generated from field: gateway.alerts.v1.NewestAlerts newest = 1;
+   */
+  newest?: NewestAlerts | undefined;
+};
+
+/**
+ * Describes the message gateway.alerts.v1.WatchAlertsResponse.
+ * Use `create(WatchAlertsResponseSchema)` to create a new message.
+ */
+export const WatchAlertsResponseSchema: GenMessage<WatchAlertsResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_alerts_v1_alerts, 13);
+
+/**
+ * @generated from message gateway.alerts.v1.NewestAlerts
+ */
+export type NewestAlerts = Message<"gateway.alerts.v1.NewestAlerts"> & {
+  /**
+   * @generated from field: repeated gateway.alerts.v1.Alert alerts = 1;
+   */
+  alerts: Alert[];
+
+  /**
+   * How many nobody has marked as read. 100: so many or more.
+   *
+   * @generated from field: uint32 unread = 2;
+   */
+  unread: number;
+};
+
+/**
+ * Describes the message gateway.alerts.v1.NewestAlerts.
+ * Use `create(NewestAlertsSchema)` to create a new message.
+ */
+export const NewestAlertsSchema: GenMessage<NewestAlerts> = /*@__PURE__*/
+  messageDesc(file_gateway_alerts_v1_alerts, 14);
+
+/**
+ * @generated from message gateway.alerts.v1.ListDeliveriesRequest
+ */
+export type ListDeliveriesRequest = Message<"gateway.alerts.v1.ListDeliveriesRequest"> & {
+  /**
+   * Empty: the person's only account. Operators must name one, or set `all_accounts`.
+   *
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * The operators' own alerts.
+   *
+   * @generated from field: bool all_accounts = 2;
+   */
+  allAccounts: boolean;
+
+  /**
+   * Only those that were given up.
+   *
+   * @generated from field: bool failed = 3;
+   */
+  failed: boolean;
+
+  /**
+   * The most deliveries to return, up to 1000. 0 means 100.
+   *
+   * @generated from field: uint32 page_size = 4;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before. Empty for the first page.
+   *
+   * @generated from field: string page_token = 5;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message gateway.alerts.v1.ListDeliveriesRequest.
+ * Use `create(ListDeliveriesRequestSchema)` to create a new message.
+ */
+export const ListDeliveriesRequestSchema: GenMessage<ListDeliveriesRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_alerts_v1_alerts, 15);
+
+/**
+ * @generated from message gateway.alerts.v1.ListDeliveriesResponse
+ */
+export type ListDeliveriesResponse = Message<"gateway.alerts.v1.ListDeliveriesResponse"> & {
+  /**
+   * @generated from field: repeated gateway.alerts.v1.ListedDelivery deliveries = 1;
+   */
+  deliveries: ListedDelivery[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message gateway.alerts.v1.ListDeliveriesResponse.
+ * Use `create(ListDeliveriesResponseSchema)` to create a new message.
+ */
+export const ListDeliveriesResponseSchema: GenMessage<ListDeliveriesResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_alerts_v1_alerts, 16);
+
+/**
+ * A delivery, with the alert that it is of.
+ *
+ * @generated from message gateway.alerts.v1.ListedDelivery
+ */
+export type ListedDelivery = Message<"gateway.alerts.v1.ListedDelivery"> & {
+  /**
+   * @generated from field: gateway.alerts.v1.Delivery delivery = 1;
+   */
+  delivery?: Delivery | undefined;
+
+  /**
+   * @generated from field: string alert_id = 2;
+   */
+  alertId: string;
+
+  /**
+   * @generated from field: gateway.alerts.v1.AlertKind kind = 3;
+   */
+  kind: AlertKind;
+
+  /**
+   * The sentence of the alert.
+   *
+   * @generated from field: string title = 4;
+   */
+  title: string;
+
+  /**
+   * When it was first to be delivered.
+   *
+   * @generated from field: google.protobuf.Timestamp made_at = 5;
+   */
+  madeAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.alerts.v1.ListedDelivery.
+ * Use `create(ListedDeliverySchema)` to create a new message.
+ */
+export const ListedDeliverySchema: GenMessage<ListedDelivery> = /*@__PURE__*/
+  messageDesc(file_gateway_alerts_v1_alerts, 17);
+
+/**
+ * @generated from message gateway.alerts.v1.ResendDeliveryRequest
+ */
+export type ResendDeliveryRequest = Message<"gateway.alerts.v1.ResendDeliveryRequest"> & {
+  /**
+   * Empty: the person's only account. Operators must name one, or set `all_accounts`.
+   *
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * One of the operators' own alerts.
+   *
+   * @generated from field: bool all_accounts = 2;
+   */
+  allAccounts: boolean;
+
+  /**
+   * @generated from field: string alert_id = 3;
+   */
+  alertId: string;
+};
+
+/**
+ * Describes the message gateway.alerts.v1.ResendDeliveryRequest.
+ * Use `create(ResendDeliveryRequestSchema)` to create a new message.
+ */
+export const ResendDeliveryRequestSchema: GenMessage<ResendDeliveryRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_alerts_v1_alerts, 18);
+
+/**
+ * @generated from message gateway.alerts.v1.ResendDeliveryResponse
+ */
+export type ResendDeliveryResponse = Message<"gateway.alerts.v1.ResendDeliveryResponse"> & {
+};
+
+/**
+ * Describes the message gateway.alerts.v1.ResendDeliveryResponse.
+ * Use `create(ResendDeliveryResponseSchema)` to create a new message.
+ */
+export const ResendDeliveryResponseSchema: GenMessage<ResendDeliveryResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_alerts_v1_alerts, 19);
+
+/**
  * @generated from enum gateway.alerts.v1.AlertKind
  */
 export const AlertKind = {
@@ -511,6 +799,71 @@ export const AlertKind = {
   KEY_MISPLACED: 13,
 
   /**
+   * The first payment of an order, or of what came without one, was seen. By default on the page
+   * alone.
+   *
+   * @generated from enum value: ALERT_KIND_PAYMENT_SEEN = 14;
+   */
+  PAYMENT_SEEN: 14,
+
+  /**
+   * Credits were granted. The mail holds the receipt.
+   *
+   * @generated from enum value: ALERT_KIND_PAYMENT_CREDITED = 15;
+   */
+  PAYMENT_CREDITED: 15,
+
+  /**
+   * The quote ended, and less arrived than was ordered.
+   *
+   * @generated from enum value: ALERT_KIND_PAYMENT_SHORT = 16;
+   */
+  PAYMENT_SHORT: 16,
+
+  /**
+   * A payment came after the quote: at which rate it counted, or that a person decides.
+   *
+   * @generated from enum value: ALERT_KIND_PAYMENT_LATE = 17;
+   */
+  PAYMENT_LATE: 17,
+
+  /**
+   * A payment is gone, and its credits were charged back.
+   *
+   * @generated from enum value: ALERT_KIND_PAYMENT_LOST = 18;
+   */
+  PAYMENT_LOST: 18,
+
+  /**
+   * Money went back.
+   *
+   * @generated from enum value: ALERT_KIND_PAYMENT_REFUNDED = 19;
+   */
+  PAYMENT_REFUNDED: 19,
+
+  /**
+   * A person granted what waited, or closed it.
+   *
+   * @generated from enum value: ALERT_KIND_PAYMENT_DECIDED = 20;
+   */
+  PAYMENT_DECIDED: 20,
+
+  /**
+   * The webhook was switched off: for five days every post failed, or its receiver said that it is
+   * gone for good (410). SetAlerts switches it on.
+   *
+   * @generated from enum value: ALERT_KIND_WEBHOOK_OFF = 21;
+   */
+  WEBHOOK_OFF: 21,
+
+  /**
+   * An operator sent a receipt or a credit note again. Without a rule, and only in ListDeliveries.
+   *
+   * @generated from enum value: ALERT_KIND_DOCUMENT_SENT = 22;
+   */
+  DOCUMENT_SENT: 22,
+
+  /**
    * Of the last calls to a provider for a model, at least three, none was answered. Once for each
    * outage.
    *
@@ -566,6 +919,43 @@ export const AlertKindSchema: GenEnum<AlertKind> = /*@__PURE__*/
   enumDesc(file_gateway_alerts_v1_alerts, 0);
 
 /**
+ * @generated from enum gateway.alerts.v1.WebhookForm
+ */
+export const WebhookForm = {
+  /**
+   * @generated from enum value: WEBHOOK_FORM_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Signed JSON with `type` (`alert.` and the kind), `timestamp` and `data`: `alert_id`,
+   * `account_id`, `title` and `facts`.
+   *
+   * @generated from enum value: WEBHOOK_FORM_STANDARD = 1;
+   */
+  STANDARD: 1,
+
+  /**
+   * `{"text": title}`, not signed: to an address of hooks.slack.com, or of discord.com that ends in
+   * `/slack`.
+   *
+   * @generated from enum value: WEBHOOK_FORM_SLACK = 2;
+   */
+  SLACK: 2,
+} as const;
+
+/**
+ * @generated from enum gateway.alerts.v1.WebhookForm
+ */
+export type WebhookForm = (typeof WebhookForm)[keyof typeof WebhookForm] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.alerts.v1.WebhookForm.
+ */
+export const WebhookFormSchema: GenEnum<WebhookForm> = /*@__PURE__*/
+  enumDesc(file_gateway_alerts_v1_alerts, 1);
+
+/**
  * @generated from enum gateway.alerts.v1.DeliveryState
  */
 export const DeliveryState = {
@@ -603,13 +993,14 @@ export type DeliveryState = (typeof DeliveryState)[keyof typeof DeliveryState] |
  * Describes the enum gateway.alerts.v1.DeliveryState.
  */
 export const DeliveryStateSchema: GenEnum<DeliveryState> = /*@__PURE__*/
-  enumDesc(file_gateway_alerts_v1_alerts, 1);
+  enumDesc(file_gateway_alerts_v1_alerts, 2);
 
 /**
- * Alerts: what a customer should know before it hurts, and what an operator has to repair. An
- * alert is raised once and shown on the page. By mail and webhook it is delivered at least once:
- * receivers drop repeats by its id. The gateway looks every 30 seconds. Every failed call carries a
- * google.rpc.ErrorInfo (see error.proto).
+ * Alerts: what a customer should know before it hurts, what became of his payments, and what an
+ * operator has to repair. An alert is raised once and shown on the page. By mail and webhook it is
+ * delivered at least once: receivers drop repeats by its id. The gateway looks every 30 seconds,
+ * and at once when something became of a payment. Every failed call carries a google.rpc.ErrorInfo
+ * (see error.proto).
  *
  * Operators have alerts of their own, which concern the whole installation. Where a request has
  * `all_accounts`, true means these, in place of those of an account.
@@ -639,6 +1030,41 @@ export const AlertsService: GenService<{
     methodKind: "unary";
     input: typeof ListAlertsRequestSchema;
     output: typeof ListAlertsResponseSchema;
+  },
+  /**
+   * Streams the newest 20 alerts on the page of an account: at once, and after each change of
+   * them, within seconds. An empty message comes after each 15 s without one. Errors: NOT_FOUND
+   * (account), RATE_LIMITED (an account has 100 streams at a node).
+   *
+   * @generated from rpc gateway.alerts.v1.AlertsService.WatchAlerts
+   */
+  watchAlerts: {
+    methodKind: "server_streaming";
+    input: typeof WatchAlertsRequestSchema;
+    output: typeof WatchAlertsResponseSchema;
+  },
+  /**
+   * Lists the deliveries of the alerts of an account by mail and webhook, newest first. They are
+   * kept for 30 days. Errors: NOT_FOUND (account), INVALID_REQUEST.
+   *
+   * @generated from rpc gateway.alerts.v1.AlertsService.ListDeliveries
+   */
+  listDeliveries: {
+    methodKind: "unary";
+    input: typeof ListDeliveriesRequestSchema;
+    output: typeof ListDeliveriesResponseSchema;
+  },
+  /**
+   * Posts an alert to the webhook again, with the same id. A repeat before it was posted has no
+   * effect. Errors: NOT_FOUND (the alert was not posted within 30 days), WRONG_STATE (there is no
+   * webhook, or it is switched off).
+   *
+   * @generated from rpc gateway.alerts.v1.AlertsService.ResendDelivery
+   */
+  resendDelivery: {
+    methodKind: "unary";
+    input: typeof ResendDeliveryRequestSchema;
+    output: typeof ResendDeliveryResponseSchema;
   },
   /**
    * Marks an alert as read, for everybody in the account. A repeat has no effect. Errors:

@@ -9,6 +9,7 @@ import {
   BillingService,
   TransferKind,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Budget } from "../../../../gen/gateway/common/v1/budget_pb.ts";
 import { KeyStatus, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   type AccountSummary,
@@ -19,6 +20,7 @@ import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, invalidate, useCall, usePages } from "../api.ts";
 import { credits, dollars, relative, signedCredits } from "../format.ts";
 import { familyName, roleName } from "../names.ts";
+import { BudgetBars, hasLimit } from "../parts/budget.tsx";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { notify } from "../parts/messages.ts";
@@ -99,6 +101,7 @@ export function AccountPage({ params }: PageProps): JSX.Element {
           <MembersCard accountId={accountId} />
           <RunningCard accountId={accountId} />
           <RefusalsCard accountId={accountId} />
+          <BudgetsCard accountId={accountId} />
           <PromotionsCard accountId={accountId} />
           <DocumentsCard accountId={accountId} />
         </div>
@@ -487,6 +490,41 @@ function OrdersCard({ accountId }: OfAccount): JSX.Element {
           },
         ]}
         keyOf={({ orderId }) => orderId}
+      />
+    </Card>
+  );
+}
+
+/** In a page, of which those without a limit are left out. */
+const budgetsMax = 1_000;
+
+/** The limits of the pools and of those who spend them, and what is left. */
+function BudgetsCard({ accountId }: OfAccount): JSX.Element {
+  const pages = usePages(
+    BillingService.method.listBudgets,
+    { accountId, pageSize: budgetsMax },
+    ({ budgets }) => budgets.filter(hasLimit),
+  );
+  const nameOf = usePeopleNames();
+  const { budgetsHead: head, wholePool } = words.account;
+  const payerOf = ({ payer }: Budget): JSX.Element => {
+    const { case: kind, value } = payer?.payer ?? {};
+    if (kind === "personId") return <bdi>{nameOf(`person:${value}`)}</bdi>;
+    return kind === "managementKeyId" ? <code>{value}</code> : <span>{wholePool}</span>;
+  };
+  return (
+    <Card title={words.account.budgets} flush>
+      <PagedTable
+        pages={pages}
+        greyRows={2}
+        empty={words.account.budgetsNone}
+        caption={words.account.budgetsCaption}
+        columns={[
+          { name: "payer", head: head.payer, cell: payerOf },
+          { name: "pool", head: head.pool, cell: ({ family }) => familyName(family) },
+          { name: "limits", head: head.limits, cell: (budget) => <BudgetBars budget={budget} /> },
+        ]}
+        keyOf={({ payer, family }) => `${payer?.payer.case} ${payer?.payer.value} ${family}`}
       />
     </Card>
   );

@@ -7,6 +7,7 @@ import {
   OperationsService,
   type Provider,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { modelFacts } from "../../../base/model-facts.ts";
 import type { TokenCategory } from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
 import { compact, count, credits, duration, perMillion } from "../format.ts";
@@ -54,15 +55,17 @@ export function Models(): JSX.Element {
   );
 }
 
-type PriceColumn = TokenCategory | "webSearch";
+/** As everybody reads them on the open page. */
+const factsOf = ({ price, ...model }: CatalogModel) => price && modelFacts({ ...model, price });
 
-function priceColumn(name: keyof typeof words.models.head, category: PriceColumn) {
+function priceColumn(name: keyof typeof words.models.head, category: TokenCategory) {
   return {
     name,
     head: words.models.head[name],
     end: true,
     sortBy: ({ price }: CatalogModel) => price?.[category] ?? 0n,
-    cell: ({ price }: CatalogModel) => (price ? perMillion(price[category]) : words.none),
+    cell: (model: CatalogModel) =>
+      factsOf(model)?.prices.find((one) => one.category === category)?.credits ?? words.none,
   };
 }
 
@@ -71,13 +74,11 @@ const columns: readonly Column<CatalogModel>[] = [
     name: "model",
     head: words.models.head.model,
     sortBy: ({ id }) => id,
-    cell: ({ id, aliases, isUsable }) => (
-      <span class="key-name" title={[id, ...aliases].join(", ")}>
-        <span class="name">{id}</span>
-        {!isUsable && <Tag tone="bad">{words.models.notUsable}</Tag>}
-        {aliases.length > 0 && (
-          <span class="faint">{words.models.aliases(aliases.join(", "))}</span>
-        )}
+    cell: (model) => (
+      <span class="key-name" title={[model.id, ...model.aliases].join(", ")}>
+        <span class="name">{model.id}</span>
+        {!model.isUsable && <Tag tone="bad">{words.models.notUsable}</Tag>}
+        <span class="faint sentence">{factsOf(model)?.sentences.join(" ")}</span>
       </span>
     ),
   },

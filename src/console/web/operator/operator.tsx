@@ -22,6 +22,7 @@ import { Orders } from "./orders.tsx";
 import { People } from "./people.tsx";
 import { Promotions } from "./promotions.tsx";
 import { RefusalPage } from "./refusal.tsx";
+import { SalesPage } from "./sales.tsx";
 import { SearchBox, SearchPage } from "./search.tsx";
 import { words } from "./words.ts";
 
@@ -36,6 +37,7 @@ const pages: readonly PageEntry[] = [
   },
   { path: "orders", component: Orders, nav: { label: words.orders.title, icon: "credits" } },
   { path: "orders/:orderId", component: OrderPage },
+  { path: "sales", component: SalesPage, nav: { label: words.sales.title, icon: "usage" } },
   { path: "search", component: SearchPage },
   { path: "refusals/:requestId", component: RefusalPage },
   { path: "models", component: Models, nav: { label: words.models.title, icon: "requests" } },

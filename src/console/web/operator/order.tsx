@@ -22,6 +22,7 @@ import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { ChoiceField, Form, fieldError, TextField } from "../parts/form.tsx";
 import { notify } from "../parts/messages.ts";
+import { OrderEvents } from "../parts/order-events.tsx";
 import { Deposits, Refunds, refundText } from "../parts/order-tables.tsx";
 import { OrderTag, packText, paidWith, usdText } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
@@ -76,6 +77,7 @@ function Whole({ order }: OfOrder): JSX.Element {
       <PlayPayment order={order} />
       <OpenRefund order={order} />
       <Deposits order={order} />
+      <OrderEvents order={order} />
       <OrderFacts order={order} />
       <Refunds refunds={order.refunds} />
     </div>

@@ -16,6 +16,7 @@ import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { addDecimals, countdown, groupDigits, isZero } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { Form } from "../parts/form.tsx";
+import { OrderEvents } from "../parts/order-events.tsx";
 import { Deposits, Refunds, refundText } from "../parts/order-tables.tsx";
 import { networkName, OrderTag, usdText } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
@@ -89,6 +90,7 @@ function Whole({ order, stream }: WatchedProps): JSX.Element {
       <OrderActions order={order} />
       <Deposits order={order} />
       <Refunds refunds={order.refunds} />
+      <OrderEvents order={order} />
       <OrderFacts order={order} />
     </div>
   );

@@ -38,6 +38,7 @@ const verbs: Readonly<Record<string, string>> = {
   Reject: "rejected",
   Remove: "removed",
   Rename: "renamed",
+  Resend: "sent again",
   Reset: "reset",
   Resume: "resumed",
   Revoke: "revoked",

@@ -8,19 +8,21 @@ import {
   type AlertSettings,
   AlertSettingsSchema,
   AlertsService,
+  WebhookForm,
 } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { plainCredits } from "../format.ts";
 import { account, can, isOperatorAdmin } from "../session.ts";
 import { words } from "../words.ts";
 import { alertWords } from "../words-alerts.ts";
+import { AlertLink } from "./alert-link.tsx";
 import { readCredits, readWhole } from "./bounds.ts";
 import { Button } from "./button.tsx";
 import { textOf } from "./enum-names.ts";
-import { CheckField, Form, fieldError, TextField } from "./form.tsx";
+import { CheckField, Form, fieldError, SelectField, TextField } from "./form.tsx";
 import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
-import { Snippet, Time } from "./small.tsx";
+import { Notice, Snippet, Time } from "./small.tsx";
 import { Table } from "./table.tsx";
 import { Skeleton, View } from "./view.tsx";
 
@@ -51,16 +53,18 @@ export function NewestAlerts(props: AlertsProps): JSX.Element {
       <View call={found} skeleton={<Skeleton rows={1} />}>
         {({ alerts }) => (
           <ul class="endings stack">
-            {alerts.map(({ alertId, title, at }) => (
-              <li class="spread" key={alertId}>
+            {alerts.map((one) => (
+              <li class="spread" key={one.alertId}>
                 <div>
-                  <h3 dir="auto">{title}</h3>
+                  <h3 dir="auto">
+                    <AlertLink alert={one} />
+                  </h3>
                   <p class="muted">
-                    <Time at={at} />
+                    <Time at={one.at} />
                   </p>
                 </div>
                 {mayDismiss && (
-                  <Button kind="quiet" onClick={() => dismiss(alertId)}>
+                  <Button kind="quiet" onClick={() => dismiss(one.alertId)}>
                     {text.dismiss}
                   </Button>
                 )}
@@ -93,6 +97,9 @@ export function kindText(kind: AlertKind): string {
   return textOf(AlertKind, { ...text.kinds, UNSPECIFIED: text.newKind(kind) }, kind);
 }
 
+const formNames = ["STANDARD", "SLACK"] as const;
+type FormName = (typeof formNames)[number];
+
 const channels = ["page", "mail", "webhook"] as const;
 
 /** Which alerts of a kind go where. */
@@ -105,7 +112,7 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
   return (
     <Form
       submit={words.common.save}
-      fields={["below_microcredits", "below_days", "percents", "webhook_url"]}
+      fields={["below_microcredits", "below_days", "percents", "webhook_url", "form"]}
       onSubmit={save}
     >
       {!ofOperators && (
@@ -148,6 +155,21 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
         value={form.url}
         onInput={(url) => set({ url })}
       />
+      {form.url !== "" && (
+        <SelectField
+          name="form"
+          label={text.form}
+          value={form.posts}
+          onInput={(posts) => set({ posts })}
+          options={formNames.map((value) => ({ value, label: text.forms[value] }))}
+        />
+      )}
+      {settings.webhookOffAt && <Notice tone="warn">{text.off}</Notice>}
+      {settings.failingSince && !settings.webhookOffAt && (
+        <p class="faint">
+          {text.failing} <Time at={settings.failingSince} as="moment" />
+        </p>
+      )}
       {settings.webhookUrl && (
         <div class="spread">
           <CheckField
@@ -164,15 +186,26 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
   );
 }
 
+type AlertsFields = {
+  readonly credits: string;
+  readonly days: string;
+  readonly percents: string;
+  readonly url: string;
+  readonly posts: FormName;
+  readonly rules: readonly Rule[];
+  readonly isNewSecret: boolean;
+};
+
 /** What is in the form, and what it sends. `secret`: of a webhook, shown once. */
 function useAlertsForm(props: AlertsProps, settings: AlertSettings) {
   const owner = ownerOf(props);
   const { belowMicrocredits, belowDays, webhookUrl: knownUrl } = settings;
-  const [form, setForm] = useState(() => ({
+  const [form, setForm] = useState<AlertsFields>(() => ({
     credits: belowMicrocredits ? plainCredits(belowMicrocredits) : "",
     days: String(belowDays ?? ""),
     percents: settings.percents.join(", "),
     url: knownUrl,
+    posts: settings.form === WebhookForm.SLACK ? "SLACK" : "STANDARD",
     // Of every kind that the service has.
     rules: settings.rules.map(
       ({ kind, page, mail, webhook }): Rule => ({
@@ -182,7 +215,7 @@ function useAlertsForm(props: AlertsProps, settings: AlertSettings) {
     isNewSecret: false,
   }));
   const [secret, setSecret] = useState("");
-  const set = (changes: Partial<typeof form>) => setForm((before) => ({ ...before, ...changes }));
+  const set = (changes: Partial<AlertsFields>) => setForm((before) => ({ ...before, ...changes }));
   const save = async () => {
     const amount = readCredits(form.credits, AlertSettingsSchema.field.belowMicrocredits);
     const count = readWhole(form.days, AlertSettingsSchema.field.belowDays);
@@ -195,6 +228,7 @@ function useAlertsForm(props: AlertsProps, settings: AlertSettings) {
         percents: readPercents(form.percents),
         rules: form.rules.map((rule) => ({ ...rule, webhook: rule.webhook && webhookUrl !== "" })),
         webhookUrl,
+        form: WebhookForm[form.posts],
       },
       newWebhookSecret: form.isNewSecret,
     });

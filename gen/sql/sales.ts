@@ -1,0 +1,552 @@
+// Made of src/sales/sql by `npm run generate`. Do not edit.
+
+import { type Json, type Many, many, type One, one, type Run, run } from "../../src/postgres/statement.ts";
+
+// reports.sql
+
+export type QuerySalesRow = { bucket: string; accountId: string; model: string; provider: string; family: "v1" | "v2" | ""; requests: bigint; uncosted: bigint; uncostedAmount: bigint; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; overrun: bigint; costPico: string; allRequests: bigint; allUncosted: bigint; allUncostedAmount: bigint; allInput: bigint; allOutput: bigint; allThinking: bigint; allCacheWrite5m: bigint; allCacheWrite1h: bigint; allCacheRead: bigint; allWebSearches: bigint; allAmount: bigint; allOverrun: bigint; allCostPico: string };
+/**
+ * Sums of charges by time and by what else is asked for, after a row and in the order of the
+ * groups, each with the sums of all groups.
+ * `bucket`: day, week, month or none, in which all times are one
+ * `to`: the day after the last one
+ * `accounts`: only these; empty: all, as of models, providers and families
+ * `after`: null: from the first row on
+ */
+export const querySales: Many<{ bucket: string; from: string; byAccount: boolean; byModel: boolean; byProvider: boolean; byFamily: boolean; to: string; accounts: readonly string[]; models: readonly string[]; providers: readonly string[]; families: readonly string[]; after: string | null; afterAccount: string; afterModel: string; afterProvider: string; afterFamily: string; rows: bigint | number }, QuerySalesRow> = many(
+  "sales/query-sales",
+  `-- sales/query-sales
+with groups as (
+  select case when $1::text = 'none' then $2::date
+      else date_trunc($1, day::timestamp)::date end as bucket,
+    case when $3::boolean then account_id else '' end as account_id,
+    case when $4::boolean then model else '' end as model,
+    case when $5::boolean then provider else '' end as provider,
+    case when $6::boolean then "family" else '' end as "family",
+    sum(requests)::bigint as requests, sum(uncosted)::bigint as uncosted,
+    sum(amount) filter (where uncosted > 0)::bigint as uncosted_amount,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount, sum(overrun)::bigint as overrun, sum(cost_pico) as cost_pico
+  from sales_daily
+  where day >= $2::date and day < $7::date
+    and (cardinality($8::text[]) = 0 or account_id = any ($8))
+    and (cardinality($9::text[]) = 0 or model = any ($9))
+    and (cardinality($10::text[]) = 0 or provider = any ($10))
+    and (cardinality($11::text[]) = 0 or "family" = any ($11))
+  group by 1, 2, 3, 4, 5
+), summed as (
+  select bucket, account_id, model, provider, "family", requests, uncosted,
+    coalesce(uncosted_amount, 0) as uncosted_amount, input, output, thinking, cache_write_5m,
+    cache_write_1h, cache_read, web_searches, amount, overrun, cost_pico,
+    sum(requests) over () as all_requests, sum(uncosted) over () as all_uncosted,
+    sum(coalesce(uncosted_amount, 0)) over () as all_uncosted_amount,
+    sum(input) over () as all_input, sum(output) over () as all_output,
+    sum(thinking) over () as all_thinking, sum(cache_write_5m) over () as all_cache_write_5m,
+    sum(cache_write_1h) over () as all_cache_write_1h, sum(cache_read) over () as all_cache_read,
+    sum(web_searches) over () as all_web_searches, sum(amount) over () as all_amount,
+    sum(overrun) over () as all_overrun, sum(cost_pico) over () as all_cost_pico
+  from groups
+)
+select bucket as bucket, account_id as account_id, model as model,
+  provider as provider, "family" as "family", requests as requests,
+  uncosted as uncosted, uncosted_amount as uncosted_amount, input as input,
+  output as output, thinking as thinking, cache_write_5m as cache_write_5m,
+  cache_write_1h as cache_write_1h, cache_read as cache_read,
+  web_searches as web_searches, amount as amount, overrun as overrun,
+  cost_pico as cost_pico, all_requests::bigint as all_requests,
+  all_uncosted::bigint as all_uncosted, all_uncosted_amount::bigint as all_uncosted_amount,
+  all_input::bigint as all_input, all_output::bigint as all_output,
+  all_thinking::bigint as all_thinking, all_cache_write_5m::bigint as all_cache_write_5m,
+  all_cache_write_1h::bigint as all_cache_write_1h, all_cache_read::bigint as all_cache_read,
+  all_web_searches::bigint as all_web_searches, all_amount::bigint as all_amount,
+  all_overrun::bigint as all_overrun, all_cost_pico as all_cost_pico
+from summed
+where $12::text is null
+  or (bucket::text, account_id, model, provider, "family")
+    > ($12, $13, $14, $15, $16)
+order by bucket, account_id collate "C", model collate "C", provider collate "C", "family"
+limit $17`,
+  (p) => [p.bucket, p.from, p.byAccount, p.byModel, p.byProvider, p.byFamily, p.to, p.accounts, p.models, p.providers, p.families, p.after, p.afterAccount, p.afterModel, p.afterProvider, p.afterFamily, p.rows],
+  (v) => ({ bucket: v[0], accountId: v[1], model: v[2], provider: v[3], family: v[4], requests: v[5], uncosted: v[6], uncostedAmount: v[7], input: v[8], output: v[9], thinking: v[10], cacheWrite5m: v[11], cacheWrite1h: v[12], cacheRead: v[13], webSearches: v[14], amount: v[15], overrun: v[16], costPico: v[17], allRequests: v[18], allUncosted: v[19], allUncostedAmount: v[20], allInput: v[21], allOutput: v[22], allThinking: v[23], allCacheWrite5m: v[24], allCacheWrite1h: v[25], allCacheRead: v[26], allWebSearches: v[27], allAmount: v[28], allOverrun: v[29], allCostPico: v[30] }) as never,
+  "",
+  30000,
+);
+
+export type SumGiftsRow = { bonus: bigint; adjustment: bigint };
+/**
+ * Credits that operators and promotions gave and took in a range.
+ */
+export const sumGifts: One<{ from: Date | string; to: Date | string }, SumGiftsRow> = one(
+  "sales/sum-gifts",
+  `-- sales/sum-gifts
+select
+  coalesce(sum(amount) filter (where kind = 'bonus'), 0)::bigint as bonus,
+  coalesce(sum(amount) filter (where kind = 'adjustment'), 0)::bigint as adjustment
+from transfers
+where created_at >= $1 and created_at < $2`,
+  (p) => [p.from, p.to],
+  (v) => ({ bonus: v[0], adjustment: v[1] }) as never,
+  "",
+  30000,
+);
+
+export type SumDocumentsRow = { bucket: string; pack: bigint; asset: string; network: string; processor: string; kind: string; orders: bigint; paidMicro: bigint; refundedMicro: bigint; lostMicro: bigint };
+/**
+ * What documents of a range say of money, by time and by what else is asked for: a receipt says
+ * what was paid at the rate of its order, a credit note what went back or was lost.
+ * `bucket`: day, week, month or none
+ */
+export const sumDocuments: Many<{ from: Date | string; to: Date | string; bucket: string; byPack: boolean; byAsset: boolean; byNetwork: boolean; byProcessor: boolean; byKind: boolean }, SumDocumentsRow> = many(
+  "sales/sum-documents",
+  `-- sales/sum-documents
+with documents as (
+  select d.issued_at, d.kind, d.refund_n, o.usd_micro as pack, o.asset, o.network, o.processor,
+    o.kind as order_kind,
+    case when d.kind = 'receipt' then (
+        select coalesce(sum(g.micro / 200), 0) from payment_grants g
+        where g.order_id = d.order_id and g.micro > 0)
+      else coalesce(-g.micro / 200, nullif(r.usd_micro, 0), r.micro / 200, 0)
+    end as usd_micro
+  from payment_documents d
+  join payment_orders o on o.order_id = d.order_id
+  left join payment_grants g on g.order_id = d.order_id and g.n = d.grant_n
+  left join payment_refunds r on r.order_id = d.order_id and r.n = d.refund_n
+  where d.issued_at >= $1 and d.issued_at < $2
+)
+select (case when $3::text = 'none' then $1::timestamptz
+    else date_trunc($3, issued_at, 'UTC') end at time zone 'utc')::date as bucket,
+  case when $4::boolean and order_kind = 'pack' then pack else 0 end as pack,
+  case when $5::boolean then asset else '' end as asset,
+  case when $6::boolean then network else '' end as network,
+  case when $7::boolean then processor else '' end as processor,
+  case when $8::boolean then order_kind else '' end as kind,
+  count(*) filter (where kind = 'receipt')::bigint as orders,
+  coalesce(sum(usd_micro) filter (where kind = 'receipt'), 0)::bigint as paid_micro,
+  coalesce(sum(usd_micro) filter (where refund_n is not null), 0)::bigint as refunded_micro,
+  coalesce(sum(usd_micro) filter (where kind <> 'receipt' and refund_n is null), 0)::bigint
+    as lost_micro
+from documents
+group by 1, 2, 3, 4, 5, 6
+order by 1, 2, 3, 4, 5, 6`,
+  (p) => [p.from, p.to, p.bucket, p.byPack, p.byAsset, p.byNetwork, p.byProcessor, p.byKind],
+  (v) => ({ bucket: v[0], pack: v[1], asset: v[2], network: v[3], processor: v[4], kind: v[5], orders: v[6], paidMicro: v[7], refundedMicro: v[8], lostMicro: v[9] }) as never,
+  "",
+  30000,
+);
+
+export type SumCoinsRow = { bucket: string; pack: bigint; asset: string; network: string; processor: string; kind: string; coin: string; decimals: number; atoms: string };
+/**
+ * The coins that paid the orders with a receipt of a range, in the same groups.
+ * `bucket`: day, week, month or none
+ */
+export const sumCoins: Many<{ bucket: string; from: Date | string; byPack: boolean; byAsset: boolean; byNetwork: boolean; byProcessor: boolean; byKind: boolean; to: Date | string }, SumCoinsRow> = many(
+  "sales/sum-coins",
+  `-- sales/sum-coins
+select (case when $1::text = 'none' then $2::timestamptz
+    else date_trunc($1, d.issued_at, 'UTC') end at time zone 'utc')::date as bucket,
+  case when $3::boolean and o.kind = 'pack' then o.usd_micro else 0 end as pack,
+  case when $4::boolean then o.asset else '' end as asset,
+  case when $5::boolean then o.network else '' end as network,
+  case when $6::boolean then o.processor else '' end as processor,
+  case when $7::boolean then o.kind else '' end as kind,
+  p.asset as coin, p.decimals as decimals, sum(p.atoms) as atoms
+from payment_documents d
+join payment_orders o on o.order_id = d.order_id
+join payment_deposits p on p.order_id = d.order_id and p.state = 'settled'
+where d.kind = 'receipt' and d.issued_at >= $2 and d.issued_at < $8
+group by 1, 2, 3, 4, 5, 6, 7, 8
+order by 1, 2, 3, 4, 5, 6, 7, 8`,
+  (p) => [p.bucket, p.from, p.byPack, p.byAsset, p.byNetwork, p.byProcessor, p.byKind, p.to],
+  (v) => ({ bucket: v[0], pack: v[1], asset: v[2], network: v[3], processor: v[4], kind: v[5], coin: v[6], decimals: v[7], atoms: v[8] }) as never,
+  "",
+  30000,
+);
+
+export type ListLiabilitiesRow = { family: "v1" | "v2"; day: string; owed: bigint; debts: bigint; charged: bigint; added: Json };
+/**
+ * What the pools of a family had posted at the end of each UTC day of a range, those in debt apart,
+ * and what changed it on that day. Counted back from what they have posted now, so that it reads
+ * only what came after: a charge counts on the day of its admission.
+ * `to`: the day after the last one
+ */
+export const listLiabilities: Many<{ from: string; to: string }, ListLiabilitiesRow> = many(
+  "sales/list-liabilities",
+  `-- sales/list-liabilities
+with days as (
+  select day::date as day from generate_series($1::date, $2::date - 1, interval '1 day') day
+), transferred as (
+  select account_id, "family", least((created_at at time zone 'utc')::date, $2::date) as day, kind,
+    sum(amount) as amount
+  from transfers
+  where created_at >= ($1::date)::timestamp at time zone 'utc'
+  group by 1, 2, 3, 4
+), charged as (
+  select u.account_id, k."family", u.day, sum(u.amount) as amount
+  from (
+    select d.account_id, d.key_id, least(d.day, $2::date) as day, d.amount
+    from usage_daily d
+    where d.day >= $1::date and d.day < (select closed_to from usage_progress)
+    union all
+    select h.account_id, h.key_id, least((h.hour at time zone 'utc')::date, $2::date), h.amount
+    from usage_hourly h
+    where h.key_id >= ''
+      and h.hour >= greatest($1::date, (select closed_to from usage_progress))::timestamp
+        at time zone 'utc'
+  ) u
+  join keys k on k.key_id = u.key_id
+  group by 1, 2, 3
+), changes as (
+  select account_id, "family", day, sum(amount) as amount
+  from (
+    select account_id, "family", day, amount from transferred
+    union all
+    select account_id, "family", day, -amount from charged
+  ) both_kinds
+  group by 1, 2, 3
+), ends as (
+  -- Posted at the end of the day before each change; the last row of a pool is what it has now.
+  select p.account_id, p."family", c.day,
+    p.posted - coalesce(sum(c.amount) over (
+      partition by p.account_id, p."family" order by c.day desc
+      rows between unbounded preceding and current row), 0) as before
+  from pools p
+  join changes c on c.account_id = p.account_id and c."family" = p."family"
+), debts as (
+  -- A pool is in debt at the end of each day from a change on, up to the day before the next one.
+  select "family", day, sum(-amount) as amount
+  from (
+    select e."family", d.day, e.before as amount
+    from (
+      select account_id, "family", before, day as until,
+        lag(day) over (partition by account_id, "family" order by day) as since
+      from ends
+    ) e
+    join days d on d.day >= coalesce(e.since, $1::date) and d.day < e.until
+    where e.before < 0
+    union all
+    select p."family", d.day, p.posted
+    from pools p
+    left join (
+      select account_id, "family", max(day) as day from changes group by 1, 2
+    ) c on c.account_id = p.account_id and c."family" = p."family"
+    join days d on d.day >= coalesce(c.day, $1::date)
+    where p.posted < 0
+  ) negative
+  group by 1, 2
+), posted as (
+  select "family", sum(posted) as amount from pools group by 1
+), moved as (
+  select "family", day, sum(amount) as amount from changes group by 1, 2
+), charged_days as (
+  select "family", day, sum(amount) as amount from charged group by 1, 2
+), added_days as (
+  select "family", day, jsonb_object_agg(kind, amount::text) as kinds
+  from (select "family", day, kind, sum(amount) as amount from transferred group by 1, 2, 3) k
+  group by 1, 2
+)
+select f."family" as "family", d.day as day,
+  (coalesce(p.amount, 0)
+    - coalesce((select sum(m.amount) from moved m
+        where m."family" = f."family" and m.day > d.day), 0)
+    + coalesce(n.amount, 0))::bigint as owed,
+  coalesce(n.amount, 0)::bigint as debts,
+  coalesce(c.amount, 0)::bigint as charged,
+  coalesce(a.kinds, '{}'::jsonb) as added
+from (values ('v1'), ('v2')) f ("family")
+cross join days d
+left join posted p on p."family" = f."family"
+left join debts n on n."family" = f."family" and n.day = d.day
+left join charged_days c on c."family" = f."family" and c.day = d.day
+left join added_days a on a."family" = f."family" and a.day = d.day
+order by d.day, f."family"`,
+  (p) => [p.from, p.to],
+  (v) => ({ family: v[0], day: v[1], owed: v[2], debts: v[3], charged: v[4], added: v[5] }) as never,
+  "",
+  30000,
+);
+
+/**
+ * Stores what a provider billed for a month, in place of what was stored before.
+ */
+export const setBill: Run<{ provider: string; month: string; usdMicro: bigint | number; note: string; setBy: string }> = run(
+  "sales/set-bill",
+  `-- sales/set-bill
+insert into provider_bills (provider, month, usd_micro, note, set_by)
+values ($1, $2::date, $3, $4, $5)
+on conflict (provider, month) do update
+set usd_micro = excluded.usd_micro, note = excluded.note, set_by = excluded.set_by,
+  set_at = excluded.set_at`,
+  (p) => [p.provider, p.month, p.usdMicro, p.note, p.setBy],
+  30000,
+);
+
+export type ListBillsRow = { provider: string; month: string; costPico: string; requests: bigint; uncosted: bigint; usdMicro: bigint | null; note: string | null; setBy: string | null; setAt: Date | null };
+/**
+ * What each provider cost in each month by the sums, and what it billed. Null: nobody said.
+ * `to`: the day after the last one
+ */
+export const listBills: Many<{ from: string; to: string }, ListBillsRow> = many(
+  "sales/list-bills",
+  `-- sales/list-bills
+with computed as (
+  select provider, date_trunc('month', day::timestamp)::date as month,
+    sum(cost_pico) as cost_pico, sum(requests)::bigint as requests,
+    sum(uncosted)::bigint as uncosted
+  from sales_daily
+  where day >= $1::date and day < $2::date and provider <> ''
+  group by 1, 2
+)
+select provider as provider, month as month, coalesce(c.cost_pico, 0) as cost_pico,
+  coalesce(c.requests, 0) as requests, coalesce(c.uncosted, 0) as uncosted,
+  b.usd_micro as usd_micro, b.note as note, b.set_by as set_by, b.set_at as set_at
+from computed c
+full join (
+  select provider, month, usd_micro, note, set_by, set_at
+  from provider_bills
+  where month >= $1::date and month < $2::date
+) b using (provider, month)
+order by month, provider`,
+  (p) => [p.from, p.to],
+  (v) => ({ provider: v[0], month: v[1], costPico: v[2], requests: v[3], uncosted: v[4], usdMicro: v[5], note: v[6], setBy: v[7], setAt: v[8] }) as never,
+  "usdMicro note setBy setAt",
+  30000,
+);
+
+export type ReadSalesCompletenessRow = { completeTo: Date | null };
+/**
+ * The time up to which every settled charge is in the sums. Null: they are being written anew.
+ */
+export const readSalesCompleteness: One<undefined, ReadSalesCompletenessRow> = one(
+  "sales/read-sales-completeness",
+  `-- sales/read-sales-completeness
+select case when is_emptying then null else nullif(complete_to, '-infinity') end as complete_to
+from sales_progress`,
+  () => [],
+  (v) => ({ completeTo: v[0] }) as never,
+  "completeTo",
+  30000,
+);
+
+// rollup.sql
+
+/**
+ * Stores a cost version, unless it is stored already.
+ * `above`: null: no other version counts
+ */
+export const registerCost: Run<{ costVersion: string; provider: string; model: string; input: bigint | number; output: bigint | number; thinking: bigint | number; cacheWrite5m: bigint | number; cacheWrite1h: bigint | number; cacheRead: bigint | number; webSearch: bigint | number; above: number | null; aboveVersion: string | null }> = run(
+  "sales/register-cost",
+  `-- sales/register-cost
+insert into cost_versions (cost_version, provider, model, input, output, thinking, cache_write_5m,
+  cache_write_1h, cache_read, web_search, above, above_version)
+values ($1, $2, $3, $4, $5, $6, $7,
+  $8, $9, $10, $11, $12)
+on conflict do nothing`,
+  (p) => [p.costVersion, p.provider, p.model, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearch, p.above, p.aboveVersion],
+  30000,
+);
+
+export type LockSalesProgressRow = { settledAt: string; requestId: string; accountId: string; isEmptying: boolean };
+/**
+ * Reads how far the charges are in the sums, and keeps it from changing until the end of the
+ * transaction.
+ */
+export const lockSalesProgress: One<undefined, LockSalesProgressRow> = one(
+  "sales/lock-sales-progress",
+  `-- sales/lock-sales-progress
+select settled_at::text as settled_at, request_id, account_id, is_emptying
+from sales_progress
+for update`,
+  () => [],
+  (v) => ({ settledAt: v[0], requestId: v[1], accountId: v[2], isEmptying: v[3] }) as never,
+  "",
+  30000,
+);
+
+export type AddPageRow = { charges: number; settledAt: string | null; requestId: string | null; accountId: string | null };
+/**
+ * Adds the next charges, in the order of their settlement, to the sums of their days, and returns
+ * their number and the last of them. The cost of a charge is that of its last attempt, by the
+ * version that its prompt demands, and covers what is not charged: tokens beyond the grant too.
+ * `settledAt`: after this charge, as the request and the account
+ * `marginMs`: settled so long before `until`
+ */
+export const addPage: One<{ settledAt: Date | string; requestId: string; accountId: string; until: Date | string; marginMs: number; rows: bigint | number }, AddPageRow> = one(
+  "sales/add-page",
+  `-- sales/add-page
+with page as materialized (
+  select c.account_id, c.request_id, c.settled_at, c.admitted_at, c."family", c.model, c.input,
+    c.output, c.thinking, c.cache_write_5m, c.cache_write_1h, c.cache_read, c.web_searches,
+    c.output_over, c.thinking_over, c.amount, c.overrun, c.attempts -> -1 as attempt,
+    c.input::bigint + c.cache_read + c.cache_write_5m + c.cache_write_1h as prompt
+  from charges c
+  where c.amount >= 0
+    and (c.settled_at, c.request_id, c.account_id)
+      > ($1::timestamptz, $2, $3)
+    and c.settled_at < $4::timestamptz - $5::integer * interval '1 millisecond'
+  order by c.settled_at, c.request_id, c.account_id
+  limit $6
+), costed as (
+  select p.account_id, (p.admitted_at at time zone 'utc')::date as day, p."family", p.model,
+    coalesce(p.attempt ->> 'provider', '') as provider,
+    coalesce(k.cost_version, '') as cost_version,
+    k.cost_version is null and p.prompt + p.output + p.thinking + p.output_over + p.thinking_over
+      + p.web_searches > 0 as is_uncosted,
+    p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+    p.web_searches, p.amount, p.overrun,
+    coalesce(p.input * k.input + (p.output::bigint + p.output_over) * k.output
+      + (p.thinking::bigint + p.thinking_over) * k.thinking + p.cache_write_5m * k.cache_write_5m
+      + p.cache_write_1h * k.cache_write_1h + p.cache_read * k.cache_read
+      + p.web_searches * k.web_search, 0) as cost_pico
+  from page p
+  left join cost_versions k0 on k0.cost_version = p.attempt ->> 'costVersion'
+  left join cost_versions k1 on k1.cost_version = k0.above_version and p.prompt > k0.above
+  left join cost_versions k2 on k2.cost_version = k1.above_version and p.prompt > k1.above
+  left join cost_versions k3 on k3.cost_version = k2.above_version and p.prompt > k2.above
+  left join cost_versions k on k.cost_version
+    = coalesce(k3.cost_version, k2.cost_version, k1.cost_version, k0.cost_version)
+), added as (
+  insert into sales_daily (day, account_id, "family", model, provider, cost_version, requests,
+    uncosted, input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+    amount, overrun, cost_pico)
+  select day, account_id, "family", model, provider, cost_version, count(*),
+    count(*) filter (where is_uncosted), sum(input), sum(output), sum(thinking),
+    sum(cache_write_5m), sum(cache_write_1h), sum(cache_read), sum(web_searches), sum(amount),
+    sum(overrun), sum(cost_pico)
+  from costed
+  group by day, account_id, "family", model, provider, cost_version
+  order by day, account_id, "family", model, provider, cost_version
+  on conflict (day, account_id, "family", model, provider, cost_version) do update
+  set requests = sales_daily.requests + excluded.requests,
+    uncosted = sales_daily.uncosted + excluded.uncosted,
+    input = sales_daily.input + excluded.input, output = sales_daily.output + excluded.output,
+    thinking = sales_daily.thinking + excluded.thinking,
+    cache_write_5m = sales_daily.cache_write_5m + excluded.cache_write_5m,
+    cache_write_1h = sales_daily.cache_write_1h + excluded.cache_write_1h,
+    cache_read = sales_daily.cache_read + excluded.cache_read,
+    web_searches = sales_daily.web_searches + excluded.web_searches,
+    amount = sales_daily.amount + excluded.amount, overrun = sales_daily.overrun + excluded.overrun,
+    cost_pico = sales_daily.cost_pico + excluded.cost_pico
+)
+select count(*)::integer as charges, max(settled_at)::text as settled_at,
+  (array_agg(request_id order by settled_at, request_id, account_id))[count(*)::integer]
+    as request_id,
+  (array_agg(account_id order by settled_at, request_id, account_id))[count(*)::integer]
+    as account_id
+from page`,
+  (p) => [p.settledAt, p.requestId, p.accountId, p.until, p.marginMs, p.rows],
+  (v) => ({ charges: v[0], settledAt: v[1], requestId: v[2], accountId: v[3] }) as never,
+  "settledAt requestId accountId",
+  30000,
+);
+
+/**
+ * Records that charges are in the sums, up to this one, and all that were settled before it.
+ */
+export const moveSalesProgress: Run<{ settledAt: Date | string; requestId: string; accountId: string }> = run(
+  "sales/move-sales-progress",
+  `-- sales/move-sales-progress
+update sales_progress
+set settled_at = $1::timestamptz, request_id = $2, account_id = $3,
+  complete_to = greatest(complete_to, $1::timestamptz)`,
+  (p) => [p.settledAt, p.requestId, p.accountId],
+  30000,
+);
+
+/**
+ * Records that every charge is in the sums that was settled so long before a time.
+ */
+export const completeSales: Run<{ until: Date | string; marginMs: number }> = run(
+  "sales/complete-sales",
+  `-- sales/complete-sales
+update sales_progress
+set complete_to = greatest(complete_to,
+  $1::timestamptz - $2::integer * interval '1 millisecond')
+where not is_emptying`,
+  (p) => [p.until, p.marginMs],
+  30000,
+);
+
+/**
+ * Lets the sums be removed and written anew.
+ */
+export const beginEmptying: Run<undefined> = run(
+  "sales/begin-emptying",
+  `-- sales/begin-emptying
+update sales_progress
+set is_emptying = true, complete_to = '-infinity'`,
+  () => [],
+  30000,
+);
+
+/**
+ * Removes some of the sums, but those of months whose charges are gone.
+ */
+export const removeSales: Run<{ rows: bigint | number }> = run(
+  "sales/remove-sales",
+  `-- sales/remove-sales
+delete from sales_daily
+where ctid = any (array (
+  select ctid
+  from sales_daily s
+  where not exists (
+    select from month_archives a
+    where a.month = date_trunc('month', s.day::timestamp)::date and a.dropped_at is not null)
+  limit $1))`,
+  (p) => [p.rows],
+  30000,
+);
+
+/**
+ * Lets the charges be added from the first one on: those that are still there.
+ */
+export const endEmptying: Run<undefined> = run(
+  "sales/end-emptying",
+  `-- sales/end-emptying
+update sales_progress
+set is_emptying = false, settled_at = '-infinity', request_id = '', account_id = '',
+  complete_to = '-infinity'`,
+  () => [],
+  30000,
+);
+
+export type CountSalesRow = { now: Date; charges: bigint };
+/**
+ * The time, and the number of charges in all sums.
+ */
+export const countSales: One<undefined, CountSalesRow> = one(
+  "sales/count-sales",
+  `-- sales/count-sales
+select now() as now, coalesce(sum(requests), 0)::bigint as charges
+from sales_daily`,
+  () => [],
+  (v) => ({ now: v[0], charges: v[1] }) as never,
+  "",
+  30000,
+);
+
+export type ReadSalesProgressRow = { isEmptying: boolean; completeTo: Date | null; isComplete: boolean; lagSeconds: number | null };
+/**
+ * How far the sums are, whether they have every charge that was settled before a time, and the
+ * seconds since the first charge was settled that they lack. Null: they lack none, or are being
+ * removed.
+ */
+export const readSalesProgress: One<{ since: Date | string }, ReadSalesProgressRow> = one(
+  "sales/read-sales-progress",
+  `-- sales/read-sales-progress
+select p.is_emptying as is_emptying, nullif(p.complete_to, '-infinity') as complete_to,
+  p.complete_to >= $1::timestamptz as is_complete,
+  (select extract(epoch from now() - c.settled_at)::float8
+   from charges c
+   where c.amount >= 0
+     and (c.settled_at, c.request_id, c.account_id)
+       > (p.settled_at, p.request_id, p.account_id)
+   order by c.settled_at, c.request_id
+   limit 1) as lag_seconds
+from sales_progress p`,
+  (p) => [p.since],
+  (v) => ({ isEmptying: v[0], completeTo: v[1], isComplete: v[2], lagSeconds: v[3] }) as never,
+  "completeTo lagSeconds",
+  30000,
+);

@@ -1,0 +1,31 @@
+// One alert as a line that leads to what it is about.
+
+import type { JSX } from "preact";
+import { type Alert, AlertKind } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { href } from "../router.ts";
+import { alertText } from "../words-alerts.ts";
+
+type AlertLinkProps = { readonly alert: Alert; readonly onClick?: () => void };
+
+export function AlertLink({ alert, onClick }: AlertLinkProps): JSX.Element {
+  const name = Object.entries(AlertKind).find(([, number]) => number === alert.kind)?.[0];
+  const text = alertText(alert, name);
+  const path = alert.accountId === "" ? undefined : pathOf(alert);
+  return path === undefined ? (
+    <span dir="auto">{text}</span>
+  ) : (
+    <a dir="auto" href={href(path)} onClick={onClick}>
+      {text}
+    </a>
+  );
+}
+
+/** The page of the order, key or budget that an alert is about. Undefined: there is none. */
+function pathOf({ kind, orderId, keyId, payer, facts }: Alert): string | undefined {
+  if (orderId !== "") return `credits/orders/${orderId}`;
+  if (payer.startsWith("person:")) return `members/${payer.slice("person:".length)}`;
+  if (payer.startsWith("mgmt:")) return "settings";
+  if (keyId !== "" || payer !== "") return `keys/${keyId || payer}`;
+  if (kind === AlertKind.CREDITS_LOW || facts.of === "pool") return "credits";
+  return kind === AlertKind.NEW_PLACE || kind === AlertKind.WEBHOOK_OFF ? "settings" : undefined;
+}

@@ -1,0 +1,82 @@
+-- compatible_from: 24
+-- What the operator pays at one provider, in pico-dollars (1e-12 USD) per token and search.
+-- Immutable; the id is a hash of the content.
+create table cost_versions (
+  cost_version   text collate "C" primary key,
+  -- As the configuration file names it, and the model as that provider does.
+  provider       text not null,
+  model          text not null,
+  input          bigint not null check (input >= 0),
+  output         bigint not null check (output >= 0),
+  thinking       bigint not null check (thinking >= 0),
+  cache_write_5m bigint not null check (cache_write_5m >= 0),
+  cache_write_1h bigint not null check (cache_write_1h >= 0),
+  cache_read     bigint not null check (cache_read >= 0),
+  web_search     bigint not null check (web_search >= 0),
+  -- Of more tokens of input, caches included, another version counts. Null: none does.
+  above          integer check (above > 0),
+  above_version  text collate "C",
+  created_at     timestamptz not null default now(),
+  check ((above is null) = (above_version is null))
+);
+create trigger cost_versions_append_only before update or delete on cost_versions
+  for each row execute function refuse_change();
+create trigger cost_versions_no_truncate before truncate on cost_versions
+  for each statement execute function refuse_change();
+
+-- Sums of charges by the UTC day of admission, with the provider of the last attempt and its cost.
+-- Written behind the requests; all of it can be written anew from the charges.
+create table sales_daily (
+  day            date not null,
+  account_id     text collate "C" not null,
+  "family"       text collate "C" not null,
+  model          text collate "C" not null,
+  -- Empty: no provider was called.
+  provider       text collate "C" not null,
+  -- That which counts for the prompts of these requests. Empty: the file had none.
+  cost_version   text collate "C" not null,
+  requests       bigint not null,
+  -- Of these, those that used tokens without a known cost.
+  uncosted       bigint not null,
+  input          bigint not null,
+  output         bigint not null,
+  thinking       bigint not null,
+  cache_write_5m bigint not null,
+  cache_write_1h bigint not null,
+  cache_read     bigint not null,
+  web_searches   bigint not null,
+  amount         bigint not null,
+  -- Cost of usage beyond holds and grants, which nobody pays.
+  overrun        bigint not null,
+  -- What the provider takes, in pico-dollars.
+  cost_pico      bigint not null,
+  primary key (day, account_id, "family", model, provider, cost_version)
+) with (fillfactor = 80);
+
+-- How far the charges are in sales_daily, by their settlement. One row.
+create table sales_progress (
+  is_only     boolean primary key default true check (is_only),
+  settled_at  timestamptz not null default '-infinity',
+  request_id  text collate "C" not null default '',
+  account_id  text collate "C" not null default '',
+  -- Every charge that was settled before is in the sums.
+  complete_to timestamptz not null default '-infinity',
+  -- The sums are being removed, to be written anew.
+  is_emptying boolean not null default false
+);
+insert into sales_progress default values;
+
+-- What providers billed for a UTC month, as operators typed it. A later one takes its place.
+create table provider_bills (
+  provider  text collate "C" not null,
+  -- Its first day.
+  month     date not null check (month = date_trunc('month', month::timestamp)::date),
+  usd_micro bigint not null check (usd_micro >= 0),
+  note      text not null,
+  set_by    text not null,
+  set_at    timestamptz not null default now(),
+  primary key (provider, month)
+);
+
+-- Reports read the transfers of all accounts since a day.
+create index transfers_by_time on transfers (created_at);

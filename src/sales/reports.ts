@@ -1,0 +1,369 @@
+// The reports of operators about money: sales, revenue, liabilities, and bills of providers.
+
+import { create } from "@bufbuild/protobuf";
+import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { type UsageTotal, UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import {
+  type GetLiabilitiesRequest,
+  type GetLiabilitiesResponse,
+  GetLiabilitiesResponseSchema,
+  LiabilitiesSchema,
+  type ListProviderBillsRequest,
+  type ListProviderBillsResponse,
+  ListProviderBillsResponseSchema,
+  ProviderBillSchema,
+  type QueryRevenueRequest,
+  type QueryRevenueResponse,
+  QueryRevenueResponseSchema,
+  type QuerySalesRequest,
+  type QuerySalesResponse,
+  QuerySalesResponseSchema,
+  RevenueGroup,
+  RevenueSchema,
+  type Sales,
+  SalesBucket,
+  SalesGroup,
+  SalesSchema,
+  type SetProviderBillRequest,
+  type SetProviderBillResponse,
+  SetProviderBillResponseSchema,
+} from "../../gen/gateway/operations/v1/operations_pb.ts";
+import * as sql from "../../gen/sql/sales.ts";
+import { invalidField } from "../base/errors.ts";
+import { familyName, familyOf } from "../base/families.ts";
+import { decimal } from "../base/money.ts";
+import { encodePageToken, invalidPageToken, pageSizeOf, parsePageToken } from "../base/paging.ts";
+import { reportRowsMax } from "../base/shown-figures.ts";
+import { byCategory } from "../base/token-categories.ts";
+import { actorOf } from "../contract/callers.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { Json, Runner } from "../postgres/statement.ts";
+
+const monthsMax = 13;
+const picoDollarsPerMicroCredit = 5_000n;
+const picoDollarsPerMicroDollar = 1_000_000n;
+const providerLengthMax = 200;
+const noteLengthMax = 1_000;
+
+export type ReportParts = {
+  /** Reads on connections that admissions do not use. */
+  readonly reports: Runner;
+  readonly postgres: Runner;
+};
+
+/** The UTC days of a report, `YYYY-MM-DD`. `to` is the day after the last one. */
+type Days = { readonly from: string; readonly to: string };
+type AskedDays = {
+  readonly from?: Timestamp | undefined;
+  readonly to?: Timestamp | undefined;
+};
+
+/** Throws `invalid_request` for anything but whole UTC days, and for more than 13 months. */
+function readDays(asked: AskedDays): Days {
+  const from = dayOf("from", asked.from);
+  const to = dayOf("to", asked.to);
+  if (to <= from) throw invalidField("to", "must be after from");
+  const last = new Date(`${from}T00:00:00Z`);
+  last.setUTCMonth(last.getUTCMonth() + monthsMax);
+  if (to > last.toISOString().slice(0, 10))
+    throw invalidField("from", `is more than ${monthsMax} months before to`);
+  return { from, to };
+}
+
+function dayOf(field: string, at: Timestamp | undefined): string {
+  if (!at) throw invalidField(field, "is required");
+  const date = timestampDate(at);
+  const year = date.getUTCFullYear();
+  if (!(year >= 1970 && year <= 9000))
+    throw invalidField(field, "is not in the years 1970 to 9000");
+  const [day = "", time] = date.toISOString().split("T");
+  if (time !== "00:00:00.000Z" || at.nanos !== 0)
+    throw invalidField(field, "must be the midnight of a UTC day");
+  return day;
+}
+
+const startOf = (day: string) => new Date(`${day}T00:00:00Z`);
+const timestampOf = (day: string) => timestampFromDate(startOf(day));
+
+const bucketNames = new Map<SalesBucket, string>([
+  [SalesBucket.UNSPECIFIED, "none"],
+  [SalesBucket.DAY, "day"],
+  [SalesBucket.WEEK, "week"],
+  [SalesBucket.MONTH, "month"],
+]);
+
+function bucketOf(bucket: SalesBucket): string {
+  const name = bucketNames.get(bucket);
+  if (name === undefined) throw invalidField("bucket", "is not a time of rows");
+  return name;
+}
+
+/** Throws `invalid_request` for a group that is not known. */
+function groupsOf<Group extends number>(groups: readonly Group[], known: readonly Group[]) {
+  for (const group of groups)
+    if (!known.includes(group)) throw invalidField("group_by", "has a group that is not known");
+  return (group: Group) => groups.includes(group);
+}
+
+export async function querySales(
+  { reports }: ReportParts,
+  request: QuerySalesRequest,
+): Promise<QuerySalesResponse> {
+  const days = readDays(request);
+  const by = groupsOf(request.groupBy, [
+    ...[SalesGroup.ACCOUNT, SalesGroup.MODEL, SalesGroup.PROVIDER, SalesGroup.FAMILY],
+  ]);
+  const families = request.families.map((family) => {
+    const name = familyName(family);
+    if (name === undefined) throw invalidField("families", "is not a family");
+    return name;
+  });
+  const asked = {
+    ...days,
+    bucket: bucketOf(request.bucket),
+    byAccount: by(SalesGroup.ACCOUNT),
+    byModel: by(SalesGroup.MODEL),
+    byProvider: by(SalesGroup.PROVIDER),
+    byFamily: by(SalesGroup.FAMILY),
+    accounts: request.accountIds,
+    models: request.models,
+    providers: request.providers,
+    families,
+  };
+  const question = Object.values(asked);
+  const size = pageSizeOf(request, { sizeDefault: reportRowsMax, sizeMax: reportRowsMax });
+  const after = cursorOf(parsePageToken(request.pageToken, question));
+  const found = await reports.run(sql.querySales, { ...asked, ...after, rows: size + 1 });
+  const gifts = await reports.run(sql.sumGifts, { from: startOf(days.from), to: startOf(days.to) });
+  const { completeTo } = await reports.run(sql.readSalesCompleteness);
+  const rows = found.slice(0, size);
+  const last = found.length > size ? rows.at(-1) : undefined;
+  return create(QuerySalesResponseSchema, {
+    rows: rows.map((row) => ({
+      ...toSales(row),
+      ...{ accountId: row.accountId, model: row.model, provider: row.provider },
+      from: timestampOf(row.bucket),
+      ...(row.family !== "" && { family: familyOf(row.family) }),
+    })),
+    totals: found[0] ? toSales(totalsOf(found[0])) : toSales(noSums),
+    bonusMicrocredits: gifts.bonus,
+    adjustmentMicrocredits: gifts.adjustment,
+    ...(completeTo && { completeUntil: timestampFromDate(completeTo) }),
+    ...(last && {
+      nextPageToken: encodePageToken(
+        JSON.stringify([last.bucket, last.accountId, last.model, last.provider, last.family]),
+        question,
+      ),
+    }),
+  });
+}
+
+/** The row after which a page begins. */
+function cursorOf(cursor: string | undefined) {
+  const none = { afterAccount: "", afterModel: "", afterProvider: "", afterFamily: "" };
+  if (cursor === undefined) return { after: null, ...none };
+  const parts: unknown = JSON.parse(cursor);
+  if (!Array.isArray(parts) || !parts.every((one) => typeof one === "string"))
+    throw invalidPageToken();
+  const [after = "", afterAccount = "", afterModel = "", afterProvider = "", afterFamily = ""] =
+    parts;
+  return { after, afterAccount, afterModel, afterProvider, afterFamily };
+}
+
+type Sums = Omit<sql.QuerySalesRow, "bucket" | "accountId" | "family" | `all${string}`>;
+
+const noSums: Sums = {
+  ...byCategory(() => 0n),
+  ...{ model: "", provider: "", requests: 0n, uncosted: 0n, uncostedAmount: 0n, webSearches: 0n },
+  ...{ amount: 0n, overrun: 0n, costPico: "0" },
+};
+
+function totalsOf(row: sql.QuerySalesRow): Sums {
+  return {
+    ...{ model: "", provider: "", requests: row.allRequests, uncosted: row.allUncosted },
+    ...{ uncostedAmount: row.allUncostedAmount, input: row.allInput, output: row.allOutput },
+    ...{ thinking: row.allThinking, cacheWrite5m: row.allCacheWrite5m },
+    ...{ cacheWrite1h: row.allCacheWrite1h, cacheRead: row.allCacheRead },
+    ...{ webSearches: row.allWebSearches, amount: row.allAmount, overrun: row.allOverrun },
+    costPico: row.allCostPico,
+  };
+}
+
+function toSales(sums: Sums): Sales {
+  return create(SalesSchema, {
+    requests: sums.requests,
+    usage: usageOf(sums),
+    chargedMicrocredits: sums.amount,
+    overrunMicrocredits: sums.overrun,
+    costPicodollars: sums.costPico,
+    uncostedRequests: sums.uncosted,
+    uncostedMicrocredits: sums.uncostedAmount,
+    marginMicrodollars: marginMicro(sums.amount - sums.uncostedAmount, BigInt(sums.costPico)),
+  });
+}
+
+function usageOf(sums: Sums): UsageTotal {
+  const ofCategories = byCategory((category) => sums[category]);
+  return create(UsageTotalSchema, { ...ofCategories, webSearches: sums.webSearches });
+}
+
+/** Micro-dollars of what was charged less what it cost, rounded down, below zero too. */
+export function marginMicro(chargedMicro: bigint, costPico: bigint): bigint {
+  const pico = chargedMicro * picoDollarsPerMicroCredit - costPico;
+  const whole = pico / picoDollarsPerMicroDollar;
+  return pico % picoDollarsPerMicroDollar < 0n ? whole - 1n : whole;
+}
+
+export async function queryRevenue(
+  { reports }: ReportParts,
+  request: QueryRevenueRequest,
+): Promise<QueryRevenueResponse> {
+  const days = readDays(request);
+  const by = groupsOf(request.groupBy, [
+    ...[RevenueGroup.PACK, RevenueGroup.ASSET, RevenueGroup.NETWORK, RevenueGroup.PROCESSOR],
+    RevenueGroup.KIND,
+  ]);
+  const asked = {
+    from: startOf(days.from),
+    to: startOf(days.to),
+    bucket: bucketOf(request.bucket),
+    byPack: by(RevenueGroup.PACK),
+    byAsset: by(RevenueGroup.ASSET),
+    byNetwork: by(RevenueGroup.NETWORK),
+    byProcessor: by(RevenueGroup.PROCESSOR),
+    byKind: by(RevenueGroup.KIND),
+  };
+  const documents = await reports.run(sql.sumDocuments, asked);
+  const coins = Map.groupBy(await reports.run(sql.sumCoins, asked), groupName);
+  const rows = documents.map((row) =>
+    create(RevenueSchema, {
+      ...moneyOf(row),
+      ...{ asset: row.asset, network: row.network, processor: row.processor, kind: row.kind },
+      from: timestampOf(row.bucket),
+      packMicrodollars: row.pack,
+      coins: toCoins(coins.get(groupName(row)) ?? []),
+    }),
+  );
+  const totals = create(RevenueSchema, {
+    ...moneyOf({
+      orders: sumOf(documents, ({ orders }) => orders),
+      paidMicro: sumOf(documents, ({ paidMicro }) => paidMicro),
+      refundedMicro: sumOf(documents, ({ refundedMicro }) => refundedMicro),
+      lostMicro: sumOf(documents, ({ lostMicro }) => lostMicro),
+    }),
+    coins: toCoins([...coins.values()].flat()),
+  });
+  return create(QueryRevenueResponseSchema, { rows, totals });
+}
+
+type Group = Pick<
+  sql.SumDocumentsRow,
+  "bucket" | "pack" | "asset" | "network" | "processor" | "kind"
+>;
+const groupName = ({ bucket, pack, asset, network, processor, kind }: Group) =>
+  JSON.stringify([bucket, String(pack), asset, network, processor, kind]);
+
+function sumOf<T>(all: readonly T[], amount: (one: T) => bigint): bigint {
+  return all.reduce((sum, one) => sum + amount(one), 0n);
+}
+
+type Money = Pick<sql.SumDocumentsRow, "orders" | "paidMicro" | "refundedMicro" | "lostMicro">;
+
+function moneyOf({ orders, paidMicro, refundedMicro, lostMicro }: Money) {
+  return {
+    orders,
+    paidMicrodollars: paidMicro,
+    refundedMicrodollars: refundedMicro,
+    lostMicrodollars: lostMicro,
+    netMicrodollars: paidMicro - refundedMicro - lostMicro,
+  };
+}
+
+/** Sums by coin. A coin has the same number of decimals wherever it is. */
+function toCoins(rows: readonly sql.SumCoinsRow[]) {
+  return [...Map.groupBy(rows, ({ coin, decimals }) => `${coin} ${decimals}`).values()].map(
+    (all) => {
+      const [{ coin, decimals } = { coin: "", decimals: 0 }] = all;
+      const atoms = sumOf(all, (one) => BigInt(one.atoms));
+      return { asset: coin, amount: decimal(atoms, decimals, 0) };
+    },
+  );
+}
+
+export async function getLiabilities(
+  { reports }: ReportParts,
+  request: GetLiabilitiesRequest,
+): Promise<GetLiabilitiesResponse> {
+  const days = readDays(request);
+  const rows = await reports.run(sql.listLiabilities, days);
+  return create(GetLiabilitiesResponseSchema, {
+    rows: rows.map((row) =>
+      create(LiabilitiesSchema, {
+        day: timestampOf(row.day),
+        family: familyOf(row.family),
+        owedMicrocredits: row.owed,
+        debtsMicrocredits: row.debts,
+        added: readAdded(row.added),
+        chargedMicrocredits: row.charged,
+      }),
+    ),
+  });
+}
+
+function readAdded(json: Json) {
+  return Object.entries(Object(json))
+    .map(([kind, amount]) => ({ kind, microcredits: BigInt(String(amount)) }))
+    .sort((one, other) => (one.kind < other.kind ? -1 : 1));
+}
+
+export async function listProviderBills(
+  { reports }: ReportParts,
+  request: ListProviderBillsRequest,
+): Promise<ListProviderBillsResponse> {
+  const days = readDays(request);
+  for (const field of ["from", "to"] as const)
+    if (!days[field].endsWith("-01")) throw invalidField(field, "must be the first of a month");
+  const rows = await reports.run(sql.listBills, days);
+  return create(ListProviderBillsResponseSchema, {
+    bills: rows.map((row) =>
+      create(ProviderBillSchema, {
+        provider: row.provider,
+        month: row.month.slice(0, 7),
+        costPicodollars: row.costPico,
+        requests: row.requests,
+        uncostedRequests: row.uncosted,
+        ...(row.usdMicro !== null && { billedMicrodollars: row.usdMicro }),
+        note: row.note ?? "",
+        setBy: row.setBy ?? "",
+        ...(row.setAt && { setAt: timestampFromDate(row.setAt) }),
+      }),
+    ),
+  });
+}
+
+export async function setProviderBill(
+  { postgres }: ReportParts,
+  { provider, month, billedMicrodollars, note }: SetProviderBillRequest,
+  { caller }: AuthenticatedCall,
+): Promise<SetProviderBillResponse> {
+  checkText("provider", provider, providerLengthMax);
+  checkText("note", note, noteLengthMax);
+  if (provider.trim() === "") throw invalidField("provider", "must not be blank");
+  if (!/^(19[7-9]|20|2[1-9])\d{1,2}-(0[1-9]|1[0-2])$/.test(month) || month.length !== 7)
+    throw invalidField("month", "must be a month such as 2026-11");
+  if (billedMicrodollars < 0n) throw invalidField("billed_microdollars", "must not be negative");
+  await postgres.run(sql.setBill, {
+    provider,
+    month: `${month}-01`,
+    usdMicro: billedMicrodollars,
+    note,
+    setBy: actorOf(caller),
+  });
+  return create(SetProviderBillResponseSchema);
+}
+
+function checkText(field: string, text: string, lengthMax: number): void {
+  if ([...text].length > lengthMax) throw invalidField(field, `is at most ${lengthMax} characters`);
+  if (!text.isWellFormed() || /[^\P{Cc}\n]/u.test(text))
+    throw invalidField(field, "must not hold control characters");
+}

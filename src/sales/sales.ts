@@ -1,0 +1,99 @@
+// What the operator earns, owes and pays: sums of charges beside the ledger, with the costs of the
+// configuration file, and the reports about them. The ledger is never changed from here.
+
+import * as sql from "../../gen/sql/sales.ts";
+import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
+import type { CatalogFile } from "../config/catalog.ts";
+import type { Metrics } from "../metrics/metrics.ts";
+import type { Postgres } from "../postgres/postgres.ts";
+import {
+  getLiabilities,
+  listProviderBills,
+  queryRevenue,
+  querySales,
+  setProviderBill,
+} from "./reports.ts";
+import { SalesRollup } from "./rollup.ts";
+
+export { SalesRollup } from "./rollup.ts";
+
+export type Sales = ReturnType<typeof createSales>;
+
+const retryMs = 1_000;
+const registerEveryMs = 3_600_000;
+
+export function createSales({
+  postgres,
+  file,
+  log,
+  metrics,
+}: {
+  readonly postgres: Postgres;
+  readonly file: Pick<CatalogFile, "models">;
+  readonly log: Log;
+  /** Absent: nothing is counted. */
+  readonly metrics?: Metrics | undefined;
+}) {
+  const rollup = new SalesRollup({ postgres, log });
+  const parts = { reports: postgres.reports, postgres };
+  let { models } = file;
+  const registerAll = async () => {
+    // A chain is stored from its end.
+    for (const { costs = [] } of models.flatMap(({ routes }) => routes.flat()))
+      for (const version of costs.toReversed()) await postgres.run(sql.registerCost, version);
+  };
+  let hasRegistered = false;
+  // A charge is looked at a minute after its settlement at the earliest. Until then, the versions
+  // that it names are stored.
+  const registering = new Task({
+    async run() {
+      hasRegistered = false;
+      await registerAll();
+      hasRegistered = true;
+    },
+    everyMs: () => (hasRegistered ? registerEveryMs : retryMs),
+    report: warnOnce(log, {
+      code: "costs_not_registered",
+      failed: "what providers cost cannot be stored yet",
+    }),
+  });
+  if (metrics) {
+    metrics.readOne("gateway_sales_lag_seconds", () => rollup.lag);
+    metrics.readOne("gateway_sales_charges_total", () => rollup.added);
+  }
+  return {
+    querySales: (request: Parameters<typeof querySales>[1]) => querySales(parts, request),
+    queryRevenue: (request: Parameters<typeof queryRevenue>[1]) => queryRevenue(parts, request),
+    getLiabilities: (request: Parameters<typeof getLiabilities>[1]) =>
+      getLiabilities(parts, request),
+    listProviderBills: (request: Parameters<typeof listProviderBills>[1]) =>
+      listProviderBills(parts, request),
+    setProviderBill: (
+      request: Parameters<typeof setProviderBill>[1],
+      call: Parameters<typeof setProviderBill>[2],
+    ) => setProviderBill(parts, request, call),
+    /** Takes the costs of another file. */
+    reload(next: Pick<CatalogFile, "models">): void {
+      ({ models } = next);
+      registering.wake();
+    },
+    start(): void {
+      registering.start();
+      rollup.start();
+    },
+    async stop(): Promise<void> {
+      await Promise.all([registering.stop(), rollup.stop()]);
+    },
+  };
+}
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * charges are added to the sums of sales without their cost if it goes on for a minute; look at
+     * the database, and run `npm run rebuild-sales` then
+     */
+    costs_not_registered: true;
+  }
+}

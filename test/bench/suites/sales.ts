@@ -1,0 +1,113 @@
+// The sums of sales: how fast they are written anew from one, two and a half and five million
+// charges of thirteen months, what a charge costs the processors, and how long reports over all of
+// it take. The suite writes about 5 GB, so it runs only when it is named. BENCH_CHARGES names other
+// numbers of charges, with commas; with five million alone, it takes some minutes.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  GetLiabilitiesRequestSchema,
+  QueryRevenueRequestSchema,
+  QuerySalesRequestSchema,
+  SalesBucket,
+  SalesGroup,
+} from "../../../gen/gateway/operations/v1/operations_pb.ts";
+import { createLog } from "../../../src/base/log.ts";
+import type { Postgres } from "../../../src/postgres/postgres.ts";
+import { createSales, SalesRollup } from "../../../src/sales/sales.ts";
+import { connectLedger } from "../books.ts";
+import { Lab } from "../lab.ts";
+import { cpuSeconds, cpuSecondsOfTree, quantile } from "../measure.ts";
+import { type Result, type Row, single } from "../report.ts";
+import { addHistory, addHistoryAccounts, historyMonths } from "../usage-history.ts";
+
+const sizes = (process.env.BENCH_CHARGES ?? "1000000,2500000,5000000").split(",").map(Number);
+const fillMsMax = 20 * 60_000;
+const calls = 40;
+const log = createLog("silent");
+/** Charges a second that the roll-up has to follow. */
+const followed = 2_000;
+
+export async function sales(): Promise<Result> {
+  const rows: Row[] = [];
+  const faults: string[] = [];
+  const perCharge: number[] = [];
+  for (const charges of sizes) {
+    await using lab = new Lab();
+    const { pid } = await lab.database();
+    const url = await lab.emptyDatabase(`sales_${charges}`);
+    const postgres = connectLedger(url);
+    await addHistoryAccounts(postgres);
+    const { charges: written } = await addHistory(postgres, { charges, msMax: fillMsMax });
+    const million = (written / 1e6).toFixed(1);
+    const cpu = () => cpuSeconds(process.pid) + cpuSecondsOfTree(pid);
+    const rollup = new SalesRollup({ postgres, log, marginMs: 0, rests: false });
+    const [started, cpuBefore] = [performance.now(), cpu()];
+    const counted = await rollup.rebuild(async () => undefined);
+    const seconds = (performance.now() - started) / 1000;
+    const micros = ((cpu() - cpuBefore) * 1e6) / written;
+    if (counted !== BigInt(written)) faults.push(`${counted} charges are in sums, not ${written}`);
+    perCharge.push(seconds / written);
+    rows.push(
+      {
+        measure: `sums written from ${million}M charges`,
+        value: single(written / seconds),
+        unit: "/s",
+      },
+      {
+        measure: `processors for ${followed} charges/s, ${million}M charges`,
+        value: single((micros * followed) / 1e6),
+        must: "≤ 0.10",
+      },
+    );
+    if (charges === sizes.at(-1)) rows.push(...(await timeReports(postgres, million)));
+    await postgres.close();
+  }
+  const [first = 1] = perCharge;
+  const last = perCharge.at(-1) ?? first;
+  rows.push({
+    measure: "time a charge, the most charges ÷ the fewest",
+    value: single(last / first),
+    must: "≤ 1.2",
+  });
+  return { rows, notes: [], faults };
+}
+
+/** Reports over all months, one after the other. */
+async function timeReports(postgres: Postgres, million: string): Promise<Row[]> {
+  const reports = createSales({ postgres, file: { models: [] }, log });
+  const now = new Date();
+  const at = (months: number) =>
+    timestampFromDate(new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + months, 1)));
+  const range = { from: at(1 - historyMonths), to: at(1) };
+  const { ACCOUNT, MODEL, PROVIDER } = SalesGroup;
+  const salesBy = (groupBy: SalesGroup[], bucket: SalesBucket = SalesBucket.UNSPECIFIED) => {
+    const request = create(QuerySalesRequestSchema, { ...range, groupBy, bucket });
+    return () => reports.querySales(request);
+  };
+  const asked: Readonly<Record<string, () => Promise<unknown>>> = {
+    "sales by model and provider, a month a row": salesBy([MODEL, PROVIDER], SalesBucket.MONTH),
+    "sales by day": salesBy([], SalesBucket.DAY),
+    "sales by account": salesBy([ACCOUNT]),
+    "sales by day, account and model, a page": salesBy([ACCOUNT, MODEL], SalesBucket.DAY),
+    revenue: () => reports.queryRevenue(create(QueryRevenueRequestSchema, range)),
+    "liabilities of each day": () =>
+      reports.getLiabilities(create(GetLiabilitiesRequestSchema, range)),
+  };
+  const rows: Row[] = [];
+  for (const [name, ask] of Object.entries(asked)) {
+    const each: number[] = [];
+    for (let call = 0; call < calls; call++) {
+      const started = performance.now();
+      await ask();
+      each.push(performance.now() - started);
+    }
+    rows.push({
+      measure: `${name}, ${historyMonths} months of ${million}M charges, p95`,
+      value: single(quantile(each, 0.95)),
+      unit: "ms",
+      must: "≤ 500",
+    });
+  }
+  return rows;
+}

@@ -1,0 +1,129 @@
+// Mails that operators send again, over a whole gateway with a mail server.
+
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { DocumentReceiver } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { errorOf } from "../support/keys.ts";
+import { createOperators, type SignedIn } from "../support/operators.ts";
+import { query } from "../support/query.ts";
+import { startSmtpServer, type TestSmtpServer } from "../support/smtp.ts";
+
+const soon = { timeout: 30_000 };
+const reason = "the customer lost it";
+let smtp: TestSmtpServer;
+let gateway: TestGateway;
+let postgres: Postgres;
+let ann: SignedIn;
+let sue: SignedIn;
+let number = "";
+let orderId = "";
+const run = <Row>(text: string, values: readonly unknown[] = []) =>
+  query<Row>(postgres, { name: "", text }, values);
+const desk = () => gateway.admin.core.operations;
+const mailsWith = (text: string) => smtp.mails.filter((mail) => mail.text.includes(text));
+
+beforeAll(async () => {
+  smtp = await startSmtpServer();
+  gateway = await startTestGateway({
+    env: { SMTP_URL: smtp.url, MAIL_FROM: "gateway@example.com" },
+  });
+  postgres = connectPostgres(gateway.databaseUrl);
+  const operators = createOperators(gateway, () =>
+    run("update links set made_at = made_at - interval '2 days'"),
+  );
+  ann = await operators.newOwner("ann");
+  sue = await operators.newOperator("sue", OperatorRole.SUPPORT);
+  await run("update people set email = login || '@example.com', email_verified_at = now()");
+  const { core } = gateway.admin;
+  const { order } = await core.payments.createOrder(
+    {
+      ...{ accountId: gateway.accountId, family: Family.V1, usdCents: 500 },
+      ...{ method: "simulated:usdc", idempotencyKey: "the order" },
+    },
+    ann.call,
+  );
+  orderId = order?.orderId ?? "";
+  const paid = { orderId, amount: "5", confirmations: 1 };
+  await core.payments.simulateDeposit(paid, gateway.admin.call);
+  await vi.waitFor(async () => {
+    const { order: now } = await core.payments.getOrder({ orderId }, gateway.admin.call);
+    expect([now?.state, now?.receiptNumber]).toEqual([
+      OrderState.PAID,
+      expect.stringMatching(/^R/),
+    ]);
+    number = now?.receiptNumber ?? "";
+  }, soon);
+  await vi.waitFor(() => expect(mailsWith(`Receipt ${number}`)).toHaveLength(1), soon);
+});
+afterAll(async () => {
+  await postgres.close();
+  await gateway.stop();
+  await smtp.stop();
+});
+
+test("support sends a receipt again, to owners or to the buyer, once for each key", async () => {
+  const asked = { accountId: gateway.accountId, number, reason };
+  for (const to of [DocumentReceiver.OWNERS, DocumentReceiver.BUYER]) {
+    const before = mailsWith(`The receipt ${number} was sent again.`).length;
+    for (let times = 0; times < 3; times++)
+      await desk().resendDocument({ ...asked, to, idempotencyKey: `to ${to}` }, sue.call);
+    await vi.waitFor(
+      () => expect(mailsWith(`The receipt ${number} was sent again.`)).toHaveLength(before + 1),
+      soon,
+    );
+  }
+  const [mail] = mailsWith(`The receipt ${number} was sent again.`);
+  expect(mail?.to).toEqual(["ann@example.com"]);
+  expect(mail?.text).toContain("Total: 1000 credits, 5.00 USD");
+});
+
+test("support sends a notice again, whatever the hour's bound says", async () => {
+  const { alerts } = await gateway.admin.core.alerts.listAlerts(
+    { accountId: gateway.accountId },
+    ann.call,
+  );
+  const { alertId = "" } = alerts.find((one) => one.orderId === orderId) ?? {};
+  const asked = { accountId: gateway.accountId, alertId, reason };
+  const mails = () => mailsWith(`Alert ${alertId}.`);
+  for (let count = 1; count <= 2; count++) {
+    const before = mails().length;
+    await desk().resendNotice({ ...asked, idempotencyKey: `notice ${count}` }, sue.call);
+    await vi.waitFor(() => expect(mails()).toHaveLength(before + 1), soon);
+  }
+  const before = mails().length;
+  await desk().resendNotice({ ...asked, idempotencyKey: "notice 2" }, sue.call);
+  expect(mails()).toHaveLength(before);
+  const other = { ...asked, reason: "another reason", idempotencyKey: "notice 2" };
+  expect(await errorOf(desk().resendNotice(other, sue.call))).toBe(
+    "idempotency_key_reused idempotency_key",
+  );
+});
+
+test("it needs a reason, a right, and something to send, and leaves an audit event", async () => {
+  const to = DocumentReceiver.OWNERS;
+  const asked = { accountId: gateway.accountId, number, reason, to };
+  const resend = (more: object, by = sue) =>
+    errorOf(desk().resendDocument({ ...asked, ...more }, by.call));
+  expect(await resend({ reason: "no" })).toBe("invalid_request reason");
+  expect(await resend({ number: "R1999-000001" })).toBe("not_found number");
+  expect(await resend({ to: 9 })).toBe("invalid_request to");
+  expect(
+    await errorOf(
+      desk().resendNotice({ accountId: gateway.accountId, alertId: "none", reason }, sue.call),
+    ),
+  ).toBe("not_found alert_id");
+  await run("update people set email = null, email_verified_at = null where login = 'ann'");
+  expect(await resend({})).toBe("wrong_state");
+  // Its owner has no right at the desk of others.
+  const outsider = { headers: { authorization: "Bearer sk-gw2-none" } };
+  expect(await errorOf(desk().resendDocument(asked, outsider))).toBe("invalid_key");
+  const events = await run<{ facts: { reason?: string } }>(
+    "select facts from audit_events where method = 'ResendDocument' and outcome = 'ok'",
+  );
+  expect(events.length).toBeGreaterThan(0);
+  for (const { facts } of events) expect(facts.reason).toBe(reason);
+});

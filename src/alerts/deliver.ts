@@ -143,19 +143,23 @@ export function createDeliverer(parts: {
       error instanceof WebhookError ? error : { message: "The post failed", isGone: false };
     const waitMs = isGone ? undefined : webhookWaitsMs[delivery.failures];
     const { accountId } = delivery;
-    await settle([delivery], waitMs === undefined ? "failed" : "waiting", problem, waitMs ?? 0);
+    let isOff = false;
     try {
       const noted = { accountId, webhookUrl, isGone, days: failingDaysMax };
-      if ((await store.run(sql.notePostFailed, noted))?.isOff) {
-        await store.run(sql.failPosts, { accountId, problem: switchedOff });
-        onSwitchedOff();
-        return;
-      }
+      isOff = (await store.run(sql.notePostFailed, noted))?.isOff ?? false;
       // The others would fail as well, and keep those of other accounts waiting.
-      await store.run(sql.postponeWebhooks, { accountId, waitMs: webhookWaitsMs[0] ?? 0 });
+      if (!isOff)
+        await store.run(sql.postponeWebhooks, { accountId, waitMs: webhookWaitsMs[0] ?? 0 });
     } catch (err) {
       warnUnread(err);
     }
+    // After them: the wait of this one is its own.
+    await settle([delivery], waitMs === undefined ? "failed" : "waiting", problem, waitMs ?? 0);
+    if (!isOff) return;
+    await store
+      .run(sql.failPosts, { accountId, problem: switchedOff })
+      .catch((err: unknown) => warnUnread(err));
+    onSwitchedOff();
   }
 
   /**

@@ -161,7 +161,10 @@ export function decide(order: RuledOrder, deposits: readonly RuledDeposit[], now
       isQuoteOver &&
       !isUnsettled &&
       received >= microDollars &&
-      received < order.usdMicro - toleranceUsdMicro(order.usdMicro) &&
+      max(received, targetMicro / microCreditsPerMicroDollar) <
+        order.usdMicro - toleranceUsdMicro(order.usdMicro) &&
+      // What arrived and has no value yet waits for a person, and is not missing.
+      settled.every(({ externalId }) => valued.has(externalId) || theirs.has(externalId)) &&
       // What was lost is told as that.
       deposits.every((one) => one.state !== "lost" || one.settledAt === null),
   };

@@ -119,7 +119,8 @@ with due as (
     on c.account_id = d.account_id and c.channel = d.channel
     and c.topic = case when a.kind like 'payment\_%' then 'payment' else a.kind end
   where d.state = 'waiting' and d.channel <> 'webhook' and d.next_at <= now()
-    and (d.alert_id = c.alert_id or not c.is_alone)
+    -- What a person sends again leaves in a mail of its own.
+    and (d.alert_id = c.alert_id or not c.is_alone and not d.is_again)
   for update of d skip locked
 ), leased as (
   update alert_deliveries d

@@ -93,8 +93,8 @@ export function createDeliverer(parts: {
       const waitMs = Math.min(mailWaitMsMax, minute * 2 ** Math.min(failures, 10));
       return settleAll(isPermanent ? "failed" : "waiting", problem, waitMs);
     }
-    const told = `The mail about ${delivery.alertId} counted it.`;
-    await Promise.all([settle([delivery], "sent", "", 0), settle(others, "sent", told, 0)]);
+    const counted = `The mail about ${delivery.alertId} counted it.`;
+    await Promise.all([settle([delivery], "sent", "", 0), settle(others, "sent", counted, 0)]);
   }
 
   /** What a mail holds besides: the receipt of credits that were bought. */

@@ -165,7 +165,7 @@ export function decide(order: RuledOrder, deposits: readonly RuledDeposit[], now
         order.usdMicro - toleranceUsdMicro(order.usdMicro) &&
       // What arrived and has no value yet waits for a person, and is not missing.
       settled.every(({ externalId }) => valued.has(externalId) || theirs.has(externalId)) &&
-      // What was lost is told as that.
+      // Lost payments have a notice of their own.
       deposits.every((one) => one.state !== "lost" || one.settledAt === null),
   };
 }

@@ -39,7 +39,7 @@ type TellingOrder = RuledOrder & {
   readonly kind: "pack" | "direct";
   /** `numeric` as text. Null: the order was never opened. */
   readonly quotedAtoms: string | null;
-  /** What was true before this time is told to nobody. Null: all is told. */
+  /** Events of before this time are not written. Null: all are. */
   readonly quietBefore: Date | null;
   /** Those that are stored, as `kind:subject`. */
   readonly events: readonly string[];

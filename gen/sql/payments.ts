@@ -1580,7 +1580,7 @@ on conflict (account_id) do update set account_id = excluded.account_id`,
   5000,
 );
 
-export type ReadOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint; events: string[] };
+export type ReadOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quietBefore: Date | null; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint; events: string[] };
 /**
  * Reads orders, in any order, with what was granted for each and what refunds took back, and the
  * events that are stored of it, each as its kind and what it is of.
@@ -1592,8 +1592,8 @@ select
   order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
   network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
   cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
-  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
-  hook_at, page_open_until, version, now() as read_at,
+  created_by, created_at, quiet_before, quoted_until, watched_until, next_look_at, looked_at,
+  failed_looks, hook_at, page_open_until, version, now() as read_at,
   (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
     as granted_micro,
   (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
@@ -1604,8 +1604,8 @@ select
 from payment_orders o
 where order_id = any($1::text[])`,
   (p) => [p.orderIds],
-  (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37], events: v[38] }) as never,
-  "externalId quotedAtoms rate cancelledAt attention receiptNumber nextLookAt lookedAt hookAt pageOpenUntil",
+  (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quietBefore: v[27], quotedUntil: v[28], watchedUntil: v[29], nextLookAt: v[30], lookedAt: v[31], failedLooks: v[32], hookAt: v[33], pageOpenUntil: v[34], version: v[35], readAt: v[36], grantedMicro: v[37], takenBackMicro: v[38], events: v[39] }) as never,
+  "externalId quotedAtoms rate cancelledAt attention receiptNumber quietBefore nextLookAt lookedAt hookAt pageOpenUntil",
   5000,
 );
 

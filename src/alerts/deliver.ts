@@ -93,8 +93,8 @@ export function createDeliverer(parts: {
       const waitMs = Math.min(mailWaitMsMax, minute * 2 ** Math.min(failures, 10));
       return settleAll(isPermanent ? "failed" : "waiting", problem, waitMs);
     }
-    const told = `The mail about ${delivery.alertId} counted it.`;
-    await Promise.all([settle([delivery], "sent", "", 0), settle(others, "sent", told, 0)]);
+    const counted = `The mail about ${delivery.alertId} counted it.`;
+    await Promise.all([settle([delivery], "sent", "", 0), settle(others, "sent", counted, 0)]);
   }
 
   /** What a mail holds besides: the receipt of credits that were bought. */
@@ -143,19 +143,23 @@ export function createDeliverer(parts: {
       error instanceof WebhookError ? error : { message: "The post failed", isGone: false };
     const waitMs = isGone ? undefined : webhookWaitsMs[delivery.failures];
     const { accountId } = delivery;
-    await settle([delivery], waitMs === undefined ? "failed" : "waiting", problem, waitMs ?? 0);
+    let isOff = false;
     try {
       const noted = { accountId, webhookUrl, isGone, days: failingDaysMax };
-      if ((await store.run(sql.notePostFailed, noted))?.isOff) {
-        await store.run(sql.failPosts, { accountId, problem: switchedOff });
-        onSwitchedOff();
-        return;
-      }
+      isOff = (await store.run(sql.notePostFailed, noted))?.isOff ?? false;
       // The others would fail as well, and keep those of other accounts waiting.
-      await store.run(sql.postponeWebhooks, { accountId, waitMs: webhookWaitsMs[0] ?? 0 });
+      if (!isOff)
+        await store.run(sql.postponeWebhooks, { accountId, waitMs: webhookWaitsMs[0] ?? 0 });
     } catch (err) {
       warnUnread(err);
     }
+    // After them: the wait of this one is its own.
+    await settle([delivery], waitMs === undefined ? "failed" : "waiting", problem, waitMs ?? 0);
+    if (!isOff) return;
+    await store
+      .run(sql.failPosts, { accountId, problem: switchedOff })
+      .catch((err: unknown) => warnUnread(err));
+    onSwitchedOff();
   }
 
   /**

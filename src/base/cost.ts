@@ -2,6 +2,7 @@
 // number of nano-credits, so a sum is exact; it is rounded up once, to a whole micro-credit. The
 // pages of the console import this file.
 
+import { max } from "./money.ts";
 import {
   byCategory,
   type TokenCategory,
@@ -105,7 +106,7 @@ export function dearestUpTo(price: SteppedPrices, prompt: number): Prices {
   while (step.promptAbove !== undefined && step.abovePrice && prompt > step.promptAbove) {
     step = step.abovePrice;
     const [one, other] = [dearest, step];
-    const larger = (name: keyof Prices) => (one[name] > other[name] ? one[name] : other[name]);
+    const larger = (name: keyof Prices) => max(one[name], other[name]);
     dearest = { ...byCategory(larger), webSearch: larger("webSearch") };
   }
   return dearest;

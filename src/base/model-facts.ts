@@ -79,7 +79,6 @@ function searchSentence(webSearch: bigint): string {
   return `1,000 web searches cost ${thousand.usd} USD (${thousand.credits} credits).`;
 }
 
-
 function amountOf(micro: bigint): Amount {
   return { usd: usd(micro), credits: credits(micro) };
 }

@@ -1,6 +1,5 @@
 // Amounts and prices as exact decimals, computed from integers without floating point.
 
-import { nanoOf } from "./cost.ts";
 import { creditsPerUsd } from "./shown-figures.ts";
 
 /** 1 credit is 0.005 USD, so this is exact. */
@@ -9,7 +8,7 @@ const nanoUsdPerMicroCredit = 1_000n / microCreditsPerMicroDollar;
 
 /** Micro-credits of a million tokens at nano-credits each. */
 export function microPerMillion(nanoPerToken: bigint): bigint {
-  return nanoOf(nanoPerToken);
+  return nanoPerToken * 1_000n;
 }
 
 /** Nano-credits as a decimal number of credits: `28500n` is `0.0000285`. */

@@ -49,7 +49,7 @@ const ofReport = (groups: object) => ({
     ...oneOf(...Object.keys(buckets)),
   }),
   group_by: described(
-    `What lines are told apart by: some of ${Object.keys(groups).join(", ")}, with commas.`,
+    `Groups of the lines: some of ${Object.keys(groups).join(", ")}, with commas.`,
     text,
   ),
 });

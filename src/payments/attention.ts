@@ -308,9 +308,9 @@ async function carryOut(
   const { decisionId, orderId, facts } = made;
   await tables.insertDecision(made);
   const micro = made.granted.reduce((sum, one) => sum + one.micro, 0n);
-  const told = { choice: made.kind, decision_id: decisionId, microcredits: String(micro) };
+  const eventFacts = { choice: made.kind, decision_id: decisionId, microcredits: String(micro) };
   await tables.insertEvents(orderId, [
-    { kind: "payment_decided", subject: decisionId, facts: told, depositId: "" },
+    { kind: "payment_decided", subject: decisionId, facts: eventFacts, depositId: "" },
   ]);
   await tables.run(sql.handleFacts, { orderId, facts });
   const order = await tables.findOrder(orderId);

@@ -161,8 +161,11 @@ export function decide(order: RuledOrder, deposits: readonly RuledDeposit[], now
       isQuoteOver &&
       !isUnsettled &&
       received >= microDollars &&
-      received < order.usdMicro - toleranceUsdMicro(order.usdMicro) &&
-      // What was lost is told as that.
+      max(received, targetMicro / microCreditsPerMicroDollar) <
+        order.usdMicro - toleranceUsdMicro(order.usdMicro) &&
+      // What arrived and has no value yet waits for a person, and is not missing.
+      settled.every(({ externalId }) => valued.has(externalId) || theirs.has(externalId)) &&
+      // Lost payments have a notice of their own.
       deposits.every((one) => one.state !== "lost" || one.settledAt === null),
   };
 }

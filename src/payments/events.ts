@@ -39,6 +39,8 @@ type TellingOrder = RuledOrder & {
   readonly kind: "pack" | "direct";
   /** `numeric` as text. Null: the order was never opened. */
   readonly quotedAtoms: string | null;
+  /** Events of before this time are not written. Null: all are. */
+  readonly quietBefore: Date | null;
   /** Those that are stored, as `kind:subject`. */
   readonly events: readonly string[];
 };
@@ -68,7 +70,7 @@ function seen(
 ): NewEvent[] {
   const live = deposits.filter(({ state }) => state !== "lost");
   const [first] = live;
-  if (!first) return [];
+  if (!first || isQuiet(order, first.firstSeenAt)) return [];
   const worth = live.map((one) => worthOf(order, one, valued));
   const sum = worth.reduce<bigint>((all, one) => all + (one ?? 0n), 0n);
   const isUnknown = worth.includes(undefined);
@@ -94,7 +96,7 @@ function late(
     const { externalId, state, firstSeenAt, atoms, decimals } = deposit;
     const isLate =
       firstSeenAt.getTime() > order.quotedUntil.getTime() || isLateBlock(order, deposit);
-    if (state === "lost" || !isLate) return [];
+    if (state === "lost" || !isLate || isQuiet(order, firstSeenAt)) return [];
     const by = valued.get(externalId);
     const usdMicro = by && valueDeposit(order, deposit, by);
     if (usdMicro !== undefined && usdMicro < leastUsdMicro) return [];
@@ -119,7 +121,7 @@ function short(
   deposits: readonly RuledDeposit[],
   { isShort, receivedUsdMicro, targetMicro }: Decision,
 ): NewEvent[] {
-  if (!isShort) return [];
+  if (!isShort || isQuiet(order, order.quotedUntil)) return [];
   const settled = deposits.filter((one) => one.state === "settled" && isSameAsset(one, order));
   const atoms = settled.reduce((all, one) => all + one.atoms, 0n);
   const missingAtoms = BigInt(order.quotedAtoms ?? 0) - atoms;
@@ -132,6 +134,10 @@ function short(
     until: order.watchedUntil.toISOString(),
   };
   return [{ kind: "payment_short", subject: "", facts, depositId: "" }];
+}
+
+function isQuiet({ quietBefore }: TellingOrder, at: Date): boolean {
+  return quietBefore !== null && at.getTime() < quietBefore.getTime();
 }
 
 function coinFacts(

@@ -105,6 +105,16 @@ const cases: readonly Case[] = [
     told: ["seen", "short", "credited"],
   },
   {
+    name: "4: too little, and another coin that waits for a person",
+    run: steps(
+      pay("2", early),
+      pay("0.0001", { asset: "BTC", network: "bitcoin", ...early }),
+      ...[look, over, look],
+    ),
+    told: ["seen", "credited"],
+    waits: true,
+  },
+  {
     name: "4: the rest comes later",
     run: steps(pay("2", early), look, over, look, pay("3"), look),
     told: ["seen", "short", "credited", "late", "credited"],
@@ -202,6 +212,14 @@ describe("each row of the rules", () => {
       const waits = one.waits ? ["order_waiting"] : [];
       expect((await stage.told(orderId)).sort()).toEqual([...one.told, ...waits].sort());
     });
+});
+
+test("an update tells nobody what was seen, late or short before it", async () => {
+  const orderId = await orderOf(found("5: a stablecoin after the quote"));
+  const inAnHour = "quiet_before = now() + interval '1 hour'";
+  await stage.run(`update payment_orders set ${inAnHour} where order_id = $1`, [orderId]);
+  await steps(pay("2", early), look, over, look, pay("3"), look)(orderId);
+  expect(await stage.events(orderId)).toEqual(["credited", "credited"]);
 });
 
 /** By what an account without settings hears of each kind. */

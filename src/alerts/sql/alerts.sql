@@ -71,7 +71,7 @@ with due as (
 ), recent as (
   select o.account_id, o.channel,
     case when b.kind like 'payment\_%' then 'payment' else b.kind end as topic,
-    -- Those that another mail told of do not count.
+    -- Alerts that another mail counted have no mail of their own.
     count(*) filter (where o.state = 'sent' and o.problem = '' and not o.is_again) as mails,
     max(o.next_at) filter (where o.state = 'sent' and not o.is_again) as sent_at,
     bool_or(o.state = 'waiting') as is_tried
@@ -119,7 +119,8 @@ with due as (
     on c.account_id = d.account_id and c.channel = d.channel
     and c.topic = case when a.kind like 'payment\_%' then 'payment' else a.kind end
   where d.state = 'waiting' and d.channel <> 'webhook' and d.next_at <= now()
-    and (d.alert_id = c.alert_id or not c.is_alone)
+    -- A notice that a person sends again leaves in a mail of its own.
+    and (d.alert_id = c.alert_id or not c.is_alone and not d.is_again)
   for update of d skip locked
 ), leased as (
   update alert_deliveries d
@@ -196,7 +197,7 @@ set next_at = case
 where alert_id = :alert_id and account_id = :account_id and channel = 'webhook';
 
 -- name: MailAgain :run
--- Lets an alert be mailed to these persons, whoever got it before.
+-- Lets an alert be mailed to these persons, also to those who had it before.
 -- :channels  `mail:` and each person
 insert into alert_deliveries (alert_id, channel, account_id, ends_at, is_again)
 select a.alert_id, c.channel, a.account_id,

@@ -1,8 +1,13 @@
 -- Notices: what became of the payments of an order, told once each; deliveries that their account
 -- sees and sends again; and webhooks that are switched off, or have another form.
 
+-- An update tells nobody about the past: what was seen, late or short before this time. Null: the
+-- order is younger.
+alter table payment_orders add column quiet_before timestamptz default now();
+alter table payment_orders alter column quiet_before drop default;
+
 -- What became true of an order, written by the transaction that made it true. Never changed, but
--- for being read. An update tells nobody about the past.
+-- for being read.
 create table payment_events (
   order_id text collate "C" not null references payment_orders,
   n        bigint not null generated always as identity,

@@ -80,3 +80,6 @@ create table provider_bills (
 
 -- Reports read the transfers of all accounts since a day.
 create index transfers_by_time on transfers (created_at);
+
+-- The reports of a day are of all accounts. Days are written in their order.
+create index usage_daily_by_day on usage_daily using brin (day);

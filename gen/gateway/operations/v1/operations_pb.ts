@@ -1733,7 +1733,7 @@ export const QuerySalesResponseSchema: GenMessage<QuerySalesResponse> = /*@__PUR
   messageDesc(file_gateway_operations_v1_operations, 49);
 
 /**
- * Sums of charges. What was not asked to be told apart is empty.
+ * Sums of charges. Groups that were not asked for are empty.
  *
  * @generated from message gateway.operations.v1.Sales
  */
@@ -1891,7 +1891,7 @@ export const QueryRevenueResponseSchema: GenMessage<QueryRevenueResponse> = /*@_
   messageDesc(file_gateway_operations_v1_operations, 52);
 
 /**
- * Sums of documents. What was not asked to be told apart is empty.
+ * Sums of documents. Groups that were not asked for are empty.
  *
  * @generated from message gateway.operations.v1.Revenue
  */
@@ -1904,7 +1904,7 @@ export type Revenue = Message<"gateway.operations.v1.Revenue"> & {
   from?: Timestamp | undefined;
 
   /**
-   * The dollars of the pack. 0: of orders without one, or not told apart.
+   * The dollars of the pack. 0: of orders without one, or not grouped by it.
    *
    * @generated from field: int64 pack_microdollars = 2;
    */

@@ -3,7 +3,7 @@
 
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { LockPoolsRow, ReadKeysRow, ReadUsedRequestsRow } from "../../gen/sql/billing.ts";
-import type { Budget, BudgetWindow, WindowName } from "../base/budgets.ts";
+import { type BudgetWindow, readBudget, type WindowName } from "../base/budgets.ts";
 import { ApiError, type ErrorReason, expiredSecret } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { credits } from "../base/money.ts";
@@ -140,11 +140,39 @@ export type Ledger = {
 };
 
 /** A budget with a limit, and what the requests of the batch add to it. */
-export type RunningBudget = Budget & {
+export type RunningBudget = {
   readonly of: "pool" | "key" | "manager";
-  held: bigint;
   running: number;
+  readonly runningLimit: number | null;
+  readonly limits: readonly WindowLimit[];
 };
+
+/** A window of a budget that has a limit, and what running requests hold of it. */
+type WindowLimit = Limit & {
+  held: bigint;
+  readonly of: RunningBudget["of"];
+  readonly window: BudgetWindow;
+};
+
+/** The budget of the numbers of a row, as `readBudget` has them. */
+export function runningBudget(
+  of: RunningBudget["of"],
+  numbers: readonly bigint[],
+  at: Date,
+): RunningBudget {
+  const { held, running, runningLimit, windows } = readBudget(numbers, at);
+  const limits: WindowLimit[] = [];
+  for (const window of windows) {
+    const { limit, spent } = window;
+    if (limit !== null) limits.push({ of, held, left: limit - spent, window });
+  }
+  return { of, running, runningLimit, limits };
+}
+
+/** Adds to what running requests hold of a budget. */
+function addHeld({ limits }: RunningBudget, micro: bigint): void {
+  for (const limit of limits) limit.held += micro;
+}
 
 /** A pool of one batch. */
 type LedgerPool = Pick<LockPoolsRow, "posted" | "held" | "inDebt" | "accountStatus">;
@@ -227,12 +255,12 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
   }
   if (pool.inDebt) return rejected(creditsExhausted(payer, pool, "in debt"));
 
+  const ofKey = ledger.budgets.get(budgetOf(payer, payer.keyId));
+  const ofManager =
+    key.manager === null ? undefined : ledger.budgets.get(budgetOf(payer, key.manager));
   const ofPool = ledger.budgets.get(poolOf(payer));
-  const ofKey = [payer.keyId, key.manager ?? undefined].flatMap(
-    (one) => (one !== undefined && ledger.budgets.get(budgetOf(payer, one))) || [],
-  );
-  const budgets = ofPool === undefined ? ofKey : [...ofKey, ofPool];
-  const limits = budgets.flatMap(limitsOf);
+  const budgets = [ofKey, ofManager, ofPool].filter((budget) => budget !== undefined);
+  const limits = budgets.flatMap((budget) => budget.limits);
   const grant = sizeHold(price, bounds, { posted: pool.posted, poolHeld: pool.held, limits });
   if (grant.kind === "short" && grant.by !== "requests") {
     const { by, neededMicro, freeMicro } = grant;
@@ -252,7 +280,7 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
     return { kind: "reduced", freeMicro: grant.freeMicro };
   pool.held += grant.amountMicro;
   for (const budget of budgets) {
-    budget.held += grant.amountMicro;
+    addHeld(budget, grant.amountMicro);
     budget.running += 1;
   }
   ledger.usedRequests.set(requestKey, {
@@ -273,9 +301,9 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
       ...holdOf(request, grant.output, grant.amountMicro),
       freeMicro: pool.posted - pool.held,
       left: {
-        ofPool: leftOf(ofPool ? [ofPool] : []),
-        ofKey: leftOf(ofKey),
-        ofManager: leftOf(ofKey.filter(({ of }) => of === "manager")),
+        ofPool: leftOf(ofPool),
+        ofKey: leftOf(ofKey, ofManager),
+        ofManager: leftOf(ofManager),
       },
       manager: key.manager ?? undefined,
       admittedAt: ledger.at,
@@ -332,7 +360,7 @@ function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
   );
   for (const name of [poolOf(hold.payer), ...counting]) {
     const budget = ledger.budgets.get(name);
-    if (budget) budget.held += addedMicro;
+    if (budget) addHeld(budget, addedMicro);
   }
   const grown = before + addedMicro;
   growing.amount = grown;
@@ -353,24 +381,12 @@ function rejected(error: ApiError): NotHeld {
   return { kind: "rejected", error };
 }
 
-/** A window of a budget that has a limit. */
-type WindowLimit = Limit & {
-  readonly of: RunningBudget["of"];
-  readonly window: BudgetWindow & { readonly limit: bigint };
-};
-
-function limitsOf({ of, held, windows }: RunningBudget): WindowLimit[] {
-  return windows.flatMap((window) => {
-    const { limit, spent } = window;
-    return limit === null ? [] : [{ of, held, left: limit - spent, window: { ...window, limit } }];
-  });
-}
-
-function leftOf(budgets: readonly RunningBudget[]): Left {
+function leftOf(...budgets: readonly (RunningBudget | undefined)[]): Left {
   let left: Left;
   for (const budget of budgets) {
+    if (!budget) continue;
     if (budget.runningLimit !== null) left = 0n;
-    for (const limit of limitsOf(budget)) left = least(limit.left - limit.held, left);
+    for (const limit of budget.limits) left = least(limit.left - limit.held, left);
   }
   return left;
 }
@@ -412,7 +428,7 @@ const adjectives: Readonly<Record<WindowName, string>> = {
 };
 
 function reached({ of, held, left, window }: WindowLimit, neededMicro: bigint): ApiError {
-  const { name, spent, limit, resetsAt } = window;
+  const { name, spent, resetsAt } = window;
   const remaining = atLeastZero(left - held);
   const isCap = of === "key" && name === "month";
   const reset = resetsAt
@@ -429,7 +445,7 @@ function reached({ of, held, left, window }: WindowLimit, neededMicro: bigint): 
     limit: {
       name: isCap ? "monthly_cap_microcredits" : `${of}_${adjectives[name]}_microcredits`,
       // Only what is free of what others spend, too: a key may not learn it.
-      ...(of === "key" ? { limit, used: spent + held } : { limit: remaining }),
+      ...(of === "key" ? { limit: spent + left, used: spent + held } : { limit: remaining }),
       remaining,
       ...(left <= 0n && { exhausted: true }),
       ...(resetsAt && { resetsAt: { seconds: BigInt(resetsAt.getTime() / 1000) } }),

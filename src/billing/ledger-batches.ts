@@ -8,7 +8,7 @@ import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/billin
 import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
-import { readBudget, startsOf } from "../base/budgets.ts";
+import { startsOf } from "../base/budgets.ts";
 import { costMicro, costsUpTo, type Metered, promptOf, stepOf } from "../base/cost.ts";
 import { ApiError } from "../base/errors.ts";
 import { mayBeOld } from "../base/ids.ts";
@@ -31,6 +31,7 @@ import {
   poolOf,
   type RunningBudget,
   requestKeyOf,
+  runningBudget,
 } from "./admission.ts";
 import { type Decided, type Decision, decision, type Sequence, sequence } from "./batch-queue.ts";
 import { chargedUsage } from "./price.ts";
@@ -105,12 +106,12 @@ function budgetsOf(
 ): Map<string, RunningBudget> {
   const budgets = new Map<string, RunningBudget>();
   for (const row of pools)
-    if (row.budget) budgets.set(poolOf(row), { ...readBudget(row.budget, at), of: "pool" });
+    if (row.budget) budgets.set(poolOf(row), runningBudget("pool", row.budget, at));
   for (const row of keys) {
     const { keyId, budget, manager, managerBudget } = row;
-    if (budget) budgets.set(budgetOf(row, keyId), { ...readBudget(budget, at), of: "key" });
+    if (budget) budgets.set(budgetOf(row, keyId), runningBudget("key", budget, at));
     if (manager !== null && managerBudget)
-      budgets.set(budgetOf(row, manager), { ...readBudget(managerBudget, at), of: "manager" });
+      budgets.set(budgetOf(row, manager), runningBudget("manager", managerBudget, at));
   }
   return budgets;
 }

@@ -184,7 +184,7 @@ function runAdmissions(model: Model, batch: readonly Command[]): void {
     expect(ledger.pools.get("acc/v1")?.held).toBe(heldBy(model));
     for (const keyId of Object.keys(model.keys))
       if (model.keys[keyId]?.cap !== null)
-        expect(ledger.budgets.get(`acc/v1/${keyId}`)?.held).toBe(heldBy(model, keyId));
+        expect(heldOfBudget(ledger, `acc/v1/${keyId}`)).toBe(heldBy(model, keyId));
   }
   expect(heldBy(model) <= model.posted - spentBy(model)).toBe(true);
   for (const [keyId, { cap }] of Object.entries(model.keys)) {
@@ -306,7 +306,13 @@ const open: KeyRow = { status: "active", allowedModels: [], manager: null };
 /** A budget with a limit of this month. */
 function capped(cap: bigint, spent: bigint, held: bigint): RunningBudget {
   const window = { name: "month", limit: cap, spent, resetsAt: new Date("2026-04-01Z") } as const;
-  return { of: "key", running: 0, runningLimit: null, windows: [window], held };
+  const limit = { of: "key", window, left: cap - spent, held } as const;
+  return { of: "key", running: 0, runningLimit: null, limits: [limit] };
+}
+
+/** What running requests hold of the month of a budget. */
+function heldOfBudget({ budgets }: Ledger, name: string): bigint | undefined {
+  return budgets.get(name)?.limits[0]?.held;
 }
 
 type CappedKey = Partial<KeyRow> & { cap?: bigint; spent?: bigint; held?: bigint };
@@ -458,8 +464,9 @@ test("an admission holds exactly what is free, and says what it leaves", () => {
     addedMicro: needed,
     hold: { freeMicro: 0n, left: { ofPool: undefined, ofKey: 0n }, admittedAt: at, month },
   });
-  const budget = ledger.budgets.get("acc/v1/key_a");
-  expect([ledger.pools.get("acc/v1")?.held, budget?.held, budget?.running]).toEqual([
+  const heldOfKey = heldOfBudget(ledger, "acc/v1/key_a");
+  const running = ledger.budgets.get("acc/v1/key_a")?.running;
+  expect([ledger.pools.get("acc/v1")?.held, heldOfKey, running]).toEqual([
     needed + 3n,
     needed + 5n,
     1,
@@ -565,9 +572,9 @@ test("a hold grows as far as the pool has free credits, whatever the cap", () =>
       { growing: new Map([["acc/req_growing1", { amount: 10n, manager: null }]]), ...more },
     );
     const outcome = admit(ledger, { kind: "grow", hold, amountMicro });
-    return { outcome, ledger, held: [ledger.pools, ledger.budgets].map(heldOf) };
+    const heldOfPool = ledger.pools.get("acc/v1")?.held;
+    return { outcome, ledger, held: [heldOfPool, heldOfBudget(ledger, "acc/v1/key_a")] };
   };
-  const heldOf = (rows: ReadonlyMap<string, { held: bigint }>) => [...rows.values()][0]?.held;
   for (const [amount, free, added] of [
     [31n, 20n, 20n],
     [30n, 20n, 20n],

@@ -5,13 +5,14 @@ import fc from "fast-check";
 import { Client } from "pg";
 import { afterEach, expect, test } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { costMicro } from "../../src/base/cost.ts";
 import { closeMonth } from "../../src/history/history.ts";
 import { keepRetention } from "../../src/history/retention.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
 import { writeCharges } from "../support/charges.ts";
 import { type FreshHistory, historyOfTest } from "../support/history.ts";
-import { endingWith, price } from "../support/ledger.ts";
+import { endingWith, price, usage } from "../support/ledger.ts";
 import {
   addAll,
   attemptAt,
@@ -307,7 +308,7 @@ test("a month that is closed is in the sums, and its days are those of the usage
   await days.run();
   await closeMonth(ledger, month(2));
   await addAll(ledger.postgres);
-  const usage = await world.run("select sum(amount)::bigint as amount from usage_daily");
-  expect(usage).toEqual([{ amount: 2n * (5n * price.output + 3n * price.input) }]);
-  expect(await sales()).toMatchObject([{ ...(usage[0] ?? {}), requests: 2n }]);
+  const ofDays = await world.run("select sum(amount)::bigint as amount from usage_daily");
+  expect(ofDays).toEqual([{ amount: 2n * costMicro(price, usage({ output: 5, input: 3 })) }]);
+  expect(await sales()).toMatchObject([{ ...(ofDays[0] ?? {}), requests: 2n }]);
 });

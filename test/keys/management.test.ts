@@ -2,7 +2,8 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { Client } from "pg";
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   AccountRole,
@@ -686,7 +687,38 @@ describe("a revoked one", () => {
     ofAccount.publish(revoked);
     expect(await identify(secret)).toBe("revoked_key");
   });
+
+  test("the end of an account waits for a program that changes a key, which goes on", async () => {
+    await run("insert into accounts (account_id, name) values ('acc_ends', 'ends')");
+    const owning = { ...owner, memberships: [{ accountId: "acc_ends", role: AccountRole.OWNER }] };
+    const { managementKey } = await open(owning).createManagementKey({
+      ...{ accountId: "acc_ends", name: "deploy", scopes: [KEYS] },
+    });
+    const made = await open(owning).createKey({
+      ...{ accountId: "acc_ends", family: Family.V1, name: "a child" },
+    });
+    const { transaction } = fixture.database;
+    const program = new Client({ connectionString: fixture.url });
+    onTestFinished(() => program.end());
+    await program.connect();
+    await program.query("begin");
+    const values = [managementKey?.managementKeyId];
+    const share = "select from management_keys where management_key_id = $1 for share";
+    await program.query(share, values);
+    const revoked = transaction((tx) => fixture.keys.ofAccount.revokeAll(tx, "acc_ends"));
+    await vi.waitFor(async () => expect(await lockWaits()).toBe(1));
+    await program.query("select from keys where key_id = $1 for update nowait", [made.key?.keyId]);
+    await program.query("commit");
+    expect(await revoked).toHaveLength(2);
+  });
 });
+
+/** How many statements wait for locks. */
+async function lockWaits(): Promise<number> {
+  const text = `select 1 from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock'`;
+  return (await run(text)).length;
+}
 
 test("the feed names the management key that created a key", async () => {
   const { secret, actor } = await make({ name: "deploy-bot" });

@@ -254,16 +254,32 @@ select :change_id || '_' || key_id, key_id from revoked
 returning key_id;
 
 -- name: RevokeAccountKeys :many
--- Revokes all active keys of an account for good, and its management keys. Returns them.
+-- Revokes all active keys of an account for good, and its management keys. Returns them. Locks the
+-- management keys first, as calls of programs do, and each kind in the order of its ids.
 -- :change_id  to which each key adds its own
-with revoked_keys as (
-  update keys set status = 'revoked', revoked_at = now()
+with managers as materialized (
+  select management_key_id
+    from management_keys
+   where account_id = :account_id and revoked_at is null
+   order by management_key_id
+     for update
+), active as materialized (
+  select key_id
+    from keys
    where account_id = :account_id and status = 'active'
-  returning key_id
+     and (select count(*) from managers) >= 0
+   order by key_id
+     for update
+), revoked_keys as (
+  update keys set status = 'revoked', revoked_at = now()
+    from active
+   where keys.key_id = active.key_id
+  returning keys.key_id
 ), revoked_managers as (
   update management_keys set revoked_at = now()
-   where account_id = :account_id and revoked_at is null
-  returning management_key_id
+    from managers
+   where management_keys.management_key_id = managers.management_key_id
+  returning management_keys.management_key_id
 ), revoked as (
   select key_id from revoked_keys
   union all

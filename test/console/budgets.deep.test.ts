@@ -187,7 +187,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await olga.getByText(`The same caps for everything that ${name("Mia")} spends`).click();
       await save(olga);
       await expect.poll(async () => (await ask(secret)).status).toBe(200);
-      await olga.getByText("127.0.0.1").waitFor();
+      await olga.getByText("127.0.0.1", { exact: true }).waitFor();
       await olga.getByText("of 20 credits today").waitFor();
       await seen(olga, "8-owner-key-page");
 
@@ -223,7 +223,16 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await go(mia, "keys");
       await mia.getByRole("button", { name: `Pause ${name("job")}` }).click();
       await mia.getByRole("button", { name: `Resume ${name("job")}` }).click();
-      await mia.getByRole("button", { name: `Pause ${name("job")}` }).waitFor();
+      await mia.getByRole("button", { name: `Pause ${name("job")}` }).click();
+      await mia.getByRole("button", { name: `Resume ${name("job")}` }).waitFor();
+      // Until an owner says that it stays.
+      await olga.getByRole("link", { name: name("job") }).click();
+      await olga.getByRole("button", { name: "Keep paused" }).click();
+      await olga.getByRole("button", { name: "Keep paused" }).waitFor({ state: "detached" });
+      await mia
+        .getByRole("button", { name: `Resume ${name("job")}` })
+        .waitFor({ state: "detached" });
+      await olga.getByRole("button", { name: "Resume" }).click();
 
       // What the page shows is what a request meets.
       await go(olga, "members");

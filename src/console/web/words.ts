@@ -341,6 +341,7 @@ export const words = {
     neverUsed: "never used",
     expires: (when: string) => `expires ${when}`,
     pause: "Pause",
+    keepPaused: "Keep paused",
     resume: "Resume",
     paused: (name: string) => `${name} is paused. New requests are refused until you resume it.`,
     pauseOf: (name: string) => `Pause ${name}`,

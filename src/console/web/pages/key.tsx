@@ -74,10 +74,14 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
   const tools = mayManage(apiKey) && !isRevoked && (
     <>
       <Button onClick={() => setDialog("edit")}>{words.key.edit}</Button>
-      {apiKey.paused ? (
-        mayResume(apiKey) && <Button onClick={() => resumeKey(apiKey)}>{words.keys.resume}</Button>
-      ) : (
-        <Button onClick={() => pauseKey(apiKey)}>{words.keys.pause}</Button>
+      {apiKey.paused && mayResume(apiKey) && (
+        <Button onClick={() => resumeKey(apiKey)}>{words.keys.resume}</Button>
+      )}
+      {/* An owner makes the pause of a member his own. */}
+      {(!apiKey.paused || (can("owner") && !apiKey.pausedByOwner)) && (
+        <Button onClick={() => pauseKey(apiKey)}>
+          {apiKey.paused ? words.keys.keepPaused : words.keys.pause}
+        </Button>
       )}
       <Button onClick={() => setDialog("revoke")}>{words.key.revoke}</Button>
       <Button kind="main" onClick={() => setDialog("rotate")}>

@@ -55,8 +55,12 @@ export async function costOf(client: Client, [{ text }, values]: Query) {
 function literalOf(value: unknown): string {
   if (value === null) return "null";
   if (value instanceof Uint8Array) return `'\\x${Buffer.from(value).toString("hex")}'`;
-  if (Array.isArray(value)) return escapeLiteral(`{${value.map((one) => `"${one}"`).join(",")}}`);
+  if (Array.isArray(value)) return escapeLiteral(`{${value.map(elementOf).join(",")}}`);
   return escapeLiteral(value instanceof Date ? value.toISOString() : String(value));
+}
+
+function elementOf(value: unknown): string {
+  return value === null ? "null" : JSON.stringify(String(value));
 }
 
 /**

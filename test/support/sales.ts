@@ -42,9 +42,9 @@ providers: { vendor: { kind: simulated } }
 `);
 }
 
-/** The versions of the cost of the only route of a file. */
+/** The versions of the cost of the only route of a file, under no condition. */
 export function costsOf(file: CatalogFile) {
-  return file.models[0]?.routes[0]?.[0]?.costs ?? [];
+  return file.models[0]?.routes[0]?.[0]?.paid?.cases[0]?.versions ?? [];
 }
 
 export async function register(postgres: Pick<Postgres, "run">, file: CatalogFile): Promise<void> {

@@ -1,45 +1,45 @@
 -- timeout_ms=30000
 
+-- name: BeginSnapshot :run
+-- Lets all statements of the transaction see the same rows.
+set transaction isolation level repeatable read, read only;
+
 -- name: QuerySales :many
 -- Sums of charges by time and by what else is asked for, after a row and in the order of the
--- groups, each with the sums of all groups.
+-- groups.
+-- :span  `total` reads sums of all accounts, `day` those of each
+-- :by_months  of these, whole months are read at once
+-- :months_from  the first day of the first whole month
+-- :months_to  the day after the last one
 -- :bucket  day, week, month or none, in which all times are one
+-- :start  the first day, for none
 -- :to  the day after the last one
 -- :accounts  only these; empty: all, as of models, providers and families
 -- :after?  null: from the first row on
 -- =family 'v1' | 'v2' | ''
 with groups as (
-  select case when :bucket::text = 'none' then :from::date
+  select case when :bucket::text = 'none' then :start::date
       else date_trunc(:bucket, day::timestamp)::date end as bucket,
     case when :by_account::boolean then account_id else '' end as account_id,
     case when :by_model::boolean then model else '' end as model,
     case when :by_provider::boolean then provider else '' end as provider,
     case when :by_family::boolean then "family" else '' end as "family",
     sum(requests)::bigint as requests, sum(uncosted)::bigint as uncosted,
-    sum(amount) filter (where uncosted > 0)::bigint as uncosted_amount,
+    coalesce(sum(amount) filter (where uncosted > 0), 0)::bigint as uncosted_amount,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
     sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
     sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
     sum(amount)::bigint as amount, sum(overrun)::bigint as overrun, sum(cost_pico) as cost_pico
-  from sales_daily
+  from sales_sums
   where day >= :from::date and day < :to::date
+    and (span = 'month' and :by_months::boolean and day >= :months_from::date
+        and day < :months_to::date
+      or span = :span and not (:by_months and day >= :months_from and day < :months_to))
     and (cardinality(:accounts::text[]) = 0 or account_id = any (:accounts))
     and (cardinality(:models::text[]) = 0 or model = any (:models))
     and (cardinality(:providers::text[]) = 0 or provider = any (:providers))
     and (cardinality(:families::text[]) = 0 or "family" = any (:families))
   group by 1, 2, 3, 4, 5
-), summed as (
-  select bucket, account_id, model, provider, "family", requests, uncosted,
-    coalesce(uncosted_amount, 0) as uncosted_amount, input, output, thinking, cache_write_5m,
-    cache_write_1h, cache_read, web_searches, amount, overrun, cost_pico,
-    sum(requests) over () as all_requests, sum(uncosted) over () as all_uncosted,
-    sum(coalesce(uncosted_amount, 0)) over () as all_uncosted_amount,
-    sum(input) over () as all_input, sum(output) over () as all_output,
-    sum(thinking) over () as all_thinking, sum(cache_write_5m) over () as all_cache_write_5m,
-    sum(cache_write_1h) over () as all_cache_write_1h, sum(cache_read) over () as all_cache_read,
-    sum(web_searches) over () as all_web_searches, sum(amount) over () as all_amount,
-    sum(overrun) over () as all_overrun, sum(cost_pico) over () as all_cost_pico
-  from groups
 )
 select bucket as "bucket!", account_id as "account_id!", model as "model!",
   provider as "provider!", "family" as "family!", requests as "requests!",
@@ -47,14 +47,8 @@ select bucket as "bucket!", account_id as "account_id!", model as "model!",
   output as "output!", thinking as "thinking!", cache_write_5m as "cache_write_5m!",
   cache_write_1h as "cache_write_1h!", cache_read as "cache_read!",
   web_searches as "web_searches!", amount as "amount!", overrun as "overrun!",
-  cost_pico as "cost_pico!", all_requests::bigint as "all_requests!",
-  all_uncosted::bigint as "all_uncosted!", all_uncosted_amount::bigint as "all_uncosted_amount!",
-  all_input::bigint as "all_input!", all_output::bigint as "all_output!",
-  all_thinking::bigint as "all_thinking!", all_cache_write_5m::bigint as "all_cache_write_5m!",
-  all_cache_write_1h::bigint as "all_cache_write_1h!", all_cache_read::bigint as "all_cache_read!",
-  all_web_searches::bigint as "all_web_searches!", all_amount::bigint as "all_amount!",
-  all_overrun::bigint as "all_overrun!", all_cost_pico as "all_cost_pico!"
-from summed
+  cost_pico as "cost_pico!"
+from groups
 where :after::text is null
   or (bucket::text, account_id, model, provider, "family")
     > (:after, :after_account, :after_model, :after_provider, :after_family)
@@ -71,53 +65,61 @@ where created_at >= :from and created_at < :to;
 
 -- name: SumDocuments :many
 -- What documents of a range say of money, by time and by what else is asked for: a receipt says
--- what was paid at the rate of its order, a credit note what went back or was lost.
+-- what was paid at the rate of its order, a credit note what went back or was lost. What is granted
+-- for an order after its receipt counts when it is. Money that goes back counts as far as it was
+-- granted: the rest never was revenue.
 -- :bucket  day, week, month or none
 with documents as (
-  select d.issued_at, d.kind, d.refund_n, o.usd_micro as pack, o.asset, o.network, o.processor,
-    o.kind as order_kind,
-    case when d.kind = 'receipt' then (
-        select coalesce(sum(g.micro / 200), 0) from payment_grants g
-        where g.order_id = d.order_id and g.micro > 0)
-      else coalesce(-g.micro / 200, nullif(r.usd_micro, 0), r.micro / 200, 0)
-    end as usd_micro
+  select order_id, issued_at as at, 1 as orders, 0::bigint as paid, 0::bigint as refunded,
+    0::bigint as lost
+  from payment_documents
+  where kind = 'receipt' and issued_at >= :from and issued_at < :to
+  union all
+  select order_id, created_at, 0, micro / 200, 0, 0
+  from payment_grants
+  where micro > 0 and created_at >= :from and created_at < :to
+  union all
+  select d.order_id, d.issued_at, 0, 0, coalesce(r.micro / 200, 0), coalesce(-g.micro / 200, 0)
   from payment_documents d
-  join payment_orders o on o.order_id = d.order_id
   left join payment_grants g on g.order_id = d.order_id and g.n = d.grant_n
   left join payment_refunds r on r.order_id = d.order_id and r.n = d.refund_n
-  where d.issued_at >= :from and d.issued_at < :to
+  where d.kind = 'credit_note' and d.issued_at >= :from and d.issued_at < :to
 )
 select (case when :bucket::text = 'none' then :from::timestamptz
-    else date_trunc(:bucket, issued_at, 'UTC') end at time zone 'utc')::date as "bucket!",
-  case when :by_pack::boolean and order_kind = 'pack' then pack else 0 end as "pack!",
-  case when :by_asset::boolean then asset else '' end as "asset!",
-  case when :by_network::boolean then network else '' end as "network!",
-  case when :by_processor::boolean then processor else '' end as "processor!",
-  case when :by_kind::boolean then order_kind else '' end as "kind!",
-  count(*) filter (where kind = 'receipt')::bigint as "orders!",
-  coalesce(sum(usd_micro) filter (where kind = 'receipt'), 0)::bigint as "paid_micro!",
-  coalesce(sum(usd_micro) filter (where refund_n is not null), 0)::bigint as "refunded_micro!",
-  coalesce(sum(usd_micro) filter (where kind <> 'receipt' and refund_n is null), 0)::bigint
-    as "lost_micro!"
-from documents
-group by 1, 2, 3, 4, 5, 6
-order by 1, 2, 3, 4, 5, 6;
-
--- name: SumCoins :many
--- The coins that paid the orders with a receipt of a range, in the same groups.
--- :bucket  day, week, month or none
-select (case when :bucket::text = 'none' then :from::timestamptz
-    else date_trunc(:bucket, d.issued_at, 'UTC') end at time zone 'utc')::date as "bucket!",
+    else date_trunc(:bucket, d.at, 'UTC') end at time zone 'utc')::date as "bucket!",
   case when :by_pack::boolean and o.kind = 'pack' then o.usd_micro else 0 end as "pack!",
   case when :by_asset::boolean then o.asset else '' end as "asset!",
   case when :by_network::boolean then o.network else '' end as "network!",
   case when :by_processor::boolean then o.processor else '' end as "processor!",
   case when :by_kind::boolean then o.kind else '' end as "kind!",
-  p.asset as "coin!", p.decimals as "decimals!", sum(p.atoms) as "atoms!"
-from payment_documents d
+  sum(d.orders)::bigint as "orders!", sum(d.paid)::bigint as "paid_micro!",
+  sum(d.refunded)::bigint as "refunded_micro!", sum(d.lost)::bigint as "lost_micro!"
+from documents d
 join payment_orders o on o.order_id = d.order_id
-join payment_deposits p on p.order_id = d.order_id and p.state = 'settled'
-where d.kind = 'receipt' and d.issued_at >= :from and d.issued_at < :to
+group by 1, 2, 3, 4, 5, 6
+order by 1, 2, 3, 4, 5, 6;
+
+-- name: SumCoins :many
+-- The coins that arrived for orders with a receipt, in the same groups: each when it was settled,
+-- or when its order got the receipt. One that is lost later stays where it is.
+-- :bucket  day, week, month or none
+with arrived as (
+  select p.order_id, p.asset, p.decimals, p.atoms, greatest(p.settled_at, d.issued_at) as at
+  from payment_deposits p
+  join payment_documents d on d.order_id = p.order_id and d.kind = 'receipt'
+  where p.settled_at is not null and p.settled_at < :to::timestamptz and d.issued_at < :to
+    and (p.settled_at >= :from or d.issued_at >= :from)
+)
+select (case when :bucket::text = 'none' then :from::timestamptz
+    else date_trunc(:bucket, a.at, 'UTC') end at time zone 'utc')::date as "bucket!",
+  case when :by_pack::boolean and o.kind = 'pack' then o.usd_micro else 0 end as "pack!",
+  case when :by_asset::boolean then o.asset else '' end as "asset!",
+  case when :by_network::boolean then o.network else '' end as "network!",
+  case when :by_processor::boolean then o.processor else '' end as "processor!",
+  case when :by_kind::boolean then o.kind else '' end as "kind!",
+  a.asset as "coin!", a.decimals as "decimals!", sum(a.atoms) as "atoms!"
+from arrived a
+join payment_orders o on o.order_id = a.order_id
 group by 1, 2, 3, 4, 5, 6, 7, 8
 order by 1, 2, 3, 4, 5, 6, 7, 8;
 
@@ -230,7 +232,7 @@ with computed as (
   select provider, date_trunc('month', day::timestamp)::date as month,
     sum(cost_pico) as cost_pico, sum(requests)::bigint as requests,
     sum(uncosted)::bigint as uncosted
-  from sales_daily
+  from sales_totals
   where day >= :from::date and day < :to::date and provider <> ''
   group by 1, 2
 )

@@ -23,7 +23,7 @@ import {
 /** A factor of the model's cost at a route. */
 export const costFactor = formed(
   /^\d{1,3}(\.\d{1,4})?$/,
-  "a factor below 1000 with at most 4 decimals such as 1.1, or prices",
+  "a factor below 1000 with at most 4 decimals, such as 1.1, or prices",
 );
 
 /** Pico-dollars per token, by category, and of a web search, at one provider. */

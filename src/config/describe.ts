@@ -164,12 +164,12 @@ function describeCost(cost: string | PriceTerms): string {
     levelsOf(cost, facts).map(({ over, prices }) => {
       const note = noteOf(facts, over);
       const usd = tokenCategories.map(
-        (category) => `${categoryColumns[category]} ${decimal(prices[category], 6, 0)}`,
+        (category) => `${categoryColumns[category]} ${decimal(prices[category], 6, 2)}`,
       );
       return (note === "" ? usd : [`(${note})`, ...usd]).join(" ");
     }),
   );
-  return [...cases, ...(webSearch > 0n ? [`web_search ${decimal(webSearch, 9, 0)}`] : [])].join(
+  return [...cases, ...(webSearch > 0n ? [`web_search ${decimal(webSearch, 9, 2)}`] : [])].join(
     "; ",
   );
 }

@@ -8,6 +8,7 @@ import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { SalesBucket, SalesGroup } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { parseCredits } from "../../src/base/money.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { sumDays } from "../support/sales.ts";
 
 let gateway: TestGateway;
 let db: Client;
@@ -45,6 +46,7 @@ beforeAll(async () => {
      from generate_series('2026-01-01'::date, '2026-06-30'::date, interval '1 day') day,
        generate_series(1, 15) n`,
   );
+  await sumDays((text) => db.query(text));
 });
 afterAll(async () => {
   await db.end();

@@ -58,3 +58,14 @@ export function attemptAt(costVersion: string, provider = "vendor"): Attempt {
     ...{ provider, outcome: "delivered", status: 200, model: "vendors-name", costVersion },
   };
 }
+
+/** Adds the sums of days that a test wrote to those of months and of all accounts. */
+export async function sumDays(run: (text: string) => Promise<unknown>): Promise<void> {
+  const sums = `sum(requests), sum(uncosted), sum(input), sum(output), sum(thinking),
+    sum(cache_write_5m), sum(cache_write_1h), sum(cache_read), sum(web_searches), sum(amount),
+    sum(overrun), sum(cost_pico) from sales_daily`;
+  await run(`insert into sales_monthly select date_trunc('month', day::timestamp)::date, account_id,
+    "family", model, provider, cost_version, ${sums} group by 1, 2, 3, 4, 5, 6`);
+  await run(`insert into sales_totals select day, "family", model, provider, cost_version, ${sums}
+    group by 1, 2, 3, 4, 5`);
+}

@@ -177,100 +177,121 @@ export type ListLiabilitiesRow = { family: "v1" | "v2"; day: string; owed: bigin
 /**
  * What the pools of a family had posted at the end of each UTC day of a range, those in debt apart,
  * and what changed it on that day. Counted back from what they have posted now, so that it reads
- * only what came after: a charge counts on the day of its admission.
+ * only what came after: a charge counts on the day of its admission. Charges of closed days come
+ * from the sums of sales, which have them three days after the day began.
  * `to`: the day after the last one
  */
-export const listLiabilities: Many<{ from: string; to: string }, ListLiabilitiesRow> = many(
+export const listLiabilities: Many<{ to: string; from: string }, ListLiabilitiesRow> = many(
   "sales/list-liabilities",
   `-- sales/list-liabilities
-with days as (
-  select day::date as day from generate_series($1::date, $2::date - 1, interval '1 day') day
-), transferred as (
-  select account_id, "family", least((created_at at time zone 'utc')::date, $2::date) as day, kind,
-    sum(amount) as amount
-  from transfers
-  where created_at >= ($1::date)::timestamp at time zone 'utc'
-  group by 1, 2, 3, 4
-), charged as (
-  select u.account_id, k."family", u.day, sum(u.amount) as amount
-  from (
-    select d.account_id, d.key_id, least(d.day, $2::date) as day, d.amount
-    from usage_daily d
-    where d.day >= $1::date and d.day < (select closed_to from usage_progress)
-    union all
-    select h.account_id, h.key_id, least((h.hour at time zone 'utc')::date, $2::date), h.amount
-    from usage_hourly h
-    where h.key_id >= ''
-      and h.hour >= greatest($1::date, (select closed_to from usage_progress))::timestamp
-        at time zone 'utc'
-  ) u
-  join keys k on k.key_id = u.key_id
-  group by 1, 2, 3
-), changes as (
-  select account_id, "family", day, sum(amount) as amount
-  from (
-    select account_id, "family", day, amount from transferred
-    union all
-    select account_id, "family", day, -amount from charged
-  ) both_kinds
-  group by 1, 2, 3
-), ends as (
-  -- Posted at the end of the day before each change; the last row of a pool is what it has now.
-  select p.account_id, p."family", c.day,
-    p.posted - coalesce(sum(c.amount) over (
-      partition by p.account_id, p."family" order by c.day desc
-      rows between unbounded preceding and current row), 0) as before
-  from pools p
-  join changes c on c.account_id = p.account_id and c."family" = p."family"
-), debts as (
-  -- A pool is in debt at the end of each day from a change on, up to the day before the next one.
-  select "family", day, sum(-amount) as amount
-  from (
-    select e."family", d.day, e.before as amount
-    from (
-      select account_id, "family", before, day as until,
-        lag(day) over (partition by account_id, "family" order by day) as since
-      from ends
-    ) e
-    join days d on d.day >= coalesce(e.since, $1::date) and d.day < e.until
-    where e.before < 0
-    union all
-    select p."family", d.day, p.posted
-    from pools p
-    left join (
-      select account_id, "family", max(day) as day from changes group by 1, 2
-    ) c on c.account_id = p.account_id and c."family" = p."family"
-    join days d on d.day >= coalesce(c.day, $1::date)
-    where p.posted < 0
-  ) negative
-  group by 1, 2
-), posted as (
-  select "family", sum(posted) as amount from pools group by 1
-), moved as (
-  select "family", day, sum(amount) as amount from changes group by 1, 2
+with bounds as (
+  select g.closed_to,
+    least(g.closed_to, case when not s.is_emptying and s.complete_to > '-infinity'
+      then (s.complete_to at time zone 'utc')::date - 3 else '-infinity' end) as sums_to
+  from usage_progress g
+  cross join sales_progress s
 ), charged_days as (
-  select "family", day, sum(amount) as amount from charged group by 1, 2
+  select "family", least(day, $1::date) as day, sum(amount) as amount
+  from (
+    select t."family" collate "C" as "family", t.day, t.amount
+    from sales_totals t
+    where t.day >= $2::date and t.day < (select sums_to from bounds)
+    union all
+    select k."family" collate "C", d.day, d.amount
+    from usage_daily d
+    join keys k on k.key_id = d.key_id
+    where d.day >= greatest($2::date, (select sums_to from bounds))
+      and d.day < (select closed_to from bounds)
+    union all
+    select k."family" collate "C", (h.hour at time zone 'utc')::date, h.amount
+    from usage_hourly h
+    join keys k on k.key_id = h.key_id
+    where h.key_id >= ''
+      and h.hour >= greatest($2::date, (select closed_to from bounds))::timestamp
+        at time zone 'utc'
+  ) parts
+  group by 1, 2
+), transferred as (
+  select "family" collate "C" as "family",
+    least((created_at at time zone 'utc')::date, $1::date) as day, kind, sum(amount) as amount
+  from transfers
+  where created_at >= ($2::date)::timestamp at time zone 'utc'
+  group by 1, 2, 3
 ), added_days as (
-  select "family", day, jsonb_object_agg(kind, amount::text) as kinds
-  from (select "family", day, kind, sum(amount) as amount from transferred group by 1, 2, 3) k
+  select "family", day, jsonb_object_agg(kind, amount::text) as kinds, sum(amount) as amount
+  from transferred
+  group by 1, 2
+), days as (
+  select f."family", d.day::date as day
+  from (values ('v1' collate "C"), ('v2' collate "C")) f ("family")
+  cross join generate_series($2::date, $1::date, interval '1 day') d (day)
+), ends as (
+  -- Of all pools, at the end of each day. The day after the range has all that came after it.
+  select d."family", d.day, coalesce(c.amount, 0) as charged,
+    coalesce(a.kinds, '{}'::jsonb) as added,
+    coalesce(p.posted, 0) - coalesce(sum(coalesce(a.amount, 0) - coalesce(c.amount, 0)) over (
+      partition by d."family" order by d.day desc
+      rows between unbounded preceding and 1 preceding), 0) as posted
+  from days d
+  left join (
+    select "family" collate "C" as "family", sum(posted) as posted from pools group by 1
+  ) p using ("family")
+  left join charged_days c using ("family", day)
+  left join added_days a using ("family", day)
+), indebted as (
+  -- Only a transfer ends a debt: so a pool that had one has it still, or a transfer has found it.
+  select account_id, "family" from pools where posted < 0
+  union
+  select account_id, "family"
+  from transfers
+  where created_at >= ($2::date)::timestamp at time zone 'utc'
+    and least(posted_after, posted_after - amount) < 0
+), changes as (
+  select account_id, "family", least(day, $1::date) as day, sum(amount) as amount
+  from (
+    select t.account_id, t."family", (t.created_at at time zone 'utc')::date as day, t.amount
+    from indebted i
+    join transfers t on t.account_id = i.account_id and t."family" = i."family"
+    where t.created_at >= ($2::date)::timestamp at time zone 'utc'
+    union all
+    select k.account_id, k."family", d.day, -d.amount
+    from indebted i
+    join keys k on k.account_id = i.account_id and k."family" = i."family"
+    join usage_daily d on d.account_id = k.account_id and d.key_id = k.key_id
+    where d.day >= $2::date and d.day < (select closed_to from bounds)
+    union all
+    select k.account_id, k."family", (h.hour at time zone 'utc')::date, -h.amount
+    from indebted i
+    join keys k on k.account_id = i.account_id and k."family" = i."family"
+    join usage_hourly h on h.account_id = k.account_id and h.key_id = k.key_id
+    where h.hour >= greatest($2::date, (select closed_to from bounds))::timestamp
+      at time zone 'utc'
+  ) parts
+  group by 1, 2, 3
+), debts as (
+  select "family" collate "C" as "family", day, -sum(posted) as amount
+  from (
+    select p."family", d.day,
+      p.posted - coalesce(sum(coalesce(c.amount, 0)) over (
+        partition by p.account_id, p."family" order by d.day desc
+        rows between unbounded preceding and 1 preceding), 0) as posted
+    from indebted i
+    join pools p on p.account_id = i.account_id and p."family" = i."family"
+    cross join generate_series($2::date, $1::date, interval '1 day') d (day)
+    left join changes c on c.account_id = p.account_id and c."family" = p."family"
+      and c.day = d.day::date
+  ) each_pool
+  where posted < 0
   group by 1, 2
 )
-select f."family" as "family", d.day as day,
-  (coalesce(p.amount, 0)
-    - coalesce((select sum(m.amount) from moved m
-        where m."family" = f."family" and m.day > d.day), 0)
-    + coalesce(n.amount, 0))::bigint as owed,
-  coalesce(n.amount, 0)::bigint as debts,
-  coalesce(c.amount, 0)::bigint as charged,
-  coalesce(a.kinds, '{}'::jsonb) as added
-from (values ('v1'), ('v2')) f ("family")
-cross join days d
-left join posted p on p."family" = f."family"
-left join debts n on n."family" = f."family" and n.day = d.day
-left join charged_days c on c."family" = f."family" and c.day = d.day
-left join added_days a on a."family" = f."family" and a.day = d.day
-order by d.day, f."family"`,
-  (p) => [p.from, p.to],
+select e."family" as "family", e.day as day, (e.posted + coalesce(n.amount, 0))::bigint
+    as owed,
+  coalesce(n.amount, 0)::bigint as debts, e.charged::bigint as charged, e.added as added
+from ends e
+left join debts n on n."family" = e."family" and n.day::date = e.day
+where e.day < $1::date
+order by e.day, e."family"`,
+  (p) => [p.to, p.from],
   (v) => ({ family: v[0], day: v[1], owed: v[2], debts: v[3], charged: v[4], added: v[5] }) as never,
   "",
   30000,

@@ -83,7 +83,6 @@ function dayOf(field: string, at: Timestamp | undefined): string {
   return day;
 }
 
-const dayMs = 24 * 3_600_000;
 const startOf = (day: string) => new Date(`${day}T00:00:00Z`);
 const dayIn = (at: Date) => at.toISOString().slice(0, 10);
 const timestampOf = (day: string) => timestampFromDate(startOf(day));
@@ -140,7 +139,8 @@ export async function querySales(
     const found = await readRows(tx, { days, asked, after, rows: size + 1 });
     const [sums = noSums] = await tx.run(sql.querySales, {
       ...{ ...asked, bucket: "none", byAccount: false, byModel: false, byProvider: false },
-      ...{ byFamily: false, ...days, start: days.from, ...sourceOf(days, asked, true) },
+      ...{ byFamily: false, ...days, start: days.from },
+      ...sourceOf(days, { ofAccounts: asked.accounts.length > 0, mayTakeMonths: true }),
       ...{ ...cursorOf(undefined), rows: 1 },
     });
     const { from, to } = { from: startOf(days.from), to: startOf(days.to) };
@@ -176,18 +176,13 @@ type Filters = Readonly<
 type Asked = Groups & Filters & { readonly bucket: string };
 type Cursor = ReturnType<typeof cursorOf>;
 
-/** The sums that answer a question with the fewest rows: those of all accounts, or of months. */
-function sourceOf(
-  { from, to }: Days,
-  { byAccount, accounts }: Pick<Asked, "byAccount" | "accounts">,
-  mayTakeMonths: boolean,
-) {
-  const ofAccounts = byAccount || accounts.length > 0;
+/** The sums with the fewest rows: those of all accounts, or of each, by months where that may be. */
+function sourceOf({ from, to }: Days, of: { ofAccounts: boolean; mayTakeMonths: boolean }) {
   const first = startOf(from);
   if (first.getUTCDate() > 1) first.setUTCMonth(first.getUTCMonth() + 1, 1);
   return {
-    span: ofAccounts ? "day" : "total",
-    byMonths: ofAccounts && mayTakeMonths,
+    span: of.ofAccounts ? "day" : "total",
+    byMonths: of.ofAccounts && of.mayTakeMonths,
     monthsFrom: dayIn(first),
     monthsTo: `${to.slice(0, 7)}-01`,
   };
@@ -195,41 +190,42 @@ function sourceOf(
 
 /** Where times have rows of their own, so many of them are read at first. */
 const stepsAtFirst = 2;
-const stepsInDays = new Map([
-  ["day", 1],
-  ["week", 7],
-]);
 
 /**
- * The next rows. Accounts may have millions by days and weeks, in whose order they come: so many of
- * these are read as the rows need.
+ * The next rows. Accounts may have millions, in the order of their times: so many of these are read
+ * as the rows need.
  */
 async function readRows(
   tx: Runner,
   { days, asked, after, rows }: { days: Days; asked: Asked; after: Cursor; rows: number },
 ): Promise<sql.QuerySalesRow[]> {
-  const stepDays = stepsInDays.get(asked.bucket);
-  const source = sourceOf(days, asked, stepDays === undefined);
+  const { bucket, byAccount, accounts } = asked;
+  const ofAccounts = byAccount || accounts.length > 0;
+  const mayTakeMonths = bucket === "month" || bucket === "none";
+  const source = sourceOf(days, { ofAccounts, mayTakeMonths });
   const read = (from: string, to: string, left: number) =>
     tx.run(sql.querySales, {
       ...{ ...asked, ...source, ...after, from, to, start: days.from, rows: left },
     });
-  if (stepDays === undefined || source.span === "total") return read(days.from, days.to, rows);
+  if (!ofAccounts || bucket === "none") return read(days.from, days.to, rows);
   const found: sql.QuerySalesRow[] = [];
   let from = after.after === null || after.after < days.from ? days.from : after.after;
   for (let steps = stepsAtFirst; from < days.to && found.length < rows; steps *= 4) {
-    const [to = days.to] = [nextStep(from, steps, stepDays), days.to].sort();
+    const [to = days.to] = [nextStep(from, bucket, steps), days.to].sort();
     found.push(...(await read(from, to, rows - found.length)));
     from = to;
   }
   return found;
 }
 
-/** The first day so many days or weeks after one. Weeks begin on Monday, as the 5th of 1970. */
-function nextStep(day: string, steps: number, stepDays: number): string {
-  const since = Math.floor(startOf(day).getTime() / dayMs) - 4;
-  const begun = since - (((since % stepDays) + stepDays) % stepDays);
-  return dayIn(new Date((begun + 4 + steps * stepDays) * dayMs));
+/** The beginning of the day, week or month that is so many of them after that of a day. */
+function nextStep(day: string, bucket: string, steps: number): string {
+  const at = startOf(day);
+  if (bucket === "month") at.setUTCMonth(at.getUTCMonth() + steps, 1);
+  else if (bucket === "week")
+    at.setUTCDate(at.getUTCDate() - ((at.getUTCDay() + 6) % 7) + 7 * steps);
+  else at.setUTCDate(at.getUTCDate() + steps);
+  return dayIn(at);
 }
 
 /** The row after which a page begins. */

@@ -47,7 +47,7 @@ const routeBy = (factors: Multipliers | undefined) =>
      * message before them.
      */
     system_entries: v.optional(choice(["forward", "fold"]), "forward"),
-    /** What the operator pays here: prices, or a factor of the model's `cost`. Clients pay alike. */
+    /** What the operator pays here: prices, or a factor of the model's `cost`. */
     cost: v.exactOptional(routeCostBy(factors)),
   });
 
@@ -130,9 +130,9 @@ export type ModelEntry = Omit<Draft, "price" | "routes" | "displayName"> & {
 };
 
 /**
- * Gives models the prices that they inherit, the names that they do not state, and their routes what
- * the operator pays there. Throws where a price is inherited from nowhere. Adds to `problems` what is
- * wrong with a cost.
+ * Gives models the prices that they inherit, the names that they do not state, and their routes
+ * what the operator pays there. Throws where a price is inherited from nowhere. Adds to `problems`
+ * what is wrong with a cost.
  */
 export function completeModels(drafts: readonly Draft[], problems: string[]): ModelEntry[] {
   const priceOf = ({ price }: Draft): PriceTerms => {

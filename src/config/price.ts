@@ -1,5 +1,5 @@
-// Prices of the configuration file: decimals of US dollars, made whole units. What clients pay is in
-// nano- and micro-credits, what the operator pays in pico-dollars (1e-12 USD).
+// Prices of the configuration file: decimals of US dollars, made whole units. What clients pay is
+// in nano- and micro-credits, what the operator pays in pico-dollars (1e-12 USD).
 
 import { nanoOf } from "../base/cost.ts";
 import { microCreditsPerMicroDollar } from "../base/money.ts";
@@ -105,7 +105,7 @@ export function nanoPerToken(usdPerMillion: string, multiplier = "1"): bigint | 
 }
 
 /** As `nanoPerToken`: micro-credits of a search at US dollars per 1,000 searches. */
-export function microPerSearch(usdPerThousand: string): bigint | string {
+function microPerSearch(usdPerThousand: string): bigint | string {
   return unitsPer(searches, usdPerThousand);
 }
 

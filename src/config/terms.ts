@@ -1,6 +1,6 @@
 // The prices of a model as the file states them, and what follows for each combination of
-// conditions: the length of the prompt, a speed, a geography, a tier. What the operator pays has the
-// same form, in another unit.
+// conditions: the length of the prompt, a speed, a geography, a tier. What the operator pays has
+// the same form, in another unit.
 
 import * as v from "valibot";
 import { decimal } from "../base/money.ts";

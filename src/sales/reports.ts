@@ -176,7 +176,7 @@ type Filters = Readonly<
 type Asked = Groups & Filters & { readonly bucket: string };
 type Cursor = ReturnType<typeof cursorOf>;
 
-/** The sums with the fewest rows: those of all accounts, or of each, by months where that may be. */
+/** The sums with the fewest rows: those of all accounts, or of each, by months if they may be. */
 function sourceOf({ from, to }: Days, of: { ofAccounts: boolean; mayTakeMonths: boolean }) {
   const first = startOf(from);
   if (first.getUTCDate() > 1) first.setUTCMonth(first.getUTCMonth() + 1, 1);

@@ -1,7 +1,7 @@
 // The roll-up: adds charges to the sums of their day and month in the order of their settlement,
-// behind the requests and one process at a time. A page of charges is added and the cursor moved in one transaction, so
-// each charge is counted once, whenever a process dies. A charge that is settled late is added to
-// the day of its admission as any other.
+// behind the requests and one process at a time. A page of charges is added and the cursor moved in
+// one transaction, so each charge is counted once, whenever a process dies. A charge that is
+// settled late is added to the day of its admission as any other.
 //
 // Written anew, the sums are removed by slices first; the progress says so, and a process that
 // comes later goes on where another one has died.

@@ -85,7 +85,8 @@ with page as materialized (
     cache_write_1h = sales_daily.cache_write_1h + excluded.cache_write_1h,
     cache_read = sales_daily.cache_read + excluded.cache_read,
     web_searches = sales_daily.web_searches + excluded.web_searches,
-    amount = sales_daily.amount + excluded.amount, overrun = sales_daily.overrun + excluded.overrun,
+    amount = sales_daily.amount + excluded.amount,
+    overrun = sales_daily.overrun + excluded.overrun,
     cost_pico = sales_daily.cost_pico + excluded.cost_pico
 ), added_months as (
   insert into sales_monthly (month, account_id, "family", model, provider, cost_version, requests,
@@ -107,7 +108,8 @@ with page as materialized (
     cache_write_1h = sales_monthly.cache_write_1h + excluded.cache_write_1h,
     cache_read = sales_monthly.cache_read + excluded.cache_read,
     web_searches = sales_monthly.web_searches + excluded.web_searches,
-    amount = sales_monthly.amount + excluded.amount, overrun = sales_monthly.overrun + excluded.overrun,
+    amount = sales_monthly.amount + excluded.amount,
+    overrun = sales_monthly.overrun + excluded.overrun,
     cost_pico = sales_monthly.cost_pico + excluded.cost_pico
 ), added_totals as (
   insert into sales_totals (day, "family", model, provider, cost_version, requests,
@@ -128,7 +130,8 @@ with page as materialized (
     cache_write_1h = sales_totals.cache_write_1h + excluded.cache_write_1h,
     cache_read = sales_totals.cache_read + excluded.cache_read,
     web_searches = sales_totals.web_searches + excluded.web_searches,
-    amount = sales_totals.amount + excluded.amount, overrun = sales_totals.overrun + excluded.overrun,
+    amount = sales_totals.amount + excluded.amount,
+    overrun = sales_totals.overrun + excluded.overrun,
     cost_pico = sales_totals.cost_pico + excluded.cost_pico
 )
 select count(*)::integer as "charges!", max(settled_at)::text as "settled_at?",

@@ -168,7 +168,10 @@ test("every process serves the same files, and keeps none of them", async () => 
   const parts = { config: readConfig(env), catalog: fastCatalog(), env, log: createLog("silent") };
   const other = await startGateway(parts);
   try {
-    const headers = { cookie, "sec-fetch-site": "same-origin" };
+    // Behind one address they share the cookie, too: at localhost its name has the port.
+    const port = new URL(other.httpAddress ?? "").port;
+    const own = `gateway-session-${port}=${cookie.split("=")[1]}`;
+    const headers = { cookie: own, "sec-fetch-site": "same-origin" };
     const both = `${query}&group_by=account,model,provider`;
     for (const path of [`sales.csv?${both}`, `revenue.csv?${query}`, `liabilities.csv?${query}`]) {
       const answer = await fetch(`${other.httpAddress}/console/export/${path}`, { headers });

@@ -198,7 +198,14 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "sweeps",
   ],
   operations: ["account_notes"],
-  sales: ["cost_versions", "provider_bills", "sales_daily", "sales_progress"],
+  sales: [
+    "cost_versions",
+    "provider_bills",
+    "sales_daily",
+    "sales_monthly",
+    "sales_progress",
+    "sales_totals",
+  ],
   postgres: ["leases"],
   people: [
     "admin_tokens",
@@ -230,6 +237,10 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
     closed_budgets: "these sums, by person",
     closed_months: "these sums; and who was charged in a month that was archived",
     month_archives: "a receipt of an archived month is not just unknown",
+    sales_daily: "the verifier compares the sums of sales with the days of the usage",
+    sales_monthly: "those of months with those of days",
+    sales_totals: "those of all accounts with those of each",
+    sales_progress: "a day whose charges are not all in them is no violation",
     ...Object.fromEntries(
       [
         "payment_documents",

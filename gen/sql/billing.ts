@@ -3439,6 +3439,10 @@ limit 1;
 --   charges = hours                          one snapshot of the hours (VerifyCharges)
 --   charges = days without hours, tags       one snapshot of the day (VerifyDays)
 --
+--   sales of months and of all accounts = sales of days   one snapshot of them (VerifySalesMonth)
+--   sales of days = closed days     one snapshot of the days (VerifySales), but for days with
+--     charges that the sums of sales do not have yet
+--
 -- Every settlement writes the charge, its hour, its budgets and its balance in one transaction. So
 -- each step holds in every snapshot, and where each step holds, the balance is that of the
 -- charges.
@@ -4221,6 +4225,218 @@ cross join (
 ) c
 where m.month = $1::date and (m.amount, m.charges) <> (c.amount, c.requests)`,
   (p) => [p.month],
+  (v) => ({ invariant: v[0], subject: v[1], detail: v[2] }) as never,
+  "",
+);
+
+export type ListSalesMonthsRow = { month: string };
+/**
+ * Lists the months with sums of sales or days that are closed, in their order. Months whose charges
+ * were removed before there were such sums have none.
+ */
+export const listSalesMonths: Many<undefined, ListSalesMonthsRow> = many(
+  "billing/list-sales-months",
+  `-- billing/list-sales-months
+with bounds (month) as (
+  select min(month) from month_closings
+  union all
+  select min(to_date(right(c.relname, 7), 'YYYY_MM'))
+  from pg_inherits i
+  join pg_class c on c.oid = i.inhrelid
+  where i.inhparent = 'charges'::regclass
+  union all
+  select min(month) from sales_monthly
+), ends (month) as (
+  select date_trunc('month', closed_to::timestamp)::date from usage_progress
+  union all
+  select max(month) from sales_monthly
+)
+select month::date as month
+from generate_series((select min(month) from bounds)::timestamp,
+  (select max(month) from ends)::timestamp, interval '1 month') as series (month)
+where not exists (
+    select from month_archives a where a.month = series.month::date and a.dropped_at is not null)
+  or exists (select from sales_monthly s where s.month = series.month::date)
+order by 1`,
+  () => [],
+  (v) => ({ month: v[0] }) as never,
+  "",
+);
+
+export type FindSalesEndRow = { day: string; accountId: string };
+/**
+ * Finds the end of a slice of so many sums of sales of a month, in the order of days and accounts.
+ * No row: the slice has all that are left.
+ */
+export const findSalesEnd: Optional<{ month: string; day: string; accountId: string; rows: bigint | number }, FindSalesEndRow> = optional(
+  "billing/find-sales-end",
+  `-- billing/find-sales-end
+select day, account_id
+from sales_daily
+where day < $1::date + interval '1 month' and (day, account_id) >= ($2::date, $3)
+order by day, account_id
+offset $4 limit 1`,
+  (p) => [p.month, p.day, p.accountId, p.rows],
+  (v) => ({ day: v[0], accountId: v[1] }) as never,
+  "",
+);
+
+export type VerifySalesRow = { invariant: string; subject: string; detail: string };
+/**
+ * Compares sums of sales with the closed days, from a day of an account on and before another. Each
+ * row is a violation, at most 100.
+ */
+export const verifySales: Many<{ fromDay: string; fromAccount: string; toDay: string; toAccount: string }, VerifySalesRow> = many(
+  "billing/verify-sales",
+  `-- billing/verify-sales
+with progress as (
+  select least(g.closed_to, (s.complete_to at time zone 'utc')::date) as days_to, s.settled_at,
+    s.request_id, s.account_id
+  from usage_progress g
+  cross join sales_progress s
+  where not s.is_emptying
+), sold as (
+  select day, account_id, "family", model,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount, sum(requests)::bigint as requests
+  from sales_daily
+  where (day, account_id) >= ($1::date, $2)
+    and (day, account_id) < ($3::date, $4) and day < (select days_to from progress)
+  group by 1, 2, 3, 4
+), used as (
+  select u.day, u.account_id, k."family" collate "C" as "family", u.model collate "C" as model,
+    sum(u.input)::bigint as input, sum(u.output)::bigint as output,
+    sum(u.thinking)::bigint as thinking, sum(u.cache_write_5m)::bigint as cache_write_5m,
+    sum(u.cache_write_1h)::bigint as cache_write_1h, sum(u.cache_read)::bigint as cache_read,
+    sum(u.web_searches)::bigint as web_searches,
+    sum(u.amount)::bigint as amount, sum(u.requests)::bigint as requests
+  from usage_daily u
+  join keys k on k.key_id = u.key_id
+  where u.day >= $1 and u.day <= $3
+    and (u.day, u.account_id) >= ($1, $2)
+    and (u.day, u.account_id) < ($3, $4) and u.day < (select days_to from progress)
+  group by 1, 2, 3, 4
+), differing as (
+  select account_id, "family", model, day, s.amount as sold, u.amount as used,
+    s.requests as sold_requests, u.requests as used_requests
+  from sold s
+  full join used u using (day, account_id, "family", model)
+  where s is distinct from u
+)
+select 'sales = days' as invariant,
+  concat_ws('/', d.account_id, d."family", d.model, d.day) as subject,
+  format('amount %s and %s, requests %s and %s', d.sold, d.used, d.sold_requests, d.used_requests)
+    as detail
+from differing d
+cross join progress p
+where not exists (
+  select from charges c
+  where c.account_id = d.account_id and c.month = date_trunc('month', d.day::timestamp)::date
+    and c.admitted_at >= d.day::timestamp at time zone 'utc'
+    and c.admitted_at < (d.day + 1)::timestamp at time zone 'utc' and c.amount >= 0
+    and (c.settled_at, c.request_id, c.account_id) > (p.settled_at, p.request_id, p.account_id))
+order by 2
+limit 100`,
+  (p) => [p.fromDay, p.fromAccount, p.toDay, p.toAccount],
+  (v) => ({ invariant: v[0], subject: v[1], detail: v[2] }) as never,
+  "",
+);
+
+export type FindSalesAccountRow = { accountId: string };
+/**
+ * Finds the last account of a slice of so many sums of sales of a month. No row: the slice has all
+ * that are left.
+ */
+export const findSalesAccount: Optional<{ month: string; after: string; rows: bigint | number }, FindSalesAccountRow> = optional(
+  "billing/find-sales-account",
+  `-- billing/find-sales-account
+select account_id
+from sales_monthly
+where month = $1::date and account_id > $2
+order by account_id
+offset $3 limit 1`,
+  (p) => [p.month, p.after, p.rows],
+  (v) => ({ accountId: v[0] }) as never,
+  "",
+);
+
+export type VerifySalesMonthRow = { invariant: string; subject: string; detail: string };
+/**
+ * Compares sums of sales of a month with those of its days, of the accounts after one and up to
+ * another. Each row is a violation, at most 100. While they are written anew, none.
+ */
+export const verifySalesMonth: Many<{ month: string; after: string; upto: string }, VerifySalesMonthRow> = many(
+  "billing/verify-sales-month",
+  `-- billing/verify-sales-month
+with summed as (
+  select account_id, "family", model, provider, cost_version,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount, sum(overrun)::bigint as overrun, sum(cost_pico) as cost_pico,
+    sum(requests)::bigint as requests, sum(uncosted)::bigint as uncosted
+  from sales_daily
+  where day >= $1::date and day < $1::date + interval '1 month'
+    and account_id > $2 and account_id <= $3
+  group by 1, 2, 3, 4, 5
+), kept as (
+  select account_id, "family", model, provider, cost_version, input, output, thinking,
+    cache_write_5m, cache_write_1h, cache_read, web_searches, amount, overrun,
+    cost_pico::numeric as cost_pico, requests, uncosted
+  from sales_monthly
+  where month = $1 and account_id > $2 and account_id <= $3
+)
+select 'sales of a month = its days' as invariant,
+  concat_ws('/', account_id, "family", model, provider, cost_version, $1::text) as subject,
+  format('amount %s and %s, cost %s and %s, requests %s and %s', k.amount, s.amount, k.cost_pico,
+    s.cost_pico, k.requests, s.requests) as detail
+from kept k
+full join summed s using (account_id, "family", model, provider, cost_version)
+where k is distinct from s and not (select is_emptying from sales_progress)
+order by 2
+limit 100`,
+  (p) => [p.month, p.after, p.upto],
+  (v) => ({ invariant: v[0], subject: v[1], detail: v[2] }) as never,
+  "",
+);
+
+export type VerifySalesTotalsRow = { invariant: string; subject: string; detail: string };
+/**
+ * Compares sums of sales of all accounts with those of each, from a day on and before another. Each
+ * row is a violation, at most 100. While they are written anew, none.
+ */
+export const verifySalesTotals: Many<{ fromDay: string; toDay: string }, VerifySalesTotalsRow> = many(
+  "billing/verify-sales-totals",
+  `-- billing/verify-sales-totals
+with summed as (
+  select day, "family", model, provider, cost_version,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount, sum(overrun)::bigint as overrun, sum(cost_pico) as cost_pico,
+    sum(requests)::bigint as requests, sum(uncosted)::bigint as uncosted
+  from sales_daily
+  where day >= $1::date and day < $2::date
+  group by 1, 2, 3, 4, 5
+), kept as (
+  select day, "family", model, provider, cost_version, input, output, thinking, cache_write_5m,
+    cache_write_1h, cache_read, web_searches, amount, overrun, cost_pico::numeric as cost_pico,
+    requests, uncosted
+  from sales_totals
+  where day >= $1 and day < $2
+)
+select 'sales of all accounts = those of each' as invariant,
+  concat_ws('/', "family", model, provider, cost_version, day) as subject,
+  format('amount %s and %s, cost %s and %s, requests %s and %s', k.amount, s.amount, k.cost_pico,
+    s.cost_pico, k.requests, s.requests) as detail
+from kept k
+full join summed s using (day, "family", model, provider, cost_version)
+where k is distinct from s and not (select is_emptying from sales_progress)
+order by 2
+limit 100`,
+  (p) => [p.fromDay, p.toDay],
   (v) => ({ invariant: v[0], subject: v[1], detail: v[2] }) as never,
   "",
 );

@@ -148,9 +148,15 @@ export type RefusalsRow = { requestId: string; accountId: string; keyId: string;
 
 export type ReplaysRow = { accountId: string; actor: string; keySha256: Buffer; method: string; requestSha256: Buffer; madeId: string; sealed: Buffer | null; endsAt: Date };
 
-export type SalesDailyRow = { day: string; accountId: string; family: string; model: string; provider: string; costVersion: string; requests: bigint; uncosted: bigint; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; overrun: bigint; costPico: bigint };
+export type SalesDailyRow = { day: string; accountId: string; family: string; model: string; provider: string; costVersion: string; requests: bigint; uncosted: bigint; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; overrun: bigint; costPico: string };
+
+export type SalesMonthlyRow = { month: string; accountId: string; family: string; model: string; provider: string; costVersion: string; requests: bigint; uncosted: bigint; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; overrun: bigint; costPico: string };
 
 export type SalesProgressRow = { isOnly: boolean; settledAt: Date; requestId: string; accountId: string; completeTo: Date; isEmptying: boolean };
+
+export type SalesSumsRow = { span: string | null; day: string | null; accountId: string | null; family: string | null; model: string | null; provider: string | null; requests: bigint | null; uncosted: bigint | null; input: bigint | null; output: bigint | null; thinking: bigint | null; cacheWrite5m: bigint | null; cacheWrite1h: bigint | null; cacheRead: bigint | null; webSearches: bigint | null; amount: bigint | null; overrun: bigint | null; costPico: string | null };
+
+export type SalesTotalsRow = { day: string; family: string; model: string; provider: string; costVersion: string; requests: bigint; uncosted: bigint; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; overrun: bigint; costPico: string };
 
 export type SessionsRow = { digest: Buffer; sessionId: string; personId: string; method: "passkey" | "password" | "oidc"; passkeyId: string | null; madeAt: Date; usedAt: Date; endsAt: Date; strongUntil: Date; address: string; agent: string; endedAt: Date | null; confirmedBy: "passkey" | "password" | "oidc" | null };
 

@@ -28,8 +28,7 @@ import { checkName } from "../base/names.ts";
 import { byCategory, categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import {
   type CatalogFile,
-  isBelowCost,
-  levelsOf,
+  findLosses,
   type PriceTerms,
   readTerms,
   writeTerms,
@@ -201,13 +200,15 @@ function belowCost(
   { file }: PriceListParts,
   { discountBp, models }: Pick<PriceList, "discountBp" | "models">,
 ): string[] {
-  return file().models.flatMap(({ id, price, cost }) => {
+  const sold = file().models.map(({ id, price, routes }) => {
     const own = models.get(id);
-    const terms = own?.terms ?? price;
-    const bp = own?.discountBp ?? discountBp;
-    const isBelow = levelsOf(terms, {}, bp).some(({ prices }) => cost && isBelowCost(prices, cost));
-    return isBelow ? [id] : [];
+    return {
+      ...{ id, routes },
+      price: own?.terms ?? price,
+      discountBp: own?.discountBp ?? discountBp,
+    };
   });
+  return [...new Set(findLosses(sold).map(({ model }) => model))];
 }
 
 type Version = { readonly discountBp: number; readonly models: Readonly<Record<string, unknown>> };

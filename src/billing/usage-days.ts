@@ -52,7 +52,8 @@ export function startOfDay(day: string): Date {
   return new Date(`${day}T00:00:00Z`);
 }
 
-function addDays(day: string, days: number): string {
+/** The UTC day so many days later. */
+export function addDays(day: string, days: number): string {
   return dayOf(new Date(startOfDay(day).getTime() + days * dayMs));
 }
 

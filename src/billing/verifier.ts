@@ -6,6 +6,7 @@ import { type Violation, ViolationSchema } from "../../gen/gateway/billing/v1/bi
 import * as sql from "../../gen/sql/billing.ts";
 import { runSlice } from "../base/slices.ts";
 import type { Runner } from "../postgres/statement.ts";
+import { addDays } from "./usage-days.ts";
 
 /** So many violations of each invariant are returned. */
 const violationsMax = 100;
@@ -81,6 +82,9 @@ async function* verify(
         from = to;
       }
 
+  for (const { month } of await db.run(sql.listSalesMonths))
+    yield* verifySales(db, signal, { month, rows });
+
   const lastClosed = closed.at(-1) ?? null;
   yield* verifyManagers(db, signal, { monthsFrom, lastClosed, charges });
 
@@ -92,6 +96,42 @@ async function* verify(
     yield slowly(() => db.run(sql.verifyIds, { monthsFrom, ...start, ...end }));
     from = to;
   }
+}
+
+/** Compares the sums of sales of a month with its days, by slices of so many of them. */
+async function* verifySales(
+  db: Runner,
+  signal: AbortSignal,
+  { month, rows }: { readonly month: string; readonly rows: number },
+): AsyncGenerator<Slice> {
+  const slowly = (slice: () => Promise<Slice>) => runSlice(slice, signal);
+  const nextMonth = addDays(month, daysIn(month));
+  for (let from = { day: month, accountId: firstId }; from.day < nextMonth; ) {
+    const end = { day: nextMonth, accountId: firstId };
+    const to = (await db.run(sql.findSalesEnd, { month, ...from, rows })) ?? end;
+    const start = { fromDay: from.day, fromAccount: from.accountId };
+    const slice = { ...start, toDay: to.day, toAccount: to.accountId };
+    yield slowly(() => db.run(sql.verifySales, slice));
+    from = to;
+  }
+  // A sum of a month is of as many days as it has.
+  const perMonth = Math.ceil(rows / daysIn(month));
+  for (let after = firstId; after < lastId; ) {
+    const end = await db.run(sql.findSalesAccount, { month, after, rows: perMonth });
+    const upto = end?.accountId ?? lastId;
+    const slice = { month, after, upto };
+    yield slowly(() => db.run(sql.verifySalesMonth, slice));
+    after = upto;
+  }
+  for (let fromDay = month; fromDay < nextMonth; fromDay = addDays(fromDay, 1)) {
+    const slice = { fromDay, toDay: addDays(fromDay, 1) };
+    yield slowly(() => db.run(sql.verifySalesTotals, slice));
+  }
+}
+
+function daysIn(month: string): number {
+  const start = new Date(`${month}T00:00:00Z`);
+  return new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1, 0)).getUTCDate();
 }
 
 /** Compares what persons and management keys have spent with the charges that name them. */

@@ -25,6 +25,7 @@ import { multipliers } from "./terms.ts";
 
 export { readAccountKey } from "./account-key.ts";
 export { btc, type Coin, coins, eth } from "./coins.ts";
+export { costVersionOf, findLosses } from "./cost.ts";
 export { type Dialect, type DialectName, dialectOf, type IdForm } from "./dialects.ts";
 export type { ModelEntry, Route } from "./models.ts";
 export { type BitcoinSettings, type EvmChain, type OnchainSettings, rpcOf } from "./onchain.ts";
@@ -61,7 +62,7 @@ export {
 } from "./providers.ts";
 export {
   combinationsOf,
-  isBelowCost,
+  isSameFacts,
   levelsOf,
   noteOf,
   type Offered,
@@ -69,6 +70,7 @@ export {
   type PriceEntry,
   type PriceFacts,
   type PriceTerms,
+  pricedFacts,
   readTerms,
   searchPriceOf,
   writeTerms,
@@ -158,8 +160,8 @@ export function readCatalogFile(text: string): CatalogFile {
     const { success, output, issues } = v.safeParse(schema, file);
     if (success && broken.length === 0) {
       const { models, ...settings } = output;
-      const complete = completeModels(models, output.priceMultipliers);
-      broken.push(...findWrongNames(complete, settings.providers), ...findBaselessCosts(complete));
+      const complete = completeModels(models, broken);
+      broken.push(...findWrongNames(complete, settings.providers));
       if (broken.length === 0) return { ...settings, models: complete, builtIn };
     }
     problems.push(...(issues ?? []).map((one) => `${placeOf(one)}: ${one.message}`), ...broken);
@@ -290,19 +292,6 @@ function findWrongNames(
       .map(
         ({ provider, model }) =>
           `models[${index}].routes: ${provider} has models such as claude-opus-4-6, not ${model}`,
-      ),
-  );
-}
-
-/** A problem for each factor of a cost that its model does not have. */
-function findBaselessCosts(models: readonly ModelEntry[]): string[] {
-  return models.flatMap(({ cost, routes }, index) =>
-    routes
-      .flat()
-      .filter((route) => typeof route.cost === "string" && cost === undefined)
-      .map(
-        (route) =>
-          `models[${index}].routes: the cost ${route.cost} at ${route.provider} is a factor of the model's cost, which is missing`,
       ),
   );
 }

@@ -3,52 +3,28 @@
 // million tokens, so tokens × cost is exact.
 
 import { createHash } from "node:crypto";
-import * as v from "valibot";
+import { byCategory, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
+import { picoDollarsPerSearch, picoDollarsPerToken } from "./price.ts";
+import { formed } from "./schema.ts";
 import {
-  basePriceOf,
-  byCategory,
-  type TokenCategory,
-  tokenCategories,
-} from "../base/token-categories.ts";
-import { picoDollarsPerToken } from "./price.ts";
-import { formed, integer, list, section } from "./schema.ts";
+  combinationsOf,
+  isSameFacts,
+  levelsOf,
+  noteOf,
+  type Offered,
+  offeredBy,
+  type PriceFacts,
+  type PriceTerms,
+  pricedFacts,
+  searchPriceOf,
+  timesCost,
+} from "./terms.ts";
 
 /** A factor of the model's cost at a route. */
-export const costFactor = formed(/^\d{1,4}(\.\d{1,6})?$/, "a factor such as 1.1, or prices");
-const paid = formed(/^\d{1,9}(\.\d{1,6})?$/, "a number of US dollars with at most 6 decimals");
-
-const prices = {
-  ...{ input: paid, output: paid, thinking: v.exactOptional(paid) },
-  ...{ cache_write_5m: v.exactOptional(paid), cache_write_1h: v.exactOptional(paid) },
-  cache_read: v.exactOptional(paid),
-};
-
-/** Of requests with a longer prompt than so many tokens of input, caches included. */
-const step = section({ prompt_above: integer(1, 100_000_000), ...prices });
-const stepsMax = 3;
-
-/** Prices that the operator pays, in US dollars, by the names of those that clients pay. */
-export const cost = section({
-  ...prices,
-  per: v.optional(section({ web_search: v.exactOptional(paid) }), {}),
-  when: v.optional(
-    v.pipe(
-      list(step),
-      v.maxLength(stepsMax, `has more than ${stepsMax} steps`),
-      v.check(
-        (steps) =>
-          steps.every(({ promptAbove }, n) => n === 0 || promptAbove > stepAt(steps, n - 1)),
-        "must have its steps in ascending order of prompt_above, each once",
-      ),
-    ),
-  ),
-});
-
-export type Cost = v.InferOutput<typeof cost>;
-type CostPrices = Pick<Cost, TokenCategory>;
-
-const stepAt = (steps: readonly v.InferOutput<typeof step>[], n: number) =>
-  steps[n]?.promptAbove ?? 0;
+export const costFactor = formed(
+  /^\d{1,3}(\.\d{1,4})?$/,
+  "a factor below 1000 with at most 4 decimals, such as 1.1, or prices",
+);
 
 /** Pico-dollars per token, by category, and of a web search, at one provider. */
 export type CostVersion = Readonly<Record<TokenCategory | "webSearch", bigint>> & {
@@ -62,67 +38,62 @@ export type CostVersion = Readonly<Record<TokenCategory | "webSearch", bigint>> 
   readonly aboveVersion: string | null;
 };
 
+/** The versions under a combination of conditions: that of a short prompt first. */
+type CostCase = { readonly facts: PriceFacts; readonly versions: readonly CostVersion[] };
+
+/** What the operator pays at a route. */
+export type RouteCost = {
+  readonly terms: PriceTerms;
+  readonly offered: Offered;
+  /** Each combination of conditions, the plain one first. */
+  readonly cases: readonly CostCase[];
+};
+
 type CostedRoute = {
   readonly provider: string;
   readonly model: string;
-  readonly cost?: string | Cost | undefined;
+  /** Of its own, or a factor of the model's cost. */
+  readonly cost?: string | PriceTerms | undefined;
 };
 
-/** Factors of the prices that a cost does not state, as decimals. */
-type Factors = Readonly<Partial<Record<TokenCategory, string>>>;
-
-const microDecimals = 6;
-const picoPerMicroDollarOfSearch = 1_000n;
-
-/** Micro-units of a decimal with at most six places. */
-function micro(text: string): bigint {
-  const [whole = "", fraction = ""] = text.split(".");
-  return BigInt(whole + fraction.padEnd(microDecimals, "0"));
-}
-
-/** A product of micro-units, rounded up. */
-function times(amount: bigint, factor: bigint): bigint {
-  return (amount * factor + 999_999n) / 1_000_000n;
-}
-
 /**
- * The versions of a route's cost: that of a short prompt first, then those of its steps. Empty: the
- * file does not say what the operator pays there.
+ * What the operator pays at a route. Undefined: the file does not say. A string is the message of a
+ * problem.
  */
-export function costVersionsOf(
+export function costAt(
   { provider, model, cost: own }: CostedRoute,
-  usual: Cost | undefined,
-  factors: Factors,
+  usual: PriceTerms | undefined,
+): RouteCost | string | undefined {
+  if (own === undefined && usual === undefined) return undefined;
+  if (typeof own === "string" && usual === undefined)
+    return `the cost ${own} at ${provider} is a factor of the model's cost, which is missing`;
+  const terms = typeof own === "string" && usual ? timesCost(usual, own) : (own ?? usual);
+  if (terms === undefined || typeof terms === "string")
+    return `the cost at ${provider} ${terms ?? ""}`;
+  const offered = offeredBy(terms);
+  const cases = combinationsOf(offered).map((facts) => ({
+    facts,
+    versions: versionsOf({ provider, model }, terms, facts),
+  }));
+  return { terms, offered, cases };
+}
+
+function versionsOf(
+  at: { readonly provider: string; readonly model: string },
+  terms: PriceTerms,
+  facts: PriceFacts,
 ): readonly CostVersion[] {
-  const stated = typeof own === "object" ? own : usual;
-  if (stated === undefined) return [];
-  const factor = typeof own === "string" ? micro(own) : 1_000_000n;
-  const webSearch = times(micro(stated.per.webSearch ?? "0"), factor) * picoPerMicroDollarOfSearch;
-  const steps = [{ promptAbove: 0, ...stated }, ...(stated.when ?? [])];
+  const webSearch = searchPriceOf(terms);
   const versions: CostVersion[] = [];
-  for (const [n, prices] of [...steps.entries()].reverse()) {
-    const [next] = versions;
-    const content = {
-      ...{ provider, model, webSearch },
-      ...byCategory((category) => times(priceOf(prices, category, factors), factor)),
-      above: next ? (steps[n + 1]?.promptAbove ?? null) : null,
-      aboveVersion: next?.costVersion ?? null,
-    };
+  let above: number | null = null;
+  for (const { over, prices } of levelsOf(terms, facts).reverse()) {
+    const aboveVersion = versions[0]?.costVersion ?? null;
+    const content = { ...at, ...prices, webSearch, above, aboveVersion };
     versions.unshift({ ...content, costVersion: hashOf(content) });
+    above = over;
   }
   return versions;
 }
-
-function priceOf(prices: CostPrices, category: TokenCategory, factors: Factors): bigint {
-  const own = prices[category];
-  if (own !== undefined) return micro(own);
-  if (!isDerived(category)) return 0n;
-  const base = priceOf(prices, basePriceOf[category], factors);
-  return times(base, micro(factors[category] ?? "1"));
-}
-
-const isDerived = (category: TokenCategory): category is keyof typeof basePriceOf =>
-  category in basePriceOf;
 
 function hashOf({ provider, model, webSearch, above, aboveVersion, ...prices }: Unnamed): string {
   const of = tokenCategories.map((category) => prices[category]);
@@ -131,28 +102,66 @@ function hashOf({ provider, model, webSearch, above, aboveVersion, ...prices }: 
 }
 type Unnamed = Omit<CostVersion, "costVersion">;
 
+/** The version that a request with these facts names. Empty: the file does not say. */
+export function costVersionOf(cost: RouteCost | undefined, facts: PriceFacts): string {
+  if (!cost) return "";
+  const known = pricedFacts(facts, cost.offered);
+  const found = cost.cases.find((one) => isSameFacts(one.facts, known));
+  return found?.versions[0]?.costVersion ?? "";
+}
+
 type SoldModel = {
   readonly id: string;
-  /** In nano-credits. */
-  readonly price: Readonly<Record<TokenCategory, bigint>>;
+  readonly price: PriceTerms;
+  /** Hundredths of a percent off the price. Default: none. */
+  readonly discountBp?: number;
   readonly routes: readonly (readonly {
     readonly provider: string;
-    readonly costs?: readonly CostVersion[];
+    readonly paid?: RouteCost | undefined;
   }[])[];
 };
 
-/** Sentences about routes at which a model costs the operator more than its clients pay. */
-export function findLosses(models: readonly SoldModel[]): string[] {
-  return models.flatMap(({ id, price, routes }) =>
-    routes.flat().flatMap(({ provider, costs = [] }) =>
-      costs.slice(0, 1).flatMap((version) => {
-        const dearer = tokenCategories.filter(
-          (category) => version[category] > picoDollarsPerToken(price[category]),
-        );
-        return dearer.length === 0
-          ? []
-          : [`${id} costs more at ${provider} than its clients pay: ${dearer.join(", ")}`];
-      }),
-    ),
+/** A route at which a model costs the operator more than its clients pay. */
+export type Loss = {
+  readonly model: string;
+  readonly provider: string;
+  /** The first condition under which it does, in words. Empty: under none. */
+  readonly note: string;
+  /** What of it costs more. */
+  readonly of: readonly (TokenCategory | "webSearch")[];
+};
+
+/** The routes at which models cost the operator more than their clients pay. */
+export function findLosses(models: readonly SoldModel[]): Loss[] {
+  return models.flatMap((model) =>
+    model.routes.flat().flatMap(({ provider, paid }) => {
+      const loss = paid && lossAt(model, paid.terms);
+      return loss ? [{ model: model.id, provider, ...loss }] : [];
+    }),
   );
+}
+
+function lossAt({ price, discountBp }: SoldModel, paid: PriceTerms) {
+  const searchesLose =
+    price.webSearch !== undefined &&
+    searchPriceOf(paid) > picoDollarsPerSearch(searchPriceOf(price, discountBp));
+  for (const facts of combinationsOf(offeredBy(price))) {
+    const [sold, bought] = [levelsOf(price, facts, discountBp), levelsOf(paid, facts)];
+    const steps = new Set([...sold, ...bought].map(({ over }) => over));
+    for (const over of [...steps].sort((one, other) => one - other)) {
+      const [gets, gives] = [pricesAt(sold, over), pricesAt(bought, over)];
+      const of = [
+        ...tokenCategories.filter((name) => gives[name] > picoDollarsPerToken(gets[name])),
+        ...(searchesLose ? ["webSearch" as const] : []),
+      ];
+      if (of.length > 0) return { note: noteOf(facts, over), of };
+    }
+  }
+  return undefined;
+}
+
+/** The prices for prompts of more than so many tokens. */
+function pricesAt(levels: ReturnType<typeof levelsOf>, over: number) {
+  const level = levels.findLast((one) => one.over <= over);
+  return level?.prices ?? byCategory(() => 0n);
 }

@@ -14,9 +14,16 @@ import type {
   SimulatedSettings,
 } from "./catalog.ts";
 import { btc } from "./coins.ts";
-import { type Cost, findLosses } from "./cost.ts";
+import { findLosses, type Loss } from "./cost.ts";
 import { assetsOf } from "./onchain.ts";
-import { combinationsOf, levelsOf, noteOf, offeredBy } from "./terms.ts";
+import {
+  combinationsOf,
+  levelsOf,
+  noteOf,
+  offeredBy,
+  type PriceTerms,
+  searchPriceOf,
+} from "./terms.ts";
 
 /** Describes a configuration file to an operator. The last line has no line feed. */
 export function describeCatalog(file: CatalogFile): string {
@@ -135,27 +142,36 @@ function describeLosses(models: readonly ModelEntry[]): string[] {
   const uncosted = models.flatMap(({ id, routes }) =>
     routes
       .flat()
-      .filter(({ costs = [] }) => costs.length === 0)
+      .filter(({ paid }) => paid === undefined)
       .map(({ provider }) => `${id} has no cost at ${provider}: its margin is not known`),
   );
-  const hasCosts = models.some(({ routes }) => routes.flat().some(({ costs }) => costs?.length));
-  const notes = [...findLosses(models), ...(hasCosts ? uncosted : [])];
+  const hasCosts = models.some(({ routes }) => routes.flat().some(({ paid }) => paid));
+  const notes = [...findLosses(models).map(describeLoss), ...(hasCosts ? uncosted : [])];
   return notes.length === 0 ? [] : [...notes.map((one) => `note: ${one}`), ""];
 }
 
-function describeCost(cost: string | Cost): string {
+function describeLoss({ model, provider, note, of }: Loss): string {
+  const names = of.map((name) => (name === "webSearch" ? "web_search" : categoryColumns[name]));
+  const where = note === "" ? "" : ` (${note})`;
+  return `${model} costs more at ${provider} than its clients pay${where}: ${names.join(", ")}`;
+}
+
+/** A factor, or the prices under each combination of conditions. */
+function describeCost(cost: string | PriceTerms): string {
   if (typeof cost === "string") return cost;
-  const prices = [
-    ...tokenCategories.map((category) => [categoryColumns[category], cost[category]]),
-    ["web_search", cost.per.webSearch],
-  ];
-  const steps = (cost.when ?? []).map(
-    ({ promptAbove, input, output }) => `above ${promptAbove} input ${input} output ${output}`,
+  const webSearch = searchPriceOf(cost);
+  const cases = combinationsOf(offeredBy(cost)).flatMap((facts) =>
+    levelsOf(cost, facts).map(({ over, prices }) => {
+      const note = noteOf(facts, over);
+      const usd = tokenCategories.map(
+        (category) => `${categoryColumns[category]} ${decimal(prices[category], 6, 2)}`,
+      );
+      return (note === "" ? usd : [`(${note})`, ...usd]).join(" ");
+    }),
   );
-  return [
-    ...prices.flatMap(([name, usd]) => (usd === undefined ? [] : `${name} ${usd}`)),
-    ...steps,
-  ].join(" ");
+  return [...cases, ...(webSearch > 0n ? [`web_search ${decimal(webSearch, 9, 2)}`] : [])].join(
+    "; ",
+  );
 }
 
 function describeProvider(settings: ProviderSettings): string {

@@ -1,7 +1,7 @@
 // The section `models` of the configuration file, and the prices of models.
 
 import * as v from "valibot";
-import { type Cost, type CostVersion, cost, costFactor, costVersionsOf } from "./cost.ts";
+import { costAt, costFactor, type RouteCost } from "./cost.ts";
 import {
   checked,
   choice,
@@ -13,7 +13,7 @@ import {
   section,
   text,
 } from "./schema.ts";
-import { type Multipliers, type PriceTerms, problemOfStep, termsBy } from "./terms.ts";
+import { costBy, type Multipliers, type PriceTerms, problemOfStep, termsBy } from "./terms.ts";
 
 /** Prices, or the model that states them. */
 function priceBy(factors: Multipliers | undefined) {
@@ -25,26 +25,31 @@ function priceBy(factors: Multipliers | undefined) {
   );
 }
 
+/** Prices that the operator pays at a route, or a factor of the model's cost. */
+function routeCostBy(factors: Multipliers | undefined) {
+  const own = costBy(factors);
+  return v.lazy(
+    (input): v.GenericSchema<unknown, string | PriceTerms> => (isMapping(input) ? own : costFactor),
+  );
+}
+
 /** One route to a model. */
-const route = section({
-  /** Name in `providers`. */
-  provider: text,
-  /** Name of the model at that provider. Default: its id here. */
-  model: v.exactOptional(text),
-  /** Share of the group's conversations, relative to the other weights. */
-  weight: v.optional(integer(1, 1_000_000), "1"),
-  /**
-   * How `system` entries within a conversation are sent: as they are, or folded into the user
-   * message before them.
-   */
-  system_entries: v.optional(choice(["forward", "fold"]), "forward"),
-  /** What the operator pays here: prices, or a factor of the model's `cost`. Clients pay alike. */
-  cost: v.exactOptional(
-    v.lazy(
-      (input): v.GenericSchema<unknown, string | Cost> => (isMapping(input) ? cost : costFactor),
-    ),
-  ),
-});
+const routeBy = (factors: Multipliers | undefined) =>
+  section({
+    /** Name in `providers`. */
+    provider: text,
+    /** Name of the model at that provider. Default: its id here. */
+    model: v.exactOptional(text),
+    /** Share of the group's conversations, relative to the other weights. */
+    weight: v.optional(integer(1, 1_000_000), "1"),
+    /**
+     * How `system` entries within a conversation are sent: as they are, or folded into the user
+     * message before them.
+     */
+    system_entries: v.optional(choice(["forward", "fold"]), "forward"),
+    /** What the operator pays here: prices, or a factor of the model's `cost`. */
+    cost: v.exactOptional(routeCostBy(factors)),
+  });
 
 export const modelIdForm = /^[A-Za-z0-9][A-Za-z0-9._\-/:]{0,127}$/;
 export const modelIdRule =
@@ -72,26 +77,45 @@ const model = {
   thinking: choice(["adaptive", "budget", "none"]),
   /** Whether a provider that reports 0 input tokens for an answer means it, or did not count. */
   zero_usage: v.optional(choice(["reported", "missing"]), "reported"),
-  cost: v.exactOptional(cost),
-  /** Groups in the order in which they are tried. */
-  routes: list(list(route)),
 };
 
-type RouteSettings = v.InferOutput<typeof route>;
+type RouteSettings = v.InferOutput<ReturnType<typeof routeBy>>;
 export type Route = Required<Omit<RouteSettings, "cost">> &
   Pick<RouteSettings, "cost"> & {
-    /** That of a short prompt first. Absent: the file does not say. */
-    readonly costs?: readonly CostVersion[];
+    /** What the operator pays here. Absent: the file does not say. */
+    readonly paid?: RouteCost;
   };
+
+/** What is wrong with prices of a model with this context. Undefined: nothing. */
+const problemOfSteps = (terms: string | PriceTerms | undefined, context: number) =>
+  typeof terms === "object" ? problemOfStep(terms, context) : undefined;
 
 /** The section `models`. `factors`: its `price_multipliers`, or undefined where they are wrong. */
 export const modelsBy = (factors: Multipliers | undefined) =>
   v.pipe(
     list(
-      section({ ...model, price: priceBy(factors) }, (rule) =>
-        rule("price", ["price", "context_tokens"], ({ price, context_tokens: context }) =>
-          "inherit" in price ? undefined : problemOfStep(price, context),
-        ),
+      section(
+        {
+          ...model,
+          price: priceBy(factors),
+          /** What the operator pays. Absent: the file does not say. */
+          cost: v.exactOptional(costBy(factors)),
+          /** Groups in the order in which they are tried. */
+          routes: list(list(routeBy(factors))),
+        },
+        (rule) => {
+          rule("price", ["price", "context_tokens"], ({ price, context_tokens: context }) =>
+            "inherit" in price ? undefined : problemOfSteps(price, context),
+          );
+          rule("cost", ["cost", "context_tokens"], ({ cost, context_tokens: context }) =>
+            problemOfSteps(cost, context),
+          );
+          rule("routes", ["routes", "context_tokens"], ({ routes, context_tokens: context }) => {
+            const problems = routes.flat().map(({ cost }) => problemOfSteps(cost, context));
+            const problem = problems.find((one) => one !== undefined);
+            return problem && `cost.${problem}`;
+          });
+        },
       ),
     ),
     distinct("id", "models"),
@@ -106,25 +130,27 @@ export type ModelEntry = Omit<Draft, "price" | "routes" | "displayName"> & {
 };
 
 /**
- * Gives models the prices that they inherit, the names that they do not state, and their routes the
- * versions of their cost. Throws where a price is inherited from nowhere.
+ * Gives models the prices that they inherit, the names that they do not state, and their routes
+ * what the operator pays there. Throws where a price is inherited from nowhere. Adds to `problems`
+ * what is wrong with a cost.
  */
-export function completeModels(drafts: readonly Draft[], factors: Multipliers): ModelEntry[] {
+export function completeModels(drafts: readonly Draft[], problems: string[]): ModelEntry[] {
   const priceOf = ({ price }: Draft): PriceTerms => {
     if (!("inherit" in price)) return price;
     const stated = drafts.find(({ id }) => id === price.inherit)?.price;
     if (!stated || "inherit" in stated) throw new Error(`${price.inherit} states no price`);
     return stated;
   };
-  return drafts.map((draft) => ({
+  return drafts.map((draft, index) => ({
     displayName: draft.id,
     ...draft,
     price: priceOf(draft),
     routes: draft.routes.map((group) =>
       group.map((one) => {
         const route = { model: draft.id, ...one };
-        const costs = costVersionsOf(route, draft.cost, factors);
-        return { ...route, ...(costs.length > 0 && { costs }) };
+        const paid = costAt(route, draft.cost);
+        if (typeof paid === "string") problems.push(`models[${index}].routes: ${paid}`);
+        return { ...route, ...(typeof paid === "object" && { paid }) };
       }),
     ),
   }));

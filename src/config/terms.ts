@@ -1,5 +1,6 @@
 // The prices of a model as the file states them, and what follows for each combination of
-// conditions: the length of the prompt, a speed, a geography, a tier.
+// conditions: the length of the prompt, a speed, a geography, a tier. What the operator pays has
+// the same form, in another unit.
 
 import * as v from "valibot";
 import { decimal } from "../base/money.ts";
@@ -10,7 +11,7 @@ import {
   type TokenCategory,
   tokenCategories,
 } from "../base/token-categories.ts";
-import { microPerSearch, nanoMax, nanoPerToken } from "./price.ts";
+import { chargedPrices, type PriceReading, paidPrices } from "./price.ts";
 import {
   checked,
   choice,
@@ -23,12 +24,15 @@ import {
   text,
 } from "./schema.ts";
 
-/** Nano-credits (1e-9 credit; 1 credit = 0.005 USD) per token, by category. */
+/**
+ * Nano-credits (1e-9 credit; 1 credit = 0.005 USD) per token, by category. Of a cost: pico-dollars
+ * (1e-12 USD).
+ */
 export type TokenPrices = Readonly<Record<TokenCategory, bigint>>;
 
 /** The prices of a model, and under which conditions others hold. */
 export type PriceTerms = TokenPrices & {
-  /** Micro-credits of a web search. Absent: the file does not say. */
+  /** Micro-credits of a web search, or pico-dollars. Absent: the file does not say. */
   readonly webSearch?: bigint;
   /** In their order. Absent: the prices hold always. */
   readonly when?: readonly PriceEntry[];
@@ -70,6 +74,14 @@ export const multipliers = section({
 });
 export type Multipliers = v.InferOutput<typeof multipliers>;
 
+/** Whose prices they are, and factors of those not stated. Undefined: these are wrong. */
+type Reading = { readonly prices: PriceReading; readonly factors: Multipliers | undefined };
+
+/** The factor of a price that is not stated. Undefined: there is none. */
+function factorOf({ prices, factors }: Reading, category: DerivedCategory): string | undefined {
+  return factors?.[category] ?? prices.otherwise;
+}
+
 /** A decimal number of dollars that `read` makes nano- or micro-credits. */
 const dollars = (read: (usd: string) => bigint | string) =>
   v.pipe(
@@ -99,42 +111,47 @@ type Stated = { readonly [K in (typeof categoryColumns)[TokenCategory]]?: string
 function problemOfPrice(
   category: TokenCategory,
   usd: string | undefined,
-  factors: Multipliers | undefined,
+  reading: Reading,
 ): string | undefined {
+  const { prices, factors } = reading;
   if (usd === undefined)
-    return factors && isDerived(category) && factors[category] === undefined
+    return factors && isDerived(category) && factorOf(reading, category) === undefined
       ? "is required, because price_multipliers does not state it either"
       : undefined;
-  const nano = nanoPerToken(usd);
-  return nano === 0n && !isDerived(category) ? "must be more than 0" : problemOf(nano);
+  const units = prices.token(usd);
+  return units === 0n && !isDerived(category) && !prices.mayBeFree
+    ? "must be more than 0"
+    : problemOf(units);
 }
 
 /** As `problemOfPrice`, of one that is derived from another. */
 function problemOfDerived(
   category: DerivedCategory,
   given: Stated,
-  factors: Multipliers | undefined,
+  reading: Reading,
 ): string | undefined {
+  const { token } = reading.prices;
   const baseUsd = given[categoryColumns[basePriceOf[category]]];
-  const factor = factors?.[category];
+  const factor = factorOf(reading, category);
   if (given[categoryColumns[category]] !== undefined || factor === undefined) return undefined;
-  if (baseUsd === undefined || typeof nanoPerToken(baseUsd) === "string") return undefined;
-  return problemOf(nanoPerToken(baseUsd, factor));
+  if (baseUsd === undefined || typeof token(baseUsd) === "string") return undefined;
+  return problemOf(token(baseUsd, factor));
 }
 
 /** The prices of texts that are right. */
 function pricesOf(
   usd: Readonly<Partial<Record<TokenCategory, string>>>,
-  factors: Multipliers | undefined,
+  reading: Reading,
 ): TokenPrices {
-  const nanoOf = (category: TokenCategory) => {
+  const { token } = reading.prices;
+  const unitsOf = (category: TokenCategory) => {
     const own = usd[category];
-    if (own !== undefined) return nanoPerToken(own);
+    if (own !== undefined) return token(own);
     return isDerived(category)
-      ? nanoPerToken(usd[basePriceOf[category]] ?? "", factors?.[category])
-      : nanoPerToken("");
+      ? token(usd[basePriceOf[category]] ?? "", factorOf(reading, category))
+      : token("");
   };
-  return byCategory((category) => BigInt(nanoOf(category)));
+  return byCategory((category) => BigInt(unitsOf(category)));
 }
 
 /** Tiers that have the plain price. */
@@ -166,7 +183,7 @@ const entry = {
 };
 
 /** One entry of `when`. */
-function entryBy(factors: Multipliers | undefined) {
+function entryBy(reading: Reading) {
   const priceNames = tokenCategories.map((category) => categoryColumns[category]);
   const one = section(entry, (rule, has) => {
     const hasPrices = priceNames.some(has);
@@ -180,7 +197,7 @@ function entryBy(factors: Multipliers | undefined) {
     if (!hasPrices) return;
     for (const name of ["input", "output"] as const)
       rule(name, [name], ({ [name]: usd }) => (usd === undefined ? "is required" : undefined));
-    priceRules(factors, rule);
+    priceRules(reading, rule);
   });
   return v.pipe(
     one,
@@ -188,7 +205,7 @@ function entryBy(factors: Multipliers | undefined) {
       const { promptAbove, speed, geo, tier, multiply, ...usd } = settings;
       const holds = { promptAbove, speed, geo, tier };
       return multiply === undefined
-        ? { ...holds, prices: pricesOf(usd, factors) }
+        ? { ...holds, prices: pricesOf(usd, reading) }
         : { ...holds, multiply: tenThousandths(multiply) };
     }),
   );
@@ -196,7 +213,7 @@ function entryBy(factors: Multipliers | undefined) {
 
 /** The rules of each price of a section. */
 function priceRules(
-  factors: Multipliers | undefined,
+  reading: Reading,
   rule: (
     at: string,
     of: readonly (typeof categoryColumns)[TokenCategory][],
@@ -205,11 +222,11 @@ function priceRules(
 ): void {
   for (const category of tokenCategories) {
     const name = categoryColumns[category];
-    rule(name, [name], ({ [name]: usd }) => problemOfPrice(category, usd, factors));
+    rule(name, [name], ({ [name]: usd }) => problemOfPrice(category, usd, reading));
   }
   for (const category of tokenCategories.filter(isDerived)) {
     const [name, base] = [categoryColumns[category], categoryColumns[basePriceOf[category]]];
-    rule(name, [name, base], (given) => problemOfDerived(category, given, factors));
+    rule(name, [name, base], (given) => problemOfDerived(category, given, reading));
   }
 }
 
@@ -219,9 +236,9 @@ function tenThousandths(decimal: string): bigint {
 }
 
 /** The entries of `when`, of which none contradicts or hides another. */
-function whenBy(factors: Multipliers | undefined) {
+function whenBy(reading: Reading) {
   return v.pipe(
-    list(entryBy(factors)),
+    list(entryBy(reading)),
     v.rawCheck(({ dataset, addIssue }) => {
       if (!dataset.typed) return;
       const entries = dataset.value;
@@ -256,40 +273,50 @@ function isSame(one: PriceEntry, other: PriceEntry | undefined): boolean {
   );
 }
 
-const price = {
-  ...stated,
-  per: v.optional(section({ web_search: v.exactOptional(dollars(microPerSearch)) }), {}),
-};
-
 /** The prices that a model states, or derives with these factors. Undefined: they are wrong. */
 export function termsBy(factors: Multipliers | undefined) {
-  const own = section({ ...price, when: v.exactOptional(whenBy(factors)) }, (rule) =>
-    priceRules(factors, rule),
+  return termsOf({ prices: chargedPrices, factors });
+}
+
+/** What the operator pays. A price that is neither stated nor has a factor is that of its base. */
+export function costBy(factors: Multipliers | undefined) {
+  return termsOf({ prices: paidPrices, factors });
+}
+
+function termsOf(reading: Reading) {
+  const { prices } = reading;
+  const per = section({ web_search: v.exactOptional(dollars(prices.search)) });
+  const own = section(
+    { ...stated, per: v.optional(per, {}), when: v.exactOptional(whenBy(reading)) },
+    (rule) => priceRules(reading, rule),
   );
   return v.pipe(
     own,
     v.transform(({ per, when, ...usd }): PriceTerms => {
       const { webSearch } = per;
       return {
-        ...pricesOf(usd, factors),
+        ...pricesOf(usd, reading),
         ...(webSearch !== undefined && { webSearch }),
         ...(when && { when }),
       };
     }),
     v.check(
-      (terms) => problemOfTerms(terms) === undefined,
-      ({ input }) => (isTerms(input) ? (problemOfTerms(input) ?? "") : ""),
+      (terms) => problemOfTerms(terms, prices) === undefined,
+      ({ input }) => (isTerms(input) ? (problemOfTerms(input, prices) ?? "") : ""),
     ),
   );
 }
 
-/** True for what the check of `termsBy` is given. */
+/** True for what the check of `termsOf` is given. */
 function isTerms(input: unknown): input is PriceTerms {
   return typeof input === "object" && input !== null && "cacheRead" in input;
 }
 
 /** What is wrong with prices whose members are right. Undefined: nothing. */
-function problemOfTerms(terms: PriceTerms): string | undefined {
+function problemOfTerms(
+  terms: PriceTerms,
+  { max, searchMax, bound }: Pick<PriceReading, "max" | "searchMax" | "bound">,
+): string | undefined {
   const { speed, geo, tier } = offeredBy(terms);
   // Before they are made: a file may have any number.
   const facts = (1 + speed.size) * (1 + geo.size) * (1 + tier.size);
@@ -304,9 +331,26 @@ function problemOfTerms(terms: PriceTerms): string | undefined {
   if (count > combinationsMax) return tooMany(count);
   for (const { facts, levels } of all)
     for (const { over, prices } of levels)
-      if (tokenCategories.some((category) => prices[category] > nanoMax))
-        return `costs more than can be billed with ${noteOf(facts, over) || "no condition"}`;
-  return undefined;
+      if (tokenCategories.some((category) => prices[category] > max))
+        return `costs ${bound} with ${noteOf(facts, over) || "no condition"}`;
+  return (terms.webSearch ?? 0n) > searchMax ? `costs ${bound} for 1,000 searches` : undefined;
+}
+
+/**
+ * What the operator pays at a route: a factor of it, with at most four decimals. A string is the
+ * message of a problem.
+ */
+export function timesCost(terms: PriceTerms, factor: string): PriceTerms | string {
+  const multiply = tenThousandths(factor);
+  const { webSearch, when = [] } = terms;
+  const multiplied = {
+    ...terms,
+    when: [...when, { multiply }],
+    ...(webSearch !== undefined && {
+      webSearch: (webSearch * multiply + multiplyUnit - 1n) / multiplyUnit,
+    }),
+  };
+  return problemOfTerms(multiplied, paidPrices) ?? multiplied;
 }
 
 function tooMany(count: number): string {
@@ -344,6 +388,19 @@ export function levelsOf(terms: PriceTerms, facts: PriceFacts, discountBp = 0): 
 /** The price of a web search after a discount, in micro-credits. 0: there is none. */
 export function searchPriceOf({ webSearch = 0n }: PriceTerms, discountBp = 0): bigint {
   return (webSearch * (discountUnit - BigInt(discountBp)) + discountUnit - 1n) / discountUnit;
+}
+
+/** Of what is true of a request, that for which there are prices of their own. */
+export function pricedFacts(facts: PriceFacts, { speed, geo, tier }: Offered): PriceFacts {
+  return {
+    ...(facts.speed !== undefined && speed.has(facts.speed) && { speed: facts.speed }),
+    ...(facts.geo !== undefined && geo.has(facts.geo) && { geo: facts.geo }),
+    ...(facts.tier !== undefined && tier.has(facts.tier) && { tier: facts.tier }),
+  };
+}
+
+export function isSameFacts(one: PriceFacts, other: PriceFacts): boolean {
+  return factNames.every((name) => one[name] === other[name]);
 }
 
 /** The values of each condition that have a price, beside the plain one. */
@@ -416,17 +473,4 @@ function writePrices(prices: TokenPrices) {
       decimal(prices[category] * 5n, 6, 0),
     ]),
   );
-}
-
-/** True if a price is below what the operator pays for that category, in US dollars a million. */
-export function isBelowCost(
-  prices: TokenPrices,
-  cost: Readonly<Partial<Record<TokenCategory, string | undefined>>>,
-): boolean {
-  return tokenCategories.some((category) => {
-    const paid = cost[category];
-    if (paid === undefined) return false;
-    const nano = nanoPerToken(paid);
-    return typeof nano === "bigint" && prices[category] < nano;
-  });
 }

@@ -20,6 +20,7 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { chargedUsage } from "../billing/billing.ts";
+import type { PriceFacts } from "../config/catalog.ts";
 import type { Generation } from "../contract/generation.ts";
 import { newEvent } from "../formats/events.ts";
 import { withoutRuns } from "../formats/text-run.ts";
@@ -190,8 +191,8 @@ export class Answer implements AnswerReader, Answered {
     if (this.#generation.client.aborted) throw new ApiError("cancelled");
   }
 
-  attempts() {
-    return this.#run?.attempts() ?? [];
+  attempts(facts: PriceFacts) {
+    return this.#run?.attempts(facts) ?? [];
   }
 
   /** True for deltas that have no other effect. */

@@ -7,6 +7,7 @@ import { type Clock, withTimeout } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { chargedUsage, type Ending, type Hold, type Holds } from "../billing/billing.ts";
+import type { PriceFacts } from "../config/catalog.ts";
 import type { ProviderAnswer } from "../providers/providers.ts";
 import type { TraceScope } from "../tracing/tracing.ts";
 import type { Counted } from "./counted.ts";
@@ -38,8 +39,8 @@ export interface Answered {
   readonly provider: ProviderAnswer | undefined;
   /** Parts of the request that the provider did not get. */
   readonly leftOut: readonly LeftOut[];
-  /** The calls to providers so far, oldest first. */
-  attempts(): Attempt[];
+  /** The calls to providers so far, oldest first, under these conditions. */
+  attempts(facts: PriceFacts): Attempt[];
   /** The usage to store while it runs. Undefined when nothing came since the last call. */
   movedUsage(): Usage | undefined;
 }
@@ -163,8 +164,9 @@ export class Bill {
 
   #endingOf({ usage, basis, outcome }: Billed): Ending {
     const { leftOut, reported } = this.#answer;
-    const appliedPrice = this.#prepared.appliedPrice(reported.applied, leftOut);
-    return { usage, basis, outcome, attempts: this.#answer.attempts(), leftOut, appliedPrice };
+    const applied = this.#prepared.applied(reported.applied, leftOut);
+    const attempts = this.#answer.attempts(applied.facts);
+    return { usage, basis, outcome, attempts, leftOut, appliedPrice: applied.price };
   }
 
   #learnInput({ input, cacheRead, cacheWrite5m, cacheWrite1h }: Usage): void {

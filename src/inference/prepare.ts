@@ -19,7 +19,7 @@ import { ApiError } from "../base/errors.ts";
 import { budgetTokensMin, defaultBudgetTokens, findEffort } from "../base/reasoning-effort.ts";
 import { checkTags } from "../base/tags.ts";
 import type { UsageBounds } from "../billing/billing.ts";
-import type { ModelEntry, Offered, PriceFacts } from "../config/catalog.ts";
+import { isSameFacts, type ModelEntry, type PriceFacts, pricedFacts } from "../config/catalog.ts";
 import { isOpenai, partsMax, toolsMax, tooManyParts, tooManyTools } from "../formats/codec.ts";
 import { isObject } from "../formats/json.ts";
 import type { Catalog, Resolved } from "./catalog.ts";
@@ -37,8 +37,14 @@ export type Prepared = {
   /** The conditions of its price. */
   readonly facts: PriceFacts;
   readonly price: Price;
-  /** The price of what a provider says that it applied. Undefined: that of the request. */
-  appliedPrice(reported: PriceFacts, leftOut: readonly LeftOut[]): Price | undefined;
+  /**
+   * What holds of the answer, as far as a provider says what it applied, and the price of that.
+   * Undefined: the price is that of the request.
+   */
+  applied(
+    reported: PriceFacts,
+    leftOut: readonly LeftOut[],
+  ): { readonly facts: PriceFacts; readonly price: Price | undefined };
 };
 
 /** What providers say to a model about its tools, beside their definitions. */
@@ -83,11 +89,12 @@ export function prepare(
   const priceOf = (of: PriceFacts) => catalog.priceOf(target.model.id, of, priceListId);
   const price = priceOf(facts);
   assert(price, "a model of the catalogue has a price");
-  const appliedPrice = (reported: PriceFacts, leftOut: readonly LeftOut[]) => {
-    const applied = appliedFacts(facts, reported, leftOut, offered);
-    return applied && priceOf(applied);
+  const applied = (reported: PriceFacts, leftOut: readonly LeftOut[]) => {
+    const all = appliedFacts(facts, reported, leftOut);
+    const priced = offered ? pricedFacts(all, offered) : {};
+    return { facts: all, price: isSameFacts(priced, facts) ? undefined : priceOf(priced) };
   };
-  return { target, request, maxTokens, size, bounds, facts, price, appliedPrice };
+  return { target, request, maxTokens, size, bounds, facts, price, applied };
 }
 
 /** The members of requests that name the conditions of a price. */
@@ -107,23 +114,17 @@ function factsOf({ extensions, sourceFormat }: GenerateRequest): PriceFacts {
   };
 }
 
-/** What was applied, where it is not what was asked for. Undefined: it is. */
+/** What was applied: what a provider says, else what was asked for, but for what it did not get. */
 function appliedFacts(
   asked: PriceFacts,
   reported: PriceFacts,
   leftOut: readonly LeftOut[],
-  offered: Offered | undefined,
-): PriceFacts | undefined {
-  const of = (name: keyof PriceFacts) => {
-    if (leftOut.some(({ where }) => where === factMembers[name])) return undefined;
-    const value = reported[name];
-    if (value === undefined) return asked[name];
-    return offered?.[name].has(value) ? value : undefined;
-  };
-  const applied = { speed: of("speed"), geo: of("geo"), tier: of("tier") };
-  const isAsked =
-    applied.speed === asked.speed && applied.geo === asked.geo && applied.tier === asked.tier;
-  return isAsked ? undefined : applied;
+): PriceFacts {
+  const of = (name: keyof PriceFacts) =>
+    leftOut.some(({ where }) => where === factMembers[name])
+      ? undefined
+      : (reported[name] ?? asked[name]);
+  return { speed: of("speed"), geo: of("geo"), tier: of("tier") };
 }
 
 /**

@@ -12,6 +12,7 @@ const appendOnly = ["charges", "transfers", "price_versions", "cost_versions"];
 const ofOwner = [
   "charge_lines_1",
   "charge_sums",
+  "sales_sums",
   "month_closings",
   "closed_months",
   "closed_budgets",

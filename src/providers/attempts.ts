@@ -9,6 +9,7 @@ import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { isLocalShortage } from "../base/shortage.ts";
 import { waitFor } from "../base/stopwatch.ts";
+import { costVersionOf, type PriceFacts } from "../config/catalog.ts";
 import type { Span } from "../tracing/tracing.ts";
 import { failed } from "./failures.ts";
 import type {
@@ -53,7 +54,8 @@ export function callProviders(
   const calls: Attempted[] = [];
   return {
     ended: runCalls(parts, request, { reader, calls, findRoutes }).catch(toApiError),
-    attempts: () => calls.map((call) => call.attempt()).filter((one) => one !== undefined),
+    attempts: (facts) =>
+      calls.map((call) => call.attempt(facts)).filter((one) => one !== undefined),
   };
 }
 
@@ -262,8 +264,11 @@ class Attempted implements CallReader {
     return this.#end;
   }
 
-  /** The call as the receipt shows it. Undefined while it is not known how it goes. */
-  attempt(): Attempt | undefined {
+  /**
+   * The call as the receipt shows it, of a request of which these conditions hold. Undefined while
+   * it is not known how it goes.
+   */
+  attempt(facts: PriceFacts = {}): Attempt | undefined {
     const end = this.#end;
     if (end === undefined && this.#firstEventMs === undefined) return undefined;
     // An answer counts as delivered from its first event on: its receipt is written before the last
@@ -278,7 +283,7 @@ class Attempted implements CallReader {
       firstEventAfter:
         this.#firstEventMs === undefined ? undefined : durationOf(this.#firstEventMs),
       model: this.route.target.model,
-      costVersion: this.route.target.costs?.[0]?.costVersion ?? "",
+      costVersion: costVersionOf(this.route.target.paid, facts),
     };
   }
 

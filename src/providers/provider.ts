@@ -7,7 +7,7 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { ApiError } from "../base/errors.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";
-import type { ProviderFeatures, Route } from "../config/catalog.ts";
+import type { PriceFacts, ProviderFeatures, Route } from "../config/catalog.ts";
 import type { Fit } from "../formats/fit.ts";
 import type { Span, TraceHeaders, TraceScope } from "../tracing/tracing.ts";
 
@@ -76,8 +76,11 @@ export type ProviderRun = {
    * own error, or `cancelled` after the signal of the request.
    */
   readonly ended: Promise<ApiError | undefined>;
-  /** The calls so far, oldest first. A new list each time. */
-  attempts(): Attempt[];
+  /**
+   * The calls so far, oldest first. A new list each time. `facts`: the conditions under which the
+   * request was answered, which decide what it costs. Default: none.
+   */
+  attempts(facts?: PriceFacts): Attempt[];
 };
 
 /** All providers, as the inference service uses them. */

@@ -37,6 +37,7 @@ import { reportRowsMax } from "../base/shown-figures.ts";
 import { byCategory } from "../base/token-categories.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import type { Json, Runner } from "../postgres/statement.ts";
 
 const monthsMax = 13;
@@ -47,7 +48,7 @@ const noteLengthMax = 1_000;
 
 export type ReportParts = {
   /** Reads on connections that admissions do not use. */
-  readonly reports: Runner;
+  readonly reports: Postgres["reports"];
   readonly postgres: Runner;
 };
 
@@ -83,6 +84,7 @@ function dayOf(field: string, at: Timestamp | undefined): string {
 }
 
 const startOf = (day: string) => new Date(`${day}T00:00:00Z`);
+const dayIn = (at: Date) => at.toISOString().slice(0, 10);
 const timestampOf = (day: string) => timestampFromDate(startOf(day));
 
 const bucketNames = new Map<SalesBucket, string>([
@@ -119,7 +121,6 @@ export async function querySales(
     return name;
   });
   const asked = {
-    ...days,
     bucket: bucketOf(request.bucket),
     byAccount: by(SalesGroup.ACCOUNT),
     byModel: by(SalesGroup.MODEL),
@@ -130,32 +131,101 @@ export async function querySales(
     providers: request.providers,
     families,
   };
-  const question = Object.values(asked);
+  const question = [days.from, days.to, ...Object.values(asked)];
   const size = pageSizeOf(request, { sizeDefault: reportRowsMax, sizeMax: reportRowsMax });
   const after = cursorOf(parsePageToken(request.pageToken, question));
-  const found = await reports.run(sql.querySales, { ...asked, ...after, rows: size + 1 });
-  const gifts = await reports.run(sql.sumGifts, { from: startOf(days.from), to: startOf(days.to) });
-  const { completeTo } = await reports.run(sql.readSalesCompleteness);
-  const rows = found.slice(0, size);
-  const last = found.length > size ? rows.at(-1) : undefined;
-  return create(QuerySalesResponseSchema, {
-    rows: rows.map((row) => ({
-      ...toSales(row),
-      ...{ accountId: row.accountId, model: row.model, provider: row.provider },
-      from: timestampOf(row.bucket),
-      ...(row.family !== "" && { family: familyOf(row.family) }),
-    })),
-    totals: found[0] ? toSales(totalsOf(found[0])) : toSales(noSums),
-    bonusMicrocredits: gifts.bonus,
-    adjustmentMicrocredits: gifts.adjustment,
-    ...(completeTo && { completeUntil: timestampFromDate(completeTo) }),
-    ...(last && {
-      nextPageToken: encodePageToken(
-        JSON.stringify([last.bucket, last.accountId, last.model, last.provider, last.family]),
-        question,
-      ),
-    }),
+  return reports.transaction(async (tx) => {
+    await tx.run(sql.beginSnapshot);
+    const found = await readRows(tx, { days, asked, after, rows: size + 1 });
+    const [sums = noSums] = await tx.run(sql.querySales, {
+      ...{ ...asked, bucket: "none", byAccount: false, byModel: false, byProvider: false },
+      ...{ byFamily: false, ...days, start: days.from },
+      ...sourceOf(days, { ofAccounts: asked.accounts.length > 0, mayTakeMonths: true }),
+      ...{ ...cursorOf(undefined), rows: 1 },
+    });
+    const { from, to } = { from: startOf(days.from), to: startOf(days.to) };
+    const gifts = await tx.run(sql.sumGifts, { from, to });
+    const { completeTo } = await tx.run(sql.readSalesCompleteness);
+    const rows = found.slice(0, size);
+    const last = found.length > size ? rows.at(-1) : undefined;
+    return create(QuerySalesResponseSchema, {
+      rows: rows.map((row) => ({
+        ...toSales(row),
+        ...{ accountId: row.accountId, model: row.model, provider: row.provider },
+        from: timestampOf(row.bucket),
+        ...(row.family !== "" && { family: familyOf(row.family) }),
+      })),
+      totals: toSales(sums),
+      bonusMicrocredits: gifts.bonus,
+      adjustmentMicrocredits: gifts.adjustment,
+      ...(completeTo && { completeUntil: timestampFromDate(completeTo) }),
+      ...(last && {
+        nextPageToken: encodePageToken(
+          JSON.stringify([last.bucket, last.accountId, last.model, last.provider, last.family]),
+          question,
+        ),
+      }),
+    });
   });
+}
+
+type Groups = Readonly<Record<"byAccount" | "byModel" | "byProvider" | "byFamily", boolean>>;
+type Filters = Readonly<
+  Record<"accounts" | "models" | "providers" | "families", readonly string[]>
+>;
+type Asked = Groups & Filters & { readonly bucket: string };
+type Cursor = ReturnType<typeof cursorOf>;
+
+/** The sums with the fewest rows: those of all accounts, or of each, by months if they may be. */
+function sourceOf({ from, to }: Days, of: { ofAccounts: boolean; mayTakeMonths: boolean }) {
+  const first = startOf(from);
+  if (first.getUTCDate() > 1) first.setUTCMonth(first.getUTCMonth() + 1, 1);
+  return {
+    span: of.ofAccounts ? "day" : "total",
+    byMonths: of.ofAccounts && of.mayTakeMonths,
+    monthsFrom: dayIn(first),
+    monthsTo: `${to.slice(0, 7)}-01`,
+  };
+}
+
+/** Where times have rows of their own, so many of them are read at first. */
+const stepsAtFirst = 2;
+
+/**
+ * The next rows. Accounts may have millions, in the order of their times: so many of these are read
+ * as the rows need.
+ */
+async function readRows(
+  tx: Runner,
+  { days, asked, after, rows }: { days: Days; asked: Asked; after: Cursor; rows: number },
+): Promise<sql.QuerySalesRow[]> {
+  const { bucket, byAccount, accounts } = asked;
+  const ofAccounts = byAccount || accounts.length > 0;
+  const mayTakeMonths = bucket === "month" || bucket === "none";
+  const source = sourceOf(days, { ofAccounts, mayTakeMonths });
+  const read = (from: string, to: string, left: number) =>
+    tx.run(sql.querySales, {
+      ...{ ...asked, ...source, ...after, from, to, start: days.from, rows: left },
+    });
+  if (!ofAccounts || bucket === "none") return read(days.from, days.to, rows);
+  const found: sql.QuerySalesRow[] = [];
+  let from = after.after === null || after.after < days.from ? days.from : after.after;
+  for (let steps = stepsAtFirst; from < days.to && found.length < rows; steps *= 4) {
+    const [to = days.to] = [nextStep(from, bucket, steps), days.to].sort();
+    found.push(...(await read(from, to, rows - found.length)));
+    from = to;
+  }
+  return found;
+}
+
+/** The beginning of the day, week or month that is so many of them after that of a day. */
+function nextStep(day: string, bucket: string, steps: number): string {
+  const at = startOf(day);
+  if (bucket === "month") at.setUTCMonth(at.getUTCMonth() + steps, 1);
+  else if (bucket === "week")
+    at.setUTCDate(at.getUTCDate() - ((at.getUTCDay() + 6) % 7) + 7 * steps);
+  else at.setUTCDate(at.getUTCDate() + steps);
+  return dayIn(at);
 }
 
 /** The row after which a page begins. */
@@ -170,24 +240,13 @@ function cursorOf(cursor: string | undefined) {
   return { after, afterAccount, afterModel, afterProvider, afterFamily };
 }
 
-type Sums = Omit<sql.QuerySalesRow, "bucket" | "accountId" | "family" | `all${string}`>;
+type Sums = Omit<sql.QuerySalesRow, "bucket" | "accountId" | "family">;
 
 const noSums: Sums = {
   ...byCategory(() => 0n),
   ...{ model: "", provider: "", requests: 0n, uncosted: 0n, uncostedAmount: 0n, webSearches: 0n },
   ...{ amount: 0n, overrun: 0n, costPico: "0" },
 };
-
-function totalsOf(row: sql.QuerySalesRow): Sums {
-  return {
-    ...{ model: "", provider: "", requests: row.allRequests, uncosted: row.allUncosted },
-    ...{ uncostedAmount: row.allUncostedAmount, input: row.allInput, output: row.allOutput },
-    ...{ thinking: row.allThinking, cacheWrite5m: row.allCacheWrite5m },
-    ...{ cacheWrite1h: row.allCacheWrite1h, cacheRead: row.allCacheRead },
-    ...{ webSearches: row.allWebSearches, amount: row.allAmount, overrun: row.allOverrun },
-    costPico: row.allCostPico,
-  };
-}
 
 function toSales(sums: Sums): Sales {
   return create(SalesSchema, {

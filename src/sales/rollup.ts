@@ -1,7 +1,7 @@
-// The roll-up: adds charges to `sales_daily` in the order of their settlement, behind the requests
-// and one process at a time. A page of charges is added and the cursor moved in one transaction, so
-// each charge is counted once, whenever a process dies. A charge that is settled late is added to
-// the day of its admission as any other.
+// The roll-up: adds charges to the sums of their day and month in the order of their settlement,
+// behind the requests and one process at a time. A page of charges is added and the cursor moved in
+// one transaction, so each charge is counted once, whenever a process dies. A charge that is
+// settled late is added to the day of its admission as any other.
 //
 // Written anew, the sums are removed by slices first; the progress says so, and a process that
 // comes later goes on where another one has died.
@@ -120,7 +120,8 @@ export class SalesRollup {
     return this.#postgres.transaction(async (tx) => {
       const { isEmptying } = await this.#lockProgress(tx);
       if (!isEmptying) return false;
-      if ((await tx.run(sql.removeSales, { rows: rowsPerSlice })) === rowsPerSlice) return true;
+      const { removed } = await tx.run(sql.removeSales, { rows: rowsPerSlice });
+      if (removed === rowsPerSlice) return true;
       await tx.run(sql.endEmptying);
       return false;
     });

@@ -38,10 +38,13 @@ export function createSales({
   const rollup = new SalesRollup({ postgres, log });
   const parts = { reports: postgres.reports, postgres };
   let { models } = file;
+  /** Stores every version that can be stored. Throws the first problem of those that cannot. */
   const registerAll = async () => {
-    // A chain is stored from its end.
-    for (const { costs = [] } of models.flatMap(({ routes }) => routes.flat()))
-      for (const version of costs.toReversed()) await postgres.run(sql.registerCost, version);
+    const problems: unknown[] = [];
+    for (const { paid } of models.flatMap(({ routes }) => routes.flat()))
+      for (const version of paid?.cases.flatMap(({ versions }) => versions) ?? [])
+        await postgres.run(sql.registerCost, version).catch((error) => problems.push(error));
+    if (problems.length > 0) throw problems[0];
   };
   let hasRegistered = false;
   // A charge is looked at a minute after its settlement at the earliest. Until then, the versions

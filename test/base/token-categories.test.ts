@@ -66,6 +66,7 @@ test("the generator names every statement that lacks a new category", async () =
     ...["CheckpointHolds", "RegisterPrice", "ListPrices"],
     ...["WriteDay", "AddToDay", "WriteTags", "AddTagSums", "FoldValues", "StoreTagSums"],
     ...["SumUsage", "ListUsage", "QueryUsage", "QueryTags", "CompareDay", "VerifyDays"],
+    ...["VerifySales", "VerifySalesMonth", "VerifySalesTotals"],
   ];
   const ofHistory = ["InsertClosedSums", "CompareClosedSums", "CompareClosing"];
   expect(named).toEqual([

@@ -67,9 +67,9 @@ describe("models of four vendors", () => {
     ]);
     const described = describeCatalog(file);
     for (const part of [
-      "claude-opus-4.6: cost input 4.50 output 22.50\n",
+      "claude-opus-4.6: cost input 4.50 output 22.50 thinking 22.50",
       "bedrock as us.anthropic.claude-opus-4-6-v1 (weight 2, cost 1.1)",
-      "(weight 1, cost input 0.28 output 0.42 cache_read 0.028)",
+      "cache_write_1h 0.56 cache_read 0.028)",
     ])
       expect(described).toContain(part);
   });

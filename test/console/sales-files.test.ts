@@ -1,13 +1,21 @@
 // The files of sales, revenue and liabilities: who gets them, and that their lines are those of the
 // methods that the page asks.
 
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { SalesBucket, SalesGroup } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { createLog } from "../../src/base/log.ts";
 import { parseCredits } from "../../src/base/money.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { readConfig } from "../../src/config/environment.ts";
+import { startGateway } from "../../src/server/gateway.ts";
+import { contentKey } from "../support/content-key.ts";
+import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { sumDays } from "../support/sales.ts";
 
 let gateway: TestGateway;
 let db: Client;
@@ -45,6 +53,7 @@ beforeAll(async () => {
      from generate_series('2026-01-01'::date, '2026-06-30'::date, interval '1 day') day,
        generate_series(1, 15) n`,
   );
+  await sumDays((text) => db.query(text));
 });
 afterAll(async () => {
   await db.end();
@@ -148,6 +157,54 @@ test("the lines of revenue.csv and liabilities.csv are those of their methods", 
   expect(rows.slice(-2).map((row) => row.owedMicrocredits)).toEqual(
     pools.rows.map(({ posted }) => BigInt(posted)),
   );
+});
+
+test("every process serves the same files, and keeps none of them", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "gateway-data-"));
+  const env = {
+    ...{ DATABASE_URL: gateway.databaseUrl, ADMIN_TOKEN: gateway.adminToken, SEED: "false" },
+    ...{ PORT: "0", GRPC_PORT: "0", DATA_DIR: dataDir, CONTENT_KEY: contentKey },
+  };
+  const parts = { config: readConfig(env), catalog: fastCatalog(), env, log: createLog("silent") };
+  const other = await startGateway(parts);
+  try {
+    // Behind one address they share the cookie, too: at localhost its name has the port.
+    const port = new URL(other.httpAddress ?? "").port;
+    const own = `gateway-session-${port}=${cookie.split("=")[1]}`;
+    const headers = { cookie: own, "sec-fetch-site": "same-origin" };
+    const both = `${query}&group_by=account,model,provider`;
+    for (const path of [`sales.csv?${both}`, `revenue.csv?${query}`, `liabilities.csv?${query}`]) {
+      const answer = await fetch(`${other.httpAddress}/console/export/${path}`, { headers });
+      expect(answer.status).toBe(200);
+      expect(await answer.text()).toBe(await (await read(path)).text());
+    }
+    // A page that one process gave goes on at the other.
+    const next = async (address: string, pageToken = "") => {
+      const answer = await fetch(`${address}/gateway.operations.v1.OperationsService/QuerySales`, {
+        method: "POST",
+        headers: {
+          "content-type": "application/json",
+          authorization: `Bearer ${gateway.adminToken}`,
+        },
+        body: JSON.stringify({
+          ...{ from: `${from}T00:00:00Z`, to: `${to}T00:00:00Z`, pageToken },
+          ...{ bucket: "SALES_BUCKET_DAY", groupBy: ["SALES_GROUP_ACCOUNT"] },
+        }),
+      });
+      return Object(await answer.json());
+    };
+    const { nextPageToken } = await next(gateway.address);
+    expect(nextPageToken).not.toBe("");
+    const [here, there] = [
+      await next(gateway.address, nextPageToken),
+      await next(other.httpAddress ?? "", nextPageToken),
+    ];
+    expect(here.rows.length).toBeGreaterThan(100);
+    expect(there.rows).toEqual(here.rows);
+  } finally {
+    await other.stop();
+    await rm(dataDir, { recursive: true, force: true });
+  }
 });
 
 test("operators get them alone, and what is no range is refused by name", async () => {

@@ -30,6 +30,7 @@ import {
   fileWithCost,
   openRollup,
   register,
+  sumDays,
 } from "../support/sales.ts";
 import { dayMs } from "../support/usage.ts";
 
@@ -195,6 +196,7 @@ test("pages of 2,000 rows have each row once", async () => {
        from generate_series(0, 999) m on conflict do nothing`,
       [world.month(11), `${payer.accountId}_${n}`, n],
     );
+  await sumDays(world.run);
   const question = {
     from: timestampFromDate(new Date(world.month(11))),
     to: timestampFromDate(new Date(world.month(-2))),
@@ -245,7 +247,7 @@ test("what is no range of whole UTC days, or too long, is refused by name", asyn
 
 test("what is owed at the end of each day is the sum of transfers less that of usage days", async () => {
   const world = await fresh();
-  const days = 5;
+  const days = 12;
   const payers = [
     await world.payer(0n),
     await world.payer(0n),
@@ -257,7 +259,8 @@ test("what is owed at the end of each day is the sum of transfers less that of u
     await world.run(
       `insert into transfers (account_id, transfer_id, family, kind, amount, posted_after, actor,
          idempotency_key, created_at)
-       values ($1, $2, $3, $4, $5, 0, 'test', $2, $6)`,
+       values ($1, $2, $3, $4, $5, $5 + (select posted from pools
+         where account_id = $1 and "family" = $3), 'test', $2, $6)`,
       [
         payer.accountId,
         `tr_${n++}`,
@@ -276,73 +279,90 @@ test("what is owed at the end of each day is the sum of transfers less that of u
   const events = fc.array(
     fc.record({
       payer: fc.constantFrom(...payers),
-      daysAgo: fc.nat({ max: days }),
+      later: fc.constantFrom(0, 0, 1),
       amount: fc.bigInt(-3_000_000n, 3_000_000n),
       output: fc.nat({ max: 3 }),
     }),
     { maxLength: 6 },
   );
+  // As a ledger has them, the oldest first.
+  let daysAgo = days;
+  const check = async () => {
+    const rows = await world.liabilities(world.midnight(days), world.midnight(-1));
+    for (const [family, name] of [
+      [Family.V1, "v1"],
+      [Family.V2, "v2"],
+    ] as const)
+      for (let daysAgo = days; daysAgo >= 0; daysAgo--) {
+        const day = timestampDate(world.midnight(daysAgo)).toISOString().slice(0, 10);
+        const balances = await world.run<{ balance: bigint }>(
+          `select p.account_id,
+             (coalesce((select sum(amount) from transfers t
+                where t.account_id = p.account_id and t."family" = p."family"
+                  and (created_at at time zone 'utc')::date <= $1::date), 0)
+              - coalesce((select sum(u.amount) from usage_hourly u join keys k using (key_id)
+                where u.account_id = p.account_id and k."family" = p."family"
+                  and (hour at time zone 'utc')::date <= $1::date), 0))::bigint as balance
+           from pools p where "family" = $2`,
+          [day, name],
+        );
+        const positive = balances.filter(({ balance }) => balance > 0n);
+        const row = rows.find(
+          (one) =>
+            one.family === family &&
+            timestampDate(one.day ?? world.midnight(0))
+              .toISOString()
+              .startsWith(day),
+        );
+        const owed = sum(positive, ({ balance }) => balance);
+        const net = sum(balances, ({ balance }) => balance);
+        expect([day, row?.owedMicrocredits, row?.debtsMicrocredits]).toEqual([
+          day,
+          owed,
+          owed - net,
+        ]);
+      }
+    const [posted] = await world.run<{ all: bigint }>(
+      "select sum(posted)::bigint as all from pools",
+    );
+    const today = rows.slice(-2);
+    expect(sum(today, (row) => row.owedMicrocredits - row.debtsMicrocredits)).toBe(posted?.all);
+    // What is owed grows by what was added, less what was charged.
+    for (const family of [Family.V1, Family.V2]) {
+      const own = rows.filter((one) => one.family === family);
+      for (const [index, row] of own.slice(1).entries()) {
+        const before = own[index];
+        if (!before) throw new Error("a day before");
+        const net = (one: typeof row) => one.owedMicrocredits - one.debtsMicrocredits;
+        const added = sum(row.added, ({ microcredits }) => microcredits);
+        expect(net(row)).toBe(net(before) + added - row.chargedMicrocredits);
+      }
+    }
+    return rows;
+  };
   await fc.assert(
     fc.asyncProperty(events, async (all) => {
-      for (const { payer, daysAgo, amount, output } of all) {
+      for (const { payer, later, amount, output } of all) {
+        daysAgo = Math.max(0, daysAgo - later);
         await transfer(payer, daysAgo, amount);
         if (output === 0) continue;
         await world.run("update pools set in_debt = true where posted - held < 2000000");
         await world.chargeAt(payer, world.daysAgo(daysAgo), endingWith({ output: output * 5_000 }));
       }
-      const rows = await world.liabilities(world.midnight(days), world.midnight(-1));
-      for (const [family, name] of [
-        [Family.V1, "v1"],
-        [Family.V2, "v2"],
-      ] as const)
-        for (let daysAgo = days; daysAgo >= 0; daysAgo--) {
-          const day = timestampDate(world.midnight(daysAgo)).toISOString().slice(0, 10);
-          const balances = await world.run<{ balance: bigint }>(
-            `select p.account_id,
-               (coalesce((select sum(amount) from transfers t
-                  where t.account_id = p.account_id and t."family" = p."family"
-                    and (created_at at time zone 'utc')::date <= $1::date), 0)
-                - coalesce((select sum(u.amount) from usage_hourly u join keys k using (key_id)
-                  where u.account_id = p.account_id and k."family" = p."family"
-                    and (hour at time zone 'utc')::date <= $1::date), 0))::bigint as balance
-             from pools p where "family" = $2`,
-            [day, name],
-          );
-          const positive = balances.filter(({ balance }) => balance > 0n);
-          const row = rows.find(
-            (one) =>
-              one.family === family &&
-              timestampDate(one.day ?? world.midnight(0))
-                .toISOString()
-                .startsWith(day),
-          );
-          const owed = sum(positive, ({ balance }) => balance);
-          const net = sum(balances, ({ balance }) => balance);
-          expect([day, row?.owedMicrocredits, row?.debtsMicrocredits]).toEqual([
-            day,
-            owed,
-            owed - net,
-          ]);
-        }
-      const [posted] = await world.run<{ all: bigint }>(
-        "select sum(posted)::bigint as all from pools",
-      );
-      const today = rows.slice(-2);
-      expect(sum(today, (row) => row.owedMicrocredits - row.debtsMicrocredits)).toBe(posted?.all);
-      // What is owed grows by what was added, less what was charged.
-      for (const family of [Family.V1, Family.V2]) {
-        const own = rows.filter((one) => one.family === family);
-        for (const [index, row] of own.slice(1).entries()) {
-          const before = own[index];
-          if (!before) throw new Error("a day before");
-          const net = (one: typeof row) => one.owedMicrocredits - one.debtsMicrocredits;
-          const added = sum(row.added, ({ microcredits }) => microcredits);
-          expect(net(row)).toBe(net(before) + added - row.chargedMicrocredits);
-        }
-      }
+      await check();
     }),
-    { numRuns: 10, interruptAfterTimeLimit: 60_000 },
+    { numRuns: 20, interruptAfterTimeLimit: 60_000 },
   );
+  // Closed days, whose charges are in the sums of sales, say the same.
+  const before = await check();
+  expect(before.some((row) => row.debtsMicrocredits > 0n)).toBe(true);
+  await world.days.run();
+  await addAll(world.ledger.postgres);
+  expect(await check()).toEqual(before);
+  await world.run("update sales_totals set amount = amount + 1");
+  expect(await world.liabilities(world.midnight(days), world.midnight(-1))).not.toEqual(before);
+  await world.run("update sales_progress set is_emptying = true");
+  expect(await check()).toEqual(before);
 }, 120_000);
 
 test("the bill of a provider stands beside the cost, and is replaced by a later one", async () => {
@@ -383,50 +403,69 @@ test("the bill of a provider stands beside the cost, and is replaced by a later 
     await expect(set(given)).rejects.toThrow(message);
 });
 
-test("revenue is what receipts and credit notes say, by their dates", async () => {
+/** Orders, and what became of them. */
+async function freshOrders() {
   const world = await fresh();
   const { accountId } = await world.payer(0n);
-  const order = (id: string, usd: number, asset: string) =>
-    world.run(
-      `insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro,
-         processor, method, asset, network, decimals, created_by, quoted_until, watched_until)
-       values ($1, $2, 'v1', $1, $3, 'proc', 'm', $4, 'net', 8, 'test', now(), now())`,
-      [id, accountId, usd * 1_000_000, asset],
-    );
-  const document = (kind: string, orderId: string, n: number, at: Date, of: object = {}) => {
-    const { grantN = null, refundN = null } = Object(of);
-    return world.run(
-      `insert into payment_documents (seller, kind, year, n, number, order_id, issued_at,
-         grant_n, refund_n)
-       values ('main', $1, 2026, $2::integer, $1 || $2::text, $3, $4, $5, $6)`,
-      [kind, n, orderId, at, grantN, refundN],
-    );
+  let n = 0;
+  return {
+    ...world,
+    order: (id: string, usd: number, asset: string) =>
+      world.run(
+        `insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro,
+           processor, method, asset, network, decimals, created_by, quoted_until, watched_until)
+         values ($1, $2, 'v1', $1, $3, 'proc', 'm', $4, 'net', 8, 'test', now(), now())`,
+        [id, accountId, usd * 1_000_000, asset],
+      ),
+    document: (
+      kind: string,
+      orderId: string,
+      at: Date,
+      { grantN = null, refundN = null }: { grantN?: number | null; refundN?: number | null } = {},
+    ) => {
+      n += 1;
+      return world.run(
+        `insert into payment_documents (seller, kind, year, n, number, order_id, issued_at,
+           grant_n, refund_n)
+         values ('main', $1, 2026, $2::integer, $1 || $2::text, $3, $4, $5, $6)`,
+        [kind, n, orderId, at, grantN, refundN],
+      );
+    },
+    grant: (orderId: string, grantN: number, micro: bigint, at: Date) =>
+      world.run(
+        "insert into payment_grants (order_id, n, micro, created_at) values ($1, $2, $3, $4)",
+        [orderId, grantN, micro, at],
+      ),
+    refund: (orderId: string, refundN: number, usdMicro: bigint, micro: bigint) =>
+      world.run(
+        `insert into payment_refunds (order_id, n, usd_micro, micro, state, reason, made_by)
+         values ($1, $2, $3, $4, 'completed', 'test', 'test')`,
+        [orderId, refundN, usdMicro, micro],
+      ),
+    deposit: (id: string, orderId: string, atoms: number, at: Date) =>
+      world.run(
+        `insert into payment_deposits (processor, external_id, order_id, account_id, "family",
+           asset, network, decimals, atoms, state, first_seen_at, settled_at)
+         values ('proc', $1, $2, $3, 'v1', 'BTC', 'net', 8, $4, 'settled', $5, $5)`,
+        [id, orderId, accountId, atoms, at],
+      ),
   };
-  const grant = (orderId: string, n: number, micro: bigint) =>
-    world.run("insert into payment_grants (order_id, n, micro) values ($1, $2, $3)", [
-      orderId,
-      n,
-      micro,
-    ]);
+}
+
+test("revenue is what receipts and credit notes say, by their dates", async () => {
+  const world = await freshOrders();
+  const { order, grant, document, daysAgo } = world;
   await order("ord_1", 5, "BTC");
   await order("ord_2", 20, "ETH");
-  await grant("ord_1", 1, 1_000_000_000n);
-  await grant("ord_2", 1, 4_000_000_000n);
-  await grant("ord_2", 2, -400_000_000n);
-  await world.run(
-    `insert into payment_refunds (order_id, n, usd_micro, micro, state, reason, made_by)
-     values ('ord_1', 1, 1000000, 200000000, 'completed', 'test', 'test')`,
-  );
-  await world.run(
-    `insert into payment_deposits (processor, external_id, order_id, account_id, "family", asset,
-       network, decimals, atoms, state, first_seen_at)
-     values ('proc', 'd1', 'ord_1', $1, 'v1', 'BTC', 'net', 8, 12345678, 'settled', now())`,
-    [accountId],
-  );
-  await document("receipt", "ord_1", 1, world.daysAgo(3));
-  await document("receipt", "ord_2", 2, world.daysAgo(2));
-  await document("credit_note", "ord_1", 1, world.daysAgo(1), { refundN: 1 });
-  await document("credit_note", "ord_2", 2, world.daysAgo(1), { grantN: 2 });
+  await grant("ord_1", 1, 1_000_000_000n, daysAgo(3));
+  await grant("ord_2", 1, 4_000_000_000n, daysAgo(2));
+  await grant("ord_2", 2, -400_000_000n, daysAgo(1));
+  await world.refund("ord_1", 1, 1_000_000n, 200_000_000n);
+  await world.deposit("d1", "ord_1", 12_345_678, daysAgo(3));
+  await document("receipt", "ord_1", daysAgo(3));
+  await document("receipt", "ord_2", daysAgo(2));
+  await document("credit_note", "ord_1", daysAgo(1), { refundN: 1 });
+  await document("credit_note", "ord_2", daysAgo(1), { grantN: 2 });
   const range = { from: world.midnight(10), to: world.midnight(-1) };
   const all = await world.revenue(range);
   expect(all.totals).toMatchObject({
@@ -453,3 +492,124 @@ test("revenue is what receipts and credit notes say, by their dates", async () =
     { asset: "ETH", lostMicrodollars: 2_000_000n, coins: [] },
   ]);
 });
+
+test("money that goes back counts as far as it was granted", async () => {
+  const world = await freshOrders();
+  const { order, grant, document, daysAgo } = world;
+  await order("ord_1", 10, "BTC");
+  await grant("ord_1", 1, 2_000_000_000n, daysAgo(5));
+  await document("receipt", "ord_1", daysAgo(5));
+  // 25 USD arrived: 15 were never granted, then 4 of the 10 go back, too.
+  await world.refund("ord_1", 1, 15_000_000n, 0n);
+  await document("credit_note", "ord_1", daysAgo(4), { refundN: 1 });
+  const range = { from: world.midnight(10), to: world.midnight(-1) };
+  expect((await world.revenue(range)).totals).toMatchObject({
+    refundedMicrodollars: 0n,
+    netMicrodollars: 10_000_000n,
+  });
+  await world.refund("ord_1", 2, 4_000_000n, 800_000_000n);
+  await document("credit_note", "ord_1", daysAgo(3), { refundN: 2 });
+  expect((await world.revenue(range)).totals).toMatchObject({
+    refundedMicrodollars: 4_000_000n,
+    netMicrodollars: 6_000_000n,
+  });
+});
+
+test("a month that is over keeps its revenue, whatever comes to its orders later", async () => {
+  const world = await freshOrders();
+  const { order, grant, document, monthsAgo } = world;
+  await order("ord_1", 10, "BTC");
+  await grant("ord_1", 1, 1_000_000_000n, monthsAgo(2));
+  await world.deposit("d1", "ord_1", 100_000_000, monthsAgo(2));
+  await document("receipt", "ord_1", monthsAgo(2));
+  const of = (months: number) =>
+    world.revenue({
+      from: timestampFromDate(new Date(world.month(months))),
+      to: timestampFromDate(new Date(world.month(months - 1))),
+      bucket: SalesBucket.MONTH,
+    });
+  const before = await of(2);
+  expect(before.totals).toMatchObject({
+    ...{ orders: 1n, paidMicrodollars: 5_000_000n },
+    coins: [{ amount: "1" }],
+  });
+  await grant("ord_1", 2, 600_000_000n, monthsAgo(1));
+  await world.deposit("d2", "ord_1", 50_000_000, monthsAgo(1));
+  await grant("ord_1", 3, -1_000_000_000n, monthsAgo(1));
+  await document("credit_note", "ord_1", monthsAgo(1), { grantN: 3 });
+  await world.run("update payment_deposits set state = 'lost' where external_id = 'd1'");
+  expect(await of(2)).toEqual(before);
+  expect((await of(1)).totals).toMatchObject({
+    ...{ orders: 0n, paidMicrodollars: 3_000_000n, lostMicrodollars: 5_000_000n },
+    ...{ netMicrodollars: -2_000_000n, coins: [{ amount: "0.5" }] },
+  });
+});
+
+test("every grouping of any range has the sums of its days", async () => {
+  const world = await fresh();
+  const payers = [await world.payer(10n ** 12n), await world.payer(10n ** 12n, { family: "v2" })];
+  const back = 75;
+  for (let daysAgo = 0; daysAgo <= back; daysAgo += 3)
+    for (const payer of payers)
+      await world.chargeAt(
+        payer,
+        world.daysAgo(daysAgo),
+        endingWith({ output: daysAgo + 1 }, [attemptAt(daysAgo % 2 ? world.costVersion : "")]),
+      );
+  await addAll(world.ledger.postgres);
+  const { ACCOUNT, MODEL, PROVIDER, FAMILY } = SalesGroup;
+  await fc.assert(
+    fc.asyncProperty(
+      fc.record({
+        days: fc.tuple(fc.nat({ max: back + 5 }), fc.nat({ max: back + 5 })),
+        bucket: fc.constantFrom(
+          ...[SalesBucket.UNSPECIFIED, SalesBucket.DAY, SalesBucket.WEEK, SalesBucket.MONTH],
+        ),
+        groupBy: fc.subarray([ACCOUNT, MODEL, PROVIDER, FAMILY]),
+        only: fc.subarray(payers),
+        pageSize: fc.constantFrom(1, 3, 2_000),
+      }),
+      async ({ days: [one, other], bucket, groupBy, only, pageSize }) => {
+        const accountIds = only.map(({ accountId }) => accountId);
+        const [first, last] = [Math.max(one, other), Math.min(one, other) - 1];
+        const question = {
+          ...{ from: world.midnight(first), to: world.midnight(last) },
+          ...{ bucket, groupBy, accountIds, pageSize },
+        };
+        const rows = [];
+        let page = await world.query(question);
+        for (;;) {
+          rows.push(...page.rows);
+          if (page.nextPageToken === "") break;
+          page = await world.query({ ...question, pageToken: page.nextPageToken });
+        }
+        const [expected] = await world.run<Record<string, bigint>>(
+          `select coalesce(sum(requests), 0)::bigint as requests,
+             coalesce(sum(amount), 0)::bigint as amount,
+             coalesce(sum(cost_pico), 0)::bigint as cost,
+             coalesce(sum(uncosted), 0)::bigint as uncosted
+           from sales_daily
+           where day >= $1 and day < $2 and (account_id = any ($3) or cardinality($3) = 0)`,
+          [...[question.from, question.to].map((at) => timestampDate(at)), accountIds],
+        );
+        const { totals } = page;
+        expect({
+          requests: totals?.requests,
+          amount: totals?.chargedMicrocredits,
+          cost: BigInt(totals?.costPicodollars ?? ""),
+          uncosted: totals?.uncostedRequests,
+        }).toEqual(expected);
+        expect(sum(rows, (row) => row.requests)).toBe(expected?.requests);
+        expect(sum(rows, (row) => row.uncostedMicrocredits)).toBe(totals?.uncostedMicrocredits);
+        expect(sum(rows, (row) => BigInt(row.costPicodollars))).toBe(expected?.cost);
+        const names = rows.map((row) =>
+          [row.from?.seconds, row.accountId, row.model, row.provider, row.family].join(" "),
+        );
+        expect(new Set(names).size).toBe(names.length);
+        const times = rows.map((row) => Number(row.from?.seconds));
+        expect(times).toEqual(times.toSorted((before, after) => before - after));
+      },
+    ),
+    { numRuns: 40, interruptAfterTimeLimit: 60_000 },
+  );
+}, 120_000);

@@ -3,16 +3,18 @@
 
 import fc from "fast-check";
 import { Client } from "pg";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { costMicro } from "../../src/base/cost.ts";
+import * as sql from "../../gen/sql/sales.ts";
+import { findViolations } from "../../src/billing/verifier.ts";
 import { closeMonth } from "../../src/history/history.ts";
 import { keepRetention } from "../../src/history/retention.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
+import { createSales } from "../../src/sales/sales.ts";
 import { writeCharges } from "../support/charges.ts";
 import { type FreshHistory, historyOfTest } from "../support/history.ts";
-import { endingWith, price, usage } from "../support/ledger.ts";
+import { endingWith, log, price } from "../support/ledger.ts";
 import {
   addAll,
   attemptAt,
@@ -135,7 +137,7 @@ test("a charge has the cost of its last attempt, with what the customer does not
       output: 1_000_000n,
       provider: "vendor",
       cost_version: version?.costVersion,
-      cost_pico: 10n * 550_000n + 1_000_002n * 2_200_000n,
+      cost_pico: `${10n * 550_000n + 1_000_002n * 2_200_000n}`,
     },
   ]);
 });
@@ -143,8 +145,8 @@ test("a charge has the cost of its last attempt, with what the customer does not
 test("a step of the cost counts from more than so many tokens of prompt on", async () => {
   const { chargeAt, daysAgo, ledger } = await fresh();
   const file = fileWithCost(
-    "cost: { input: 1, output: 1, when: [{ prompt_above: 100, input: 2, output: 2 }, " +
-      "{ prompt_above: 200, input: 4, output: 4 }] }",
+    "cost: { input: 1, output: 1, when: [{ prompt_above: 200, input: 4, output: 4 }, " +
+      "{ prompt_above: 100, input: 2, output: 2 }] }",
   );
   const versions = costsOf(file);
   expect(versions.map(({ above }) => above)).toEqual([100, 200, null]);
@@ -162,7 +164,7 @@ test("a step of the cost counts from more than so many tokens of prompt on", asy
   await addAll(ledger.postgres);
   expect(
     await world.run(
-      `select d.requests, d.cost_pico / 1000000 as cost from sales_daily d order by cost_pico`,
+      `select d.requests, (d.cost_pico / 1000000)::bigint as cost from sales_daily d order by cost_pico`,
     ),
   ).toEqual([
     { requests: 1n, cost: 101n },
@@ -308,7 +310,138 @@ test("a month that is closed is in the sums, and its days are those of the usage
   await days.run();
   await closeMonth(ledger, month(2));
   await addAll(ledger.postgres);
-  const ofDays = await world.run("select sum(amount)::bigint as amount from usage_daily");
-  expect(ofDays).toEqual([{ amount: 2n * costMicro(price, usage({ output: 5, input: 3 })) }]);
-  expect(await sales()).toMatchObject([{ ...(ofDays[0] ?? {}), requests: 2n }]);
+  const usage = await world.run("select sum(amount)::bigint as amount from usage_daily");
+  const nano = 2n * (5n * price.output + 3n * price.input);
+  expect(usage).toEqual([{ amount: nano / 1_000n }]);
+  expect(await sales()).toMatchObject([{ ...(usage[0] ?? {}), requests: 2n }]);
 });
+
+test("a cost that somebody mistyped stops neither the sums nor the retention", async () => {
+  const { chargeAt, daysAgo, ledger } = await fresh();
+  const payer = await world.payer(1_000_000_000n);
+  const mistyped = 10n ** 13n;
+  const version = {
+    ...{ costVersion: "cost_mistyped", provider: "vendor", model: "m" },
+    ...{ input: mistyped, output: mistyped, thinking: mistyped, cacheRead: mistyped },
+    ...{ cacheWrite5m: mistyped, cacheWrite1h: mistyped, webSearch: mistyped },
+    ...{ above: null, aboveVersion: null },
+  };
+  await ledger.postgres.run(sql.registerCost, version);
+  const input = 1_500_000;
+  for (let n = 0; n < 2; n++)
+    await chargeAt(payer, daysAgo(1), endingWith({ input }, [attemptAt("cost_mistyped")]), {
+      amountMicro: 100_000_000n,
+    });
+  await addAll(ledger.postgres);
+  const cost = 2n * BigInt(input) * mistyped;
+  expect(cost > 2n ** 63n).toBe(true);
+  expect(await costOf()).toEqual({ cost: `${cost}`, uncosted: 0n });
+});
+
+test("a version that cannot be stored keeps no other one from it", async () => {
+  const { ledger } = await fresh();
+  const file = fileWithCost("cost: { input: 1, output: 1, when: [{ geo: us, multiply: 2 }] }");
+  const ids = file.models[0]?.routes[0]?.[0]?.paid?.cases.map(
+    ({ versions }) => versions[0]?.costVersion,
+  );
+  expect(new Set(ids).size).toBe(2);
+  const { postgres } = ledger;
+  const failing: Postgres = {
+    ...postgres,
+    run: async (statement, ...parameters) => {
+      if (JSON.stringify(parameters, text).includes(`"${ids?.[0]}"`)) throw new Error("bad");
+      return postgres.run(statement, ...parameters);
+    },
+  };
+  const warned = vi.spyOn(log, "warn");
+  const sales = createSales({ postgres: failing, file, log });
+  sales.start();
+  await expect
+    .poll(() => world.run("select cost_version from cost_versions"))
+    .toEqual([{ cost_version: ids?.[1] }]);
+  await expect
+    .poll(() => warned.mock.calls.map(([facts]) => facts))
+    .toContainEqual(expect.objectContaining({ code: "costs_not_registered" }));
+  await sales.stop();
+  warned.mockRestore();
+});
+const text = (_: string, value: unknown) => (typeof value === "bigint" ? `${value}` : value);
+
+test("a long prompt whose version is not stored is one without a cost", async () => {
+  const { chargeAt, daysAgo, ledger } = await fresh();
+  const file = fileWithCost(
+    "cost: { input: 1, output: 1, when: [{ prompt_above: 100, input: 2, output: 2 }] }",
+  );
+  const [short] = costsOf(file);
+  if (!short) throw new Error("a version");
+  await ledger.postgres.run(sql.registerCost, short);
+  const payer = await world.payer(1_000_000_000n);
+  for (const input of [100, 101])
+    await chargeAt(payer, daysAgo(1), endingWith({ input }, [attemptAt(short.costVersion)]));
+  await addAll(ledger.postgres);
+  expect(await costOf()).toEqual({ cost: "100000000", uncosted: 1n });
+});
+
+test("the verifier finds sums of sales that are not those of the days", async () => {
+  const { chargeAt, daysAgo, days, ledger } = await fresh();
+  const payers = [
+    await world.payer(1_000_000_000n),
+    await world.payer(1_000_000_000n, { family: "v2" }),
+  ];
+  for (const payer of payers)
+    for (const ago of [40, 9, 8, 1])
+      await chargeAt(payer, daysAgo(ago), endingWith({ output: ago }, [attemptAt("")]));
+  await days.run();
+  await addAll(ledger.postgres);
+  const sizes = { charges: 1, ids: 1, accounts: 1, rows: 1 };
+  const found = async () => {
+    const [all, sliced] = [
+      await world.store.verifyLedger(),
+      await findViolations(ledger.postgres, new AbortController().signal, sizes),
+    ];
+    expect(sliced).toEqual(all);
+    return [...new Set(all.map(({ invariant }) => invariant))];
+  };
+  expect(await found()).toEqual([]);
+  const [accountId] = payers.map((payer) => payer.accountId);
+  const day = daysAgo(9).toISOString().slice(0, 10);
+  for (const [change, back, ...invariants] of [
+    [
+      "update sales_daily set amount = amount + 1 where day = $1 and account_id = $2",
+      "update sales_daily set amount = amount - 1 where day = $1 and account_id = $2",
+      "sales = days",
+      "sales of a month = its days",
+      "sales of all accounts = those of each",
+    ],
+    [
+      `update sales_monthly set cost_pico = cost_pico + 1
+       where month = date_trunc('month', $1::date::timestamp) and account_id = $2`,
+      `update sales_monthly set cost_pico = cost_pico - 1
+       where month = date_trunc('month', $1::date::timestamp) and account_id = $2`,
+      "sales of a month = its days",
+    ],
+    [
+      "update sales_totals set requests = requests + 1 where day = $1 and $2::text is not null",
+      "update sales_totals set requests = requests - 1 where day = $1 and $2::text is not null",
+      "sales of all accounts = those of each",
+    ],
+    [
+      "update sales_daily set account_id = account_id || 'x' where day = $1 and account_id = $2",
+      "update sales_daily set account_id = $2 where day = $1 and account_id = $2 || 'x'",
+      "sales = days",
+      "sales of a month = its days",
+    ],
+  ] as const) {
+    await world.run(change, [day, accountId]);
+    expect(await found()).toEqual(invariants);
+    await world.run(back, [day, accountId]);
+  }
+  // A day whose charges are not in the sums yet is none.
+  await chargeAt(payers[0] ?? fail(), daysAgo(8), endingWith({ output: 1 }));
+  await world.run("update usage_progress set closed_to = '0001-01-01', hours_from = '0001-01-01'");
+  await days.run();
+  expect(await found()).toEqual([]);
+});
+const fail = (): never => {
+  throw new Error("a payer");
+};

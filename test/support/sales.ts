@@ -42,9 +42,9 @@ providers: { vendor: { kind: simulated } }
 `);
 }
 
-/** The versions of the cost of the only route of a file. */
+/** The versions of the cost of the only route of a file, under no condition. */
 export function costsOf(file: CatalogFile) {
-  return file.models[0]?.routes[0]?.[0]?.costs ?? [];
+  return file.models[0]?.routes[0]?.[0]?.paid?.cases[0]?.versions ?? [];
 }
 
 export async function register(postgres: Pick<Postgres, "run">, file: CatalogFile): Promise<void> {
@@ -57,4 +57,15 @@ export function attemptAt(costVersion: string, provider = "vendor"): Attempt {
     $typeName: "gateway.billing.v1.Attempt",
     ...{ provider, outcome: "delivered", status: 200, model: "vendors-name", costVersion },
   };
+}
+
+/** Adds the sums of days that a test wrote to those of months and of all accounts. */
+export async function sumDays(run: (text: string) => Promise<unknown>): Promise<void> {
+  const sums = `sum(requests), sum(uncosted), sum(input), sum(output), sum(thinking),
+    sum(cache_write_5m), sum(cache_write_1h), sum(cache_read), sum(web_searches), sum(amount),
+    sum(overrun), sum(cost_pico) from sales_daily`;
+  await run(`insert into sales_monthly select date_trunc('month', day::timestamp)::date, account_id,
+    "family", model, provider, cost_version, ${sums} group by 1, 2, 3, 4, 5, 6`);
+  await run(`insert into sales_totals select day, "family", model, provider, cost_version, ${sums}
+    group by 1, 2, 3, 4, 5`);
 }

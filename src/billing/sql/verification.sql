@@ -29,6 +29,10 @@ limit 1;
 --   charges = hours                          one snapshot of the hours (VerifyCharges)
 --   charges = days without hours, tags       one snapshot of the day (VerifyDays)
 --
+--   sales of months and of all accounts = sales of days   one snapshot of them (VerifySalesMonth)
+--   sales of days = closed days     one snapshot of the days (VerifySales), but for days with
+--     charges that the sums of sales do not have yet
+--
 -- Every settlement writes the charge, its hour, its budgets and its balance in one transaction. So
 -- each step holds in every snapshot, and where each step holds, the balance is that of the
 -- charges.
@@ -686,6 +690,167 @@ cross join (
   where month = :month::date
 ) c
 where m.month = :month::date and (m.amount, m.charges) <> (c.amount, c.requests);
+
+-- name: ListSalesMonths :many
+-- Lists the months with sums of sales or days that are closed, in their order. Months whose charges
+-- were removed before there were such sums have none.
+with bounds (month) as (
+  select min(month) from month_closings
+  union all
+  select min(to_date(right(c.relname, 7), 'YYYY_MM'))
+  from pg_inherits i
+  join pg_class c on c.oid = i.inhrelid
+  where i.inhparent = 'charges'::regclass
+  union all
+  select min(month) from sales_monthly
+), ends (month) as (
+  select date_trunc('month', closed_to::timestamp)::date from usage_progress
+  union all
+  select max(month) from sales_monthly
+)
+select month::date as "month!"
+from generate_series((select min(month) from bounds)::timestamp,
+  (select max(month) from ends)::timestamp, interval '1 month') as series (month)
+where not exists (
+    select from month_archives a where a.month = series.month::date and a.dropped_at is not null)
+  or exists (select from sales_monthly s where s.month = series.month::date)
+order by 1;
+
+-- name: FindSalesEnd :optional
+-- Finds the end of a slice of so many sums of sales of a month, in the order of days and accounts.
+-- No row: the slice has all that are left.
+select day, account_id
+from sales_daily
+where day < :month::date + interval '1 month' and (day, account_id) >= (:day::date, :account_id)
+order by day, account_id
+offset :rows limit 1;
+
+-- name: VerifySales :many
+-- Compares sums of sales with the closed days, from a day of an account on and before another. Each
+-- row is a violation, at most 100.
+-- not each: step  they have none
+with progress as (
+  select least(g.closed_to, (s.complete_to at time zone 'utc')::date) as days_to, s.settled_at,
+    s.request_id, s.account_id
+  from usage_progress g
+  cross join sales_progress s
+  where not s.is_emptying
+), sold as (
+  select day, account_id, "family", model,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount, sum(requests)::bigint as requests
+  from sales_daily
+  where (day, account_id) >= (:from_day::date, :from_account)
+    and (day, account_id) < (:to_day::date, :to_account) and day < (select days_to from progress)
+  group by 1, 2, 3, 4
+), used as (
+  select u.day, u.account_id, k."family" collate "C" as "family", u.model collate "C" as model,
+    sum(u.input)::bigint as input, sum(u.output)::bigint as output,
+    sum(u.thinking)::bigint as thinking, sum(u.cache_write_5m)::bigint as cache_write_5m,
+    sum(u.cache_write_1h)::bigint as cache_write_1h, sum(u.cache_read)::bigint as cache_read,
+    sum(u.web_searches)::bigint as web_searches,
+    sum(u.amount)::bigint as amount, sum(u.requests)::bigint as requests
+  from usage_daily u
+  join keys k on k.key_id = u.key_id
+  where u.day >= :from_day and u.day <= :to_day
+    and (u.day, u.account_id) >= (:from_day, :from_account)
+    and (u.day, u.account_id) < (:to_day, :to_account) and u.day < (select days_to from progress)
+  group by 1, 2, 3, 4
+), differing as (
+  select account_id, "family", model, day, s.amount as sold, u.amount as used,
+    s.requests as sold_requests, u.requests as used_requests
+  from sold s
+  full join used u using (day, account_id, "family", model)
+  where s is distinct from u
+)
+select 'sales = days' as "invariant!",
+  concat_ws('/', d.account_id, d."family", d.model, d.day) as "subject!",
+  format('amount %s and %s, requests %s and %s', d.sold, d.used, d.sold_requests, d.used_requests)
+    as "detail!"
+from differing d
+cross join progress p
+where not exists (
+  select from charges c
+  where c.account_id = d.account_id and c.month = date_trunc('month', d.day::timestamp)::date
+    and c.admitted_at >= d.day::timestamp at time zone 'utc'
+    and c.admitted_at < (d.day + 1)::timestamp at time zone 'utc' and c.amount >= 0
+    and (c.settled_at, c.request_id, c.account_id) > (p.settled_at, p.request_id, p.account_id))
+order by 2
+limit 100;
+
+-- name: FindSalesAccount :optional
+-- Finds the last account of a slice of so many sums of sales of a month. No row: the slice has all
+-- that are left.
+select account_id
+from sales_monthly
+where month = :month::date and account_id > :after
+order by account_id
+offset :rows limit 1;
+
+-- name: VerifySalesMonth :many
+-- Compares sums of sales of a month with those of its days, of the accounts after one and up to
+-- another. Each row is a violation, at most 100. While they are written anew, none.
+-- not each: step  they have none
+with summed as (
+  select account_id, "family", model, provider, cost_version,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount, sum(overrun)::bigint as overrun, sum(cost_pico) as cost_pico,
+    sum(requests)::bigint as requests, sum(uncosted)::bigint as uncosted
+  from sales_daily
+  where day >= :month::date and day < :month::date + interval '1 month'
+    and account_id > :after and account_id <= :upto
+  group by 1, 2, 3, 4, 5
+), kept as (
+  select account_id, "family", model, provider, cost_version, input, output, thinking,
+    cache_write_5m, cache_write_1h, cache_read, web_searches, amount, overrun,
+    cost_pico::numeric as cost_pico, requests, uncosted
+  from sales_monthly
+  where month = :month and account_id > :after and account_id <= :upto
+)
+select 'sales of a month = its days' as "invariant!",
+  concat_ws('/', account_id, "family", model, provider, cost_version, :month::text) as "subject!",
+  format('amount %s and %s, cost %s and %s, requests %s and %s', k.amount, s.amount, k.cost_pico,
+    s.cost_pico, k.requests, s.requests) as "detail!"
+from kept k
+full join summed s using (account_id, "family", model, provider, cost_version)
+where k is distinct from s and not (select is_emptying from sales_progress)
+order by 2
+limit 100;
+
+-- name: VerifySalesTotals :many
+-- Compares sums of sales of all accounts with those of each, from a day on and before another. Each
+-- row is a violation, at most 100. While they are written anew, none.
+-- not each: step  they have none
+with summed as (
+  select day, "family", model, provider, cost_version,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount, sum(overrun)::bigint as overrun, sum(cost_pico) as cost_pico,
+    sum(requests)::bigint as requests, sum(uncosted)::bigint as uncosted
+  from sales_daily
+  where day >= :from_day::date and day < :to_day::date
+  group by 1, 2, 3, 4, 5
+), kept as (
+  select day, "family", model, provider, cost_version, input, output, thinking, cache_write_5m,
+    cache_write_1h, cache_read, web_searches, amount, overrun, cost_pico::numeric as cost_pico,
+    requests, uncosted
+  from sales_totals
+  where day >= :from_day and day < :to_day
+)
+select 'sales of all accounts = those of each' as "invariant!",
+  concat_ws('/', "family", model, provider, cost_version, day) as "subject!",
+  format('amount %s and %s, cost %s and %s, requests %s and %s', k.amount, s.amount, k.cost_pico,
+    s.cost_pico, k.requests, s.requests) as "detail!"
+from kept k
+full join summed s using (day, "family", model, provider, cost_version)
+where k is distinct from s and not (select is_emptying from sales_progress)
+order by 2
+limit 100;
 
 -- name: VerifyTotals :many
 -- Checks uses of promotions and numbers of documents. Each row is a violation.

@@ -48,12 +48,34 @@ create table sales_daily (
   amount         bigint not null,
   -- Cost of usage beyond holds and grants, which nobody pays.
   overrun        bigint not null,
-  -- What the provider takes, in pico-dollars.
-  cost_pico      bigint not null,
+  -- What the provider takes, in pico-dollars. A cost that somebody mistyped passes 64 bits.
+  cost_pico      numeric(40, 0) not null,
   primary key (day, account_id, "family", model, provider, cost_version)
 ) with (fillfactor = 80);
 
--- How far the charges are in sales_daily, by their settlement. One row.
+-- The same sums by months, and by days of all accounts: reports over a year read few rows.
+create table sales_monthly (like sales_daily including all) with (fillfactor = 80);
+-- Its first day.
+alter table sales_monthly rename column day to month;
+create table sales_totals (like sales_daily) with (fillfactor = 80);
+alter table sales_totals drop column account_id,
+  add primary key (day, "family", model, provider, cost_version);
+
+-- All of these sums. span: `day`, `month`, or `total` of the accounts on a day.
+create view sales_sums as
+select 'day' as span, day, account_id, "family", model, provider, requests, uncosted, input, output,
+  thinking, cache_write_5m, cache_write_1h, cache_read, web_searches, amount, overrun, cost_pico
+from sales_daily
+union all
+select 'month', month, account_id, "family", model, provider, requests, uncosted, input, output,
+  thinking, cache_write_5m, cache_write_1h, cache_read, web_searches, amount, overrun, cost_pico
+from sales_monthly
+union all
+select 'total', day, '', "family", model, provider, requests, uncosted, input, output,
+  thinking, cache_write_5m, cache_write_1h, cache_read, web_searches, amount, overrun, cost_pico
+from sales_totals;
+
+-- How far the charges are in these sums, by their settlement. One row.
 create table sales_progress (
   is_only     boolean primary key default true check (is_only),
   settled_at  timestamptz not null default '-infinity',
@@ -77,6 +99,9 @@ create table provider_bills (
   set_at    timestamptz not null default now(),
   primary key (provider, month)
 );
+
+-- Revenue is booked when it is granted.
+create index payment_grants_by_time on payment_grants (created_at) where micro > 0;
 
 -- Reports read the transfers of all accounts since a day.
 create index transfers_by_time on transfers (created_at);

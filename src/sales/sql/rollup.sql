@@ -18,9 +18,10 @@ from sales_progress
 for update;
 
 -- name: AddPage :one
--- Adds the next charges, in the order of their settlement, to the sums of their days, and returns
+-- Adds the next charges, in the order of their settlement, to the sums of their time, and returns
 -- their number and the last of them. The cost of a charge is that of its last attempt, by the
--- version that its prompt demands, and covers what is not charged: tokens beyond the grant too.
+-- version that its prompt demands, and covers what is not charged: tokens beyond the grant too. It
+-- is a numeric: one that somebody mistyped passes 64 bits. A version that is not stored has none.
 -- :settled_at  after this charge, as the request and the account
 -- :margin_ms  settled so long before `until`
 -- not each: category  each is summed up, and each has its cost
@@ -44,27 +45,36 @@ with page as materialized (
       + p.web_searches > 0 as is_uncosted,
     p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
     p.web_searches, p.amount, p.overrun,
-    coalesce(p.input * k.input + (p.output::bigint + p.output_over) * k.output
-      + (p.thinking::bigint + p.thinking_over) * k.thinking + p.cache_write_5m * k.cache_write_5m
-      + p.cache_write_1h * k.cache_write_1h + p.cache_read * k.cache_read
-      + p.web_searches * k.web_search, 0) as cost_pico
+    coalesce(p.input::numeric * k.input + (p.output::numeric + p.output_over) * k.output
+      + (p.thinking::numeric + p.thinking_over) * k.thinking
+      + p.cache_write_5m::numeric * k.cache_write_5m + p.cache_write_1h::numeric * k.cache_write_1h
+      + p.cache_read::numeric * k.cache_read + p.web_searches::numeric * k.web_search, 0)
+      as cost_pico
   from page p
   left join cost_versions k0 on k0.cost_version = p.attempt ->> 'costVersion'
   left join cost_versions k1 on k1.cost_version = k0.above_version and p.prompt > k0.above
   left join cost_versions k2 on k2.cost_version = k1.above_version and p.prompt > k1.above
   left join cost_versions k3 on k3.cost_version = k2.above_version and p.prompt > k2.above
-  left join cost_versions k on k.cost_version
-    = coalesce(k3.cost_version, k2.cost_version, k1.cost_version, k0.cost_version)
-), added as (
+  left join cost_versions k on k.cost_version = case
+    when p.prompt > k2.above then k3.cost_version when p.prompt > k1.above then k2.cost_version
+    when p.prompt > k0.above then k1.cost_version else k0.cost_version end
+), days as (
+  select day, account_id, "family", model, provider, cost_version, count(*) as requests,
+    count(*) filter (where is_uncosted) as uncosted, sum(input) as input, sum(output) as output,
+    sum(thinking) as thinking, sum(cache_write_5m) as cache_write_5m,
+    sum(cache_write_1h) as cache_write_1h, sum(cache_read) as cache_read,
+    sum(web_searches) as web_searches, sum(amount) as amount, sum(overrun) as overrun,
+    sum(cost_pico) as cost_pico
+  from costed
+  group by day, account_id, "family", model, provider, cost_version
+), added_days as (
   insert into sales_daily (day, account_id, "family", model, provider, cost_version, requests,
     uncosted, input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, overrun, cost_pico)
-  select day, account_id, "family", model, provider, cost_version, count(*),
-    count(*) filter (where is_uncosted), sum(input), sum(output), sum(thinking),
-    sum(cache_write_5m), sum(cache_write_1h), sum(cache_read), sum(web_searches), sum(amount),
-    sum(overrun), sum(cost_pico)
-  from costed
-  group by day, account_id, "family", model, provider, cost_version
+  select day, account_id, "family", model, provider, cost_version, requests,
+    uncosted, input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+    amount, overrun, cost_pico
+  from days
   order by day, account_id, "family", model, provider, cost_version
   on conflict (day, account_id, "family", model, provider, cost_version) do update
   set requests = sales_daily.requests + excluded.requests,
@@ -75,8 +85,54 @@ with page as materialized (
     cache_write_1h = sales_daily.cache_write_1h + excluded.cache_write_1h,
     cache_read = sales_daily.cache_read + excluded.cache_read,
     web_searches = sales_daily.web_searches + excluded.web_searches,
-    amount = sales_daily.amount + excluded.amount, overrun = sales_daily.overrun + excluded.overrun,
+    amount = sales_daily.amount + excluded.amount,
+    overrun = sales_daily.overrun + excluded.overrun,
     cost_pico = sales_daily.cost_pico + excluded.cost_pico
+), added_months as (
+  insert into sales_monthly (month, account_id, "family", model, provider, cost_version, requests,
+    uncosted, input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+    amount, overrun, cost_pico)
+  select date_trunc('month', day::timestamp)::date, account_id, "family", model, provider,
+    cost_version, sum(requests), sum(uncosted), sum(input),
+    sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h), sum(cache_read),
+    sum(web_searches), sum(amount), sum(overrun), sum(cost_pico)
+  from days
+  group by 1, 2, 3, 4, 5, 6
+  order by 1, 2, 3, 4, 5, 6
+  on conflict (month, account_id, "family", model, provider, cost_version) do update
+  set requests = sales_monthly.requests + excluded.requests,
+    uncosted = sales_monthly.uncosted + excluded.uncosted,
+    input = sales_monthly.input + excluded.input, output = sales_monthly.output + excluded.output,
+    thinking = sales_monthly.thinking + excluded.thinking,
+    cache_write_5m = sales_monthly.cache_write_5m + excluded.cache_write_5m,
+    cache_write_1h = sales_monthly.cache_write_1h + excluded.cache_write_1h,
+    cache_read = sales_monthly.cache_read + excluded.cache_read,
+    web_searches = sales_monthly.web_searches + excluded.web_searches,
+    amount = sales_monthly.amount + excluded.amount,
+    overrun = sales_monthly.overrun + excluded.overrun,
+    cost_pico = sales_monthly.cost_pico + excluded.cost_pico
+), added_totals as (
+  insert into sales_totals (day, "family", model, provider, cost_version, requests,
+    uncosted, input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+    amount, overrun, cost_pico)
+  select day, "family", model, provider, cost_version, sum(requests), sum(uncosted), sum(input),
+    sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h), sum(cache_read),
+    sum(web_searches), sum(amount), sum(overrun), sum(cost_pico)
+  from days
+  group by day, "family", model, provider, cost_version
+  order by day, "family", model, provider, cost_version
+  on conflict (day, "family", model, provider, cost_version) do update
+  set requests = sales_totals.requests + excluded.requests,
+    uncosted = sales_totals.uncosted + excluded.uncosted,
+    input = sales_totals.input + excluded.input, output = sales_totals.output + excluded.output,
+    thinking = sales_totals.thinking + excluded.thinking,
+    cache_write_5m = sales_totals.cache_write_5m + excluded.cache_write_5m,
+    cache_write_1h = sales_totals.cache_write_1h + excluded.cache_write_1h,
+    cache_read = sales_totals.cache_read + excluded.cache_read,
+    web_searches = sales_totals.web_searches + excluded.web_searches,
+    amount = sales_totals.amount + excluded.amount,
+    overrun = sales_totals.overrun + excluded.overrun,
+    cost_pico = sales_totals.cost_pico + excluded.cost_pico
 )
 select count(*)::integer as "charges!", max(settled_at)::text as "settled_at?",
   (array_agg(request_id order by settled_at, request_id, account_id))[count(*)::integer]
@@ -103,16 +159,37 @@ where not is_emptying;
 update sales_progress
 set is_emptying = true, complete_to = '-infinity';
 
--- name: RemoveSales :run
--- Removes some of the sums, but those of months whose charges are gone.
-delete from sales_daily
-where ctid = any (array (
-  select ctid
-  from sales_daily s
-  where not exists (
-    select from month_archives a
-    where a.month = date_trunc('month', s.day::timestamp)::date and a.dropped_at is not null)
-  limit :rows));
+-- name: RemoveSales :one
+-- Removes some of the sums of each table, but those of months whose charges are gone, and returns
+-- the most that were removed of one.
+with kept as (
+  select month from month_archives where dropped_at is not null
+), removed_days as (
+  delete from sales_daily
+  where ctid = any (array (
+    select ctid from sales_daily s
+    where not exists (
+      select from kept k where k.month = date_trunc('month', s.day::timestamp)::date)
+    limit :rows))
+  returning day
+), removed_months as (
+  delete from sales_monthly
+  where ctid = any (array (
+    select ctid from sales_monthly s
+    where not exists (select from kept k where k.month = s.month)
+    limit :rows))
+  returning month
+), removed_totals as (
+  delete from sales_totals
+  where ctid = any (array (
+    select ctid from sales_totals s
+    where not exists (
+      select from kept k where k.month = date_trunc('month', s.day::timestamp)::date)
+    limit :rows))
+  returning day
+)
+select greatest((select count(*) from removed_days), (select count(*) from removed_months),
+  (select count(*) from removed_totals))::integer as "removed!";
 
 -- name: EndEmptying :run
 -- Lets the charges be added from the first one on: those that are still there.
@@ -123,7 +200,7 @@ set is_emptying = false, settled_at = '-infinity', request_id = '', account_id =
 -- name: CountSales :one
 -- The time, and the number of charges in all sums.
 select now() as "now!", coalesce(sum(requests), 0)::bigint as "charges!"
-from sales_daily;
+from sales_totals;
 
 -- name: ReadSalesProgress :one
 -- How far the sums are, whether they have every charge that was settled before a time, and the

@@ -121,7 +121,19 @@ export class PriceBook {
 
   /** The version in force for a request. Undefined: no such model. Conditions come first. */
   priceOf(model: string, facts: PriceFacts = noFacts, priceListId?: string): Price | undefined {
+    return this.#priceBy(this.#lists.get(priceListId), model, facts);
+  }
+
+  /**
+   * As `priceOf`, by the version of the list that is in force now: a request keeps it to its end,
+   * also for what a provider applied in another way.
+   */
+  pricesOf(model: string, priceListId?: string): (facts: PriceFacts) => Price | undefined {
     const listed = this.#lists.get(priceListId);
+    return (facts) => this.#priceBy(listed, model, facts);
+  }
+
+  #priceBy(listed: PriceList | undefined, model: string, facts: PriceFacts): Price | undefined {
     const own = listed?.models.get(model);
     const terms = own?.terms ?? this.#termsOf(model);
     if (!terms) return undefined;

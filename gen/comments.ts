@@ -869,6 +869,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.operations.v1.CallFailure": "A call that a provider did not answer.",
   "gateway.operations.v1.CallFailure.reason": "The provider's own words, or the error of the connection, without secrets: at most 500 characters. Customers never see them.",
   "gateway.operations.v1.CallFailure.status": "HTTP status. 0: none was received.",
+  "gateway.operations.v1.CatalogModel.conditional": "The prices of new requests under other conditions, which their notes name.",
   "gateway.operations.v1.CatalogModel.is_usable": "True: the node that answers can call a provider for it now.",
   "gateway.operations.v1.CatalogModel.price": "The price of new requests. Absent: the model is gone from the catalogue.",
   "gateway.operations.v1.CatalogModel.prices": "Every price at which it was ever charged, newest first.",

@@ -864,7 +864,7 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "The catalogue": [
           "Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read | Context | Routes",
-          "model-0 also small | 600 | 3,100 | 3,700 | 750 | 1,200 | 61 | 200.0 K | primary: m-1, weight 3 fallback: m-2, weight 1",
+          "model-0 Also called small. Context 200,000 tokens, answers up to 32,000. Fast: 3.00 USD (600 credits) in and 31.00 USD (6200 credits) out. A call of 10,000 tokens in, 80 % of them cached, and 1,000 out costs 0.02394 USD (4.788 credits). | 600 | 3100 | 3700 | 750 | 1200 | 61 | 200.0 K | primary: m-1, weight 3 fallback: m-2, weight 1",
         ],
         "Every price at which requests were charged": [
           "Model | First used | Prices | Version",

@@ -289,7 +289,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await olga.getByRole("button", { name: "Preview" }).click();
     // Haiku costs 140 credits.
     const haiku = olga.getByRole("row", { name: /model-haiku-4\.5/ });
-    await haiku.getByText("126", { exact: true }).waitFor();
+    await haiku.getByText("140 126").waitFor();
     await olga.getByRole("button", { name: "Make list" }).click();
     await olga.getByLabel("Name", { exact: true }).fill("Carla's");
     await olga.getByLabel("Reason").fill("agreed for 2027");

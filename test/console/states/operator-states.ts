@@ -428,8 +428,7 @@ const catalog = answer(operations.listCatalog, () => ({
       aliases: index === 2 ? ["haiku", "small", "fast-and-cheap-for-everything"] : [],
       ...{ contextTokens: 1_000_000 >> index, maxOutputTokens: 64_000 },
       price: price(`now${index}`, BigInt(700 >> index)),
-      conditional:
-        index === 0 ? [{ ...price("fast", 4_200n), note: "fast; geography us" }] : [],
+      conditional: index === 0 ? [{ ...price("fast", 4_200n), note: "fast; geography us" }] : [],
       routes: [
         { provider: "primary", model: `vendor-${name}`, weight: 3, group: 1 },
         { provider: "second", model: name, weight: 1, group: 1 },

@@ -108,10 +108,7 @@ const fileNames: Readonly<Record<ConditionMember, string>> = {
   cacheRead: "cache_read",
 };
 
-function readCondition(
-  at: string,
-  line: string,
-): MessageInitShape<typeof PriceConditionSchema> {
+function readCondition(at: string, line: string): MessageInitShape<typeof PriceConditionSchema> {
   const condition: Partial<Record<Exclude<ConditionMember, "promptAbove">, string>> = {};
   let promptAbove: number | undefined;
   for (const part of line.split(",")) {

@@ -42,7 +42,11 @@ const pages: readonly PageEntry[] = [
   { path: "search", component: SearchPage },
   { path: "refusals/:requestId", component: RefusalPage },
   { path: "models", component: Models, nav: { label: words.models.title, icon: "requests" } },
-  { path: "prices", component: PriceLists, nav: { label: words.priceLists.title, icon: "credits" } },
+  {
+    path: "prices",
+    component: PriceLists,
+    nav: { label: words.priceLists.title, icon: "credits" },
+  },
   { path: "prices/:priceListId", component: PriceListPage },
   { path: "health", component: Health, nav: { label: words.health.title, icon: "screen" } },
   { path: "people", component: People, nav: { label: words.people.title, icon: "person" } },

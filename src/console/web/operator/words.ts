@@ -819,7 +819,8 @@ export const words = {
 
   priceLists: {
     title: "Price lists",
-    intro: "Prices of customers. The newest version of a list counts for all accounts that have it.",
+    intro:
+      "Prices of customers. The newest version of a list counts for all accounts that have it.",
     make: "New price list",
     makeShort: "Make list",
     emptyTitle: "No price lists",

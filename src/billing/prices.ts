@@ -79,7 +79,8 @@ export class PriceLists {
 
   /**
    * Call before the price of a request: resolves once the lists are those that this process was
-   * told of, and were read within 30 seconds. Undefined: they are. Throws while they cannot be read.
+   * told of, and were read within 30 seconds. Undefined: they are. Throws while they cannot be
+   * read.
    */
   ensure(priceListId: string | undefined): Promise<void> | undefined {
     if (priceListId === undefined) return undefined;

@@ -322,6 +322,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await toast(bob, "Approved and done.");
     await open(olga, "/prices");
     const row = olga.getByRole("row", { name: /Carla's/ });
+    await row.waitFor();
     const cells = await row.getByRole("cell").allInnerTexts();
     expect(cells.slice(0, 5)).toEqual(["Carla's", "10 %", "1", "1", "2"]);
 

@@ -1912,16 +1912,18 @@ for update of l`,
   "newest",
 );
 
-export type CountPriceListsRow = { lists: number };
+export type CountPriceListsRow = { lists: number; named: number };
 /**
- * Counts the price lists.
+ * Counts the price lists, and those with a name.
  */
-export const countPriceLists: One<undefined, CountPriceListsRow> = one(
+export const countPriceLists: One<{ name: string }, CountPriceListsRow> = one(
   "billing/count-price-lists",
   `-- billing/count-price-lists
-select count(*)::integer as lists from price_lists`,
-  () => [],
-  (v) => ({ lists: v[0] }) as never,
+select count(*)::integer as lists,
+  (count(*) filter (where name = $1))::integer as named
+from price_lists`,
+  (p) => [p.name],
+  (v) => ({ lists: v[0], named: v[1] }) as never,
   "",
 );
 

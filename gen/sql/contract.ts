@@ -7,7 +7,7 @@ import { type Json, type Many, many, type One, one, type Optional, optional, typ
 /**
  * Ends what waits about the same, unless it is the same request.
  */
-export const replaceApproval: Run<{ requestedBy: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; accountId: string; subject: string; reason: string; request: string }> = run(
+export const replaceApproval: Run<{ requestedBy: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment" | "price_list" | "account_price_list"; accountId: string; subject: string; reason: string; request: string }> = run(
   "contract/replace-approval",
   `-- contract/replace-approval
 update approvals set state = 'replaced', decided_by = $1, decided_at = now()
@@ -21,7 +21,7 @@ update approvals set state = 'replaced', decided_by = $1, decided_at = now()
 /**
  * Lets a request wait. Changes no row: the same request waits.
  */
-export const insertApproval: Run<{ approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; subject: string; accountId: string; what: string; reason: string; request: string; requestedBy: string; personId: string; usdMicro: bigint | number }> = run(
+export const insertApproval: Run<{ approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment" | "price_list" | "account_price_list"; subject: string; accountId: string; what: string; reason: string; request: string; requestedBy: string; personId: string; usdMicro: bigint | number }> = run(
   "contract/insert-approval",
   `-- contract/insert-approval
 insert into approvals
@@ -37,7 +37,7 @@ on conflict (kind, account_id, subject) where state = 'pending' do nothing`,
 /**
  * Notes that the machine did what a person could not alone.
  */
-export const insertBypass: Run<{ approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; subject: string; accountId: string; what: string; reason: string; request: string; requestedBy: string; usdMicro: bigint | number }> = run(
+export const insertBypass: Run<{ approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment" | "price_list" | "account_price_list"; subject: string; accountId: string; what: string; reason: string; request: string; requestedBy: string; usdMicro: bigint | number }> = run(
   "contract/insert-bypass",
   `-- contract/insert-bypass
 insert into approvals
@@ -67,11 +67,11 @@ select approval_id, account_id, what, requested_by, requested_at
   5000,
 );
 
-export type FindWaitingRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; subject: string; accountId: string; what: string; reason: string; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; givenUsdMicro: bigint };
+export type FindWaitingRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment" | "price_list" | "account_price_list"; subject: string; accountId: string; what: string; reason: string; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; givenUsdMicro: bigint };
 /**
  * What waits about a subject: with the id, if there is one.
  */
-export const findWaiting: Optional<{ kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; accountId: string; subject: string; approvalId: string | null }, FindWaitingRow> = optional(
+export const findWaiting: Optional<{ kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment" | "price_list" | "account_price_list"; accountId: string; subject: string; approvalId: string | null }, FindWaitingRow> = optional(
   "contract/find-waiting",
   `-- contract/find-waiting
 select a.approval_id, a.kind, a.subject, a.account_id, a.what, a.reason, a.requested_by,
@@ -89,7 +89,7 @@ select a.approval_id, a.kind, a.subject, a.account_id, a.what, a.reason, a.reque
   5000,
 );
 
-export type FindApprovalRow = { kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; accountId: string; request: Json; reason: string; requestedBy: string; personId: string; state: "pending" | "approved" | "rejected" | "replaced" | "bypassed"; decidedBy: string | null; isOver: boolean };
+export type FindApprovalRow = { kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment" | "price_list" | "account_price_list"; accountId: string; request: Json; reason: string; requestedBy: string; personId: string; state: "pending" | "approved" | "rejected" | "replaced" | "bypassed"; decidedBy: string | null; isOver: boolean };
 /**
  * A request that waits, or waited.
  */
@@ -106,7 +106,7 @@ select kind, account_id, request, reason, requested_by, person_id, state, decide
   5000,
 );
 
-export type ListApprovalsRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; subject: string; accountId: string; what: string; reason: string; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; givenUsdMicro: bigint };
+export type ListApprovalsRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment" | "price_list" | "account_price_list"; subject: string; accountId: string; what: string; reason: string; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; givenUsdMicro: bigint };
 /**
  * What waits, newest first.
  * `before`: the last one of the page before; null: from the newest

@@ -20,7 +20,7 @@ export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null;
 
 export type AlertsRow = { alertId: string; accountId: string; kind: string; facts: Json; onPage: boolean; raisedAt: Date; dismissedAt: Date | null };
 
-export type ApprovalsRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; subject: string; accountId: string; what: string; reason: string; request: Json; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; state: "pending" | "approved" | "rejected" | "replaced" | "bypassed"; decidedBy: string | null; decidedAt: Date | null };
+export type ApprovalsRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment" | "price_list" | "account_price_list"; subject: string; accountId: string; what: string; reason: string; request: Json; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; state: "pending" | "approved" | "rejected" | "replaced" | "bypassed"; decidedBy: string | null; decidedAt: Date | null };
 
 export type AuditEventsRow = { eventId: string; at: Date; actor: string; accountId: string; method: string; outcome: string; facts: Json; address: string };
 

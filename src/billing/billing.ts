@@ -82,6 +82,8 @@ import { LedgerMetrics } from "./ledger-metrics.ts";
 import { createOverview, type LedgerOverview } from "./overview.ts";
 import {
   addPriceListVersion,
+  carryOutAccountPriceList,
+  carryOutPriceList,
   createPriceList,
   findPriceList,
   listPriceLists,
@@ -157,7 +159,7 @@ export type Billing = {
   /** The logged charges that may be in a month whose charges were archived. */
   findArchived<Logged extends LoggedCharge>(logged: readonly Logged[]): Promise<Logged[]>;
   /** Does what was approved. */
-  readonly carryOut: { readonly transfer: CarryOut };
+  readonly carryOut: Readonly<Record<"transfer" | "price_list" | "account_price_list", CarryOut>>;
   /** The price list of an account. Undefined: the public prices. */
   findPriceList(accountId: string): Promise<string | undefined>;
   /** Call for each thing that the feed of keys names: price lists are read again. */
@@ -289,6 +291,15 @@ export function createBilling(parts: Parts): Billing {
   lists.readBy(() => readLists(parts.postgres));
   let unsettled = 0;
   const usage = createReports(reports);
+  const approvalLimit = parts.approvalLimit ?? (() => undefined);
+  const priceLists: PriceListParts = {
+    transaction: store.transaction,
+    reports: parts.postgres.reports,
+    keys,
+    lists,
+    approvalLimit,
+    file: parts.file ?? (() => ({ models: [], priceMultipliers: {} })),
+  };
   return {
     service: createService({
       store,
@@ -299,13 +310,7 @@ export function createBilling(parts: Parts): Billing {
       offered: parts.offered,
       usage,
       lists,
-      priceLists: {
-        transaction: store.transaction,
-        reports: parts.postgres.reports,
-        keys,
-        lists,
-        file: parts.file ?? (() => ({ models: [], priceMultipliers: {} })),
-      },
+      priceLists,
       labelsOf: (accountId, keyIds) => keys.labels(parts.postgres.reports, accountId, keyIds),
       log: parts.log,
       accounts: {
@@ -327,14 +332,18 @@ export function createBilling(parts: Parts): Billing {
       transfers: {
         store,
         transaction: store.transaction,
-        approvalLimit: parts.approvalLimit ?? (() => undefined),
+        approvalLimit,
         ownersMove: parts.ownersMove ?? (() => false),
         log: parts.log,
         onTransfer: funds.publishTransfer,
       },
     }),
     holds,
-    carryOut: { transfer: carryOutTransfer(funds.publishTransfer) },
+    carryOut: {
+      transfer: carryOutTransfer(funds.publishTransfer),
+      price_list: carryOutPriceList(priceLists),
+      account_price_list: carryOutAccountPriceList(priceLists),
+    },
     async ensureAccount(accountId, name) {
       if (await store.findAccount(accountId)) return;
       await store.insertAccount(name, accountId).catch((error: unknown) => {

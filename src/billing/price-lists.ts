@@ -1,6 +1,6 @@
 // Price lists of customers: the methods of BillingService about them, and the lists in force.
 
-import { create } from "@bufbuild/protobuf";
+import { create, type JsonObject } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type AddPriceListVersionRequest,
@@ -21,6 +21,7 @@ import {
   type SetAccountPriceListRequest,
   SetAccountPriceListResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -33,12 +34,14 @@ import {
   readTerms,
   writeTerms,
 } from "../config/catalog.ts";
+import { type ApprovalLimit, type CarryOut, memberOf } from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { readReason } from "../contract/reason.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Json, Runner } from "../postgres/statement.ts";
 import { type AccountParts, lockAccount } from "./accounts.ts";
+import { askUnlessHalf, belowHalf } from "./price-approvals.ts";
 import { PriceBook, type PriceList, PriceLists } from "./prices.ts";
 import { toAccount } from "./rows.ts";
 
@@ -51,6 +54,7 @@ export type PriceListParts = {
   readonly reports: Runner;
   readonly keys: AccountParts["keys"];
   readonly lists: PriceLists;
+  readonly approvalLimit: ApprovalLimit;
   /** The models of the configuration file of this moment. */
   readonly file: () => Pick<CatalogFile, "models" | "priceMultipliers">;
 };
@@ -83,25 +87,18 @@ export async function createPriceList(
   const name = checkName("name", request.name);
   const reason = readReason(request.reason, call);
   const version = readVersion(parts, request);
-  const priceListId = timeOrderedId("plist_");
-  const madeBy = actorOf(call.caller);
-  const store = async (tx: Runner) => {
-    const { lists } = await tx.run(sql.countPriceLists);
-    if (lists >= listsMax)
-      throw new ApiError("limit_reached", {
-        message: `There are ${listsMax} price lists, the most.`,
-      });
-    await tx.run(sql.insertPriceList, { priceListId, name, madeBy });
-    await insertVersion(tx, { priceListId, n: 1, ...version, reason, madeBy });
-    return parts.keys.announceChange(tx, priceListId);
-  };
-  const changed = await parts.transaction(store).catch((error: unknown) => {
-    if (isUniqueViolation(error)) throw invalidField("name", "is the name of another price list");
-    throw error;
+  const outcome = await parts.transaction(async (tx) => {
+    await checkNew(tx, name);
+    const asked = {
+      ...{ kind: "price_list" as const, subject: name, accountId: "", reason },
+      what: `Makes the price list ${name}`,
+      request: { name, ...version },
+    };
+    const approval = await ask(parts, tx, call, version, asked);
+    if (approval) return { approval };
+    return storeList(parts, tx, { ...version, name, reason, madeBy: actorOf(call.caller) });
   });
-  parts.keys.publish(changed);
-  call.note?.({ priceListId });
-  return create(CreatePriceListResponseSchema, await answerOf(parts, priceListId));
+  return create(CreatePriceListResponseSchema, await answerOf(parts, version, outcome, call));
 }
 
 export async function addPriceListVersion(
@@ -112,19 +109,103 @@ export async function addPriceListVersion(
   const { priceListId, after } = request;
   const reason = readReason(request.reason, call);
   const version = readVersion(parts, request);
-  const madeBy = actorOf(call.caller);
-  const changed = await parts.transaction(async (tx) => {
-    const list = await tx.run(sql.lockPriceList, { priceListId });
-    if (!list) throw noSuchList();
-    if (list.newest !== after)
-      throw new ApiError("wrong_state", {
-        message: `Version ${list.newest} is the newest: somebody has changed the list.`,
-      });
-    await insertVersion(tx, { priceListId, n: after + 1, ...version, reason, madeBy });
-    return parts.keys.announceChange(tx, priceListId);
+  const outcome = await parts.transaction(async (tx) => {
+    const { name } = await lockNewest(tx, priceListId, after);
+    const asked = {
+      ...{ kind: "price_list" as const, subject: priceListId, accountId: "", reason },
+      what: `Adds version ${after + 1} to the price list ${name}`,
+      request: { priceListId, after, ...version },
+    };
+    const approval = await ask(parts, tx, call, version, asked);
+    if (approval) return { approval };
+    const made = { priceListId, n: after + 1, ...version, reason, madeBy: actorOf(call.caller) };
+    return storeVersion(parts, tx, made);
   });
-  parts.keys.publish(changed);
-  return create(AddPriceListVersionResponseSchema, await answerOf(parts, priceListId));
+  return create(AddPriceListVersionResponseSchema, await answerOf(parts, version, outcome, call));
+}
+
+/** Makes an approved price list, or adds an approved version. */
+export function carryOutPriceList(parts: PriceListParts): CarryOut {
+  return async (tx, approved) => {
+    const { requestedBy: madeBy, reason } = approved;
+    const { after, discountBp, models } = approved.request;
+    const version = { discountBp: Number(discountBp), models: Object(models), reason, madeBy };
+    const priceListId = memberOf(approved, "priceListId");
+    if (priceListId === "") {
+      const name = memberOf(approved, "name");
+      await checkNew(tx, name);
+      const { changed } = await storeList(parts, tx, { ...version, name });
+      return () => parts.keys.publish(changed);
+    }
+    await lockNewest(tx, priceListId, Number(after));
+    const made = { ...version, priceListId, n: Number(after) + 1 };
+    const { changed } = await storeVersion(parts, tx, made);
+    return () => parts.keys.publish(changed);
+  };
+}
+
+type Made = Version & { readonly reason: string; readonly madeBy: string };
+
+/** Throws `limit_reached`, and `invalid_request` for the name of another list. */
+async function checkNew(tx: Runner, name: string): Promise<void> {
+  const { lists, named } = await tx.run(sql.countPriceLists, { name });
+  if (named > 0) throw nameIsTaken();
+  if (lists >= listsMax)
+    throw new ApiError("limit_reached", {
+      message: `There are ${listsMax} price lists, the most.`,
+    });
+}
+
+function nameIsTaken(): ApiError {
+  return invalidField("name", "is the name of another price list");
+}
+
+async function storeList(
+  { keys }: PriceListParts,
+  tx: Runner,
+  { name, ...version }: Made & { readonly name: string },
+) {
+  const priceListId = timeOrderedId("plist_");
+  const list = { priceListId, name, madeBy: version.madeBy };
+  await tx.run(sql.insertPriceList, list).catch((error: unknown) => {
+    // Another request of this moment was faster.
+    throw isUniqueViolation(error) ? nameIsTaken() : error;
+  });
+  await insertVersion(tx, { priceListId, n: 1, ...version });
+  return { priceListId, changed: await keys.announceChange(tx, priceListId) };
+}
+
+/** Locks a list. Throws `wrong_state` unless `n` is its newest version. */
+async function lockNewest(tx: Runner, priceListId: string, n: number) {
+  const list = await tx.run(sql.lockPriceList, { priceListId });
+  if (!list) throw noSuchList();
+  if (list.newest !== n)
+    throw new ApiError("wrong_state", {
+      message: `Version ${list.newest} is the newest: somebody has changed the list.`,
+    });
+  return list;
+}
+
+async function storeVersion(
+  { keys }: PriceListParts,
+  tx: Runner,
+  version: Made & { readonly priceListId: string; readonly n: number },
+) {
+  const { priceListId } = version;
+  await insertVersion(tx, version);
+  return { priceListId, changed: await keys.announceChange(tx, priceListId) };
+}
+
+/** Lets a version wait, if one person may not make it. Undefined: the caller may. */
+function ask(
+  { file, approvalLimit: limit }: PriceListParts,
+  tx: Runner,
+  { caller }: AuthenticatedCall,
+  { discountBp, models }: Version,
+  asked: Parameters<typeof askUnlessHalf>[4],
+) {
+  const terms = { discountBp, models: readModels(models) };
+  return askUnlessHalf(tx, caller, { models: file().models, limit }, terms, asked);
 }
 
 export async function listPriceLists({ reports, file }: PriceListParts) {
@@ -135,23 +216,74 @@ export async function listPriceLists({ reports, file }: PriceListParts) {
 }
 
 export async function setAccountPriceList(
-  { transaction, keys }: PriceListParts,
+  parts: PriceListParts,
   request: SetAccountPriceListRequest,
   call: AuthenticatedCall,
 ) {
-  readReason(request.reason, call);
-  const { accountId } = request;
-  const priceListId = request.priceListId === "" ? null : request.priceListId;
-  const { account, keyIds } = await transaction(async (tx) => {
-    const { status } = await lockAccount(tx, accountId);
-    if (status === "closed") throw new ApiError("account_closed");
-    if (priceListId !== null && !(await tx.run(sql.lockPriceList, { priceListId })))
-      throw noSuchList();
-    const account = await tx.run(sql.setPriceList, { accountId, priceListId });
-    return { account, keyIds: await keys.announce(tx, accountId) };
+  const reason = readReason(request.reason, call);
+  const { accountId, priceListId } = request;
+  const { account, approval, keyIds } = await parts.transaction(async (tx) => {
+    const open = await lockOpenAccount(tx, accountId);
+    const approval =
+      priceListId === ""
+        ? undefined
+        : await askToGive(parts, tx, call, { accountId, priceListId, reason });
+    if (approval) return { account: open, approval, keyIds: [] };
+    return { approval, ...(await give(parts, tx, accountId, priceListId)) };
   });
-  keys.publish(keyIds);
-  return create(SetAccountPriceListResponseSchema, { account: toAccount(account) });
+  parts.keys.publish(keyIds);
+  return create(SetAccountPriceListResponseSchema, {
+    account: toAccount(account),
+    ...(approval && { approval }),
+  });
+}
+
+/** Gives an account an approved price list, unless the list has another version by now. */
+export function carryOutAccountPriceList(parts: PriceListParts): CarryOut {
+  return async (tx, approved) => {
+    const accountId = memberOf(approved, "accountId");
+    const priceListId = memberOf(approved, "priceListId");
+    await lockOpenAccount(tx, accountId);
+    await lockNewest(tx, priceListId, Number(approved.request.n));
+    const { keyIds } = await give(parts, tx, accountId, priceListId);
+    return () => parts.keys.publish(keyIds);
+  };
+}
+
+async function lockOpenAccount(tx: Runner, accountId: string) {
+  const account = await lockAccount(tx, accountId);
+  if (account.status === "closed") throw new ApiError("account_closed");
+  return account;
+}
+
+/**
+ * One approval of a list does not serve for every account: who made it would give it to his own.
+ * Undefined: the caller may give it.
+ */
+async function askToGive(
+  { file, approvalLimit: limit }: PriceListParts,
+  tx: Runner,
+  { caller }: AuthenticatedCall,
+  {
+    accountId,
+    priceListId,
+    reason,
+  }: Readonly<Record<"accountId" | "priceListId" | "reason", string>>,
+) {
+  if (!(await tx.run(sql.lockPriceList, { priceListId }))) throw noSuchList();
+  const list = (await readLists(tx)).find(isNamed(priceListId));
+  if (!list) throw new Error("a price list has at least one version");
+  return askUnlessHalf(tx, caller, { models: file().models, limit }, list, {
+    ...{ kind: "account_price_list", subject: accountId, accountId, reason },
+    what: `Gives the account version ${list.n} of the price list ${list.name}`,
+    request: { accountId, priceListId, n: list.n },
+  });
+}
+
+async function give({ keys }: PriceListParts, tx: Runner, accountId: string, priceListId: string) {
+  const listed = { accountId, priceListId: priceListId === "" ? null : priceListId };
+  const account = await tx.run(sql.setPriceList, listed);
+  return { account, keyIds: await keys.announce(tx, accountId) };
 }
 
 /** The price list of an account. Undefined: the public prices. */
@@ -179,6 +311,7 @@ export async function previewPrices(parts: PriceListParts, request: PreviewPrice
       return one && other ? [{ model, before: one, after: other }] : [];
     }),
     belowCost: belowCost(parts, { discountBp, models: readModels(models) }),
+    belowHalf: belowHalf(entries, { discountBp, models: readModels(models) }),
   });
 }
 
@@ -188,11 +321,26 @@ function noSuchList(): ApiError {
   return new ApiError("not_found", { message: "No such price list.", field: "price_list_id" });
 }
 
-async function answerOf(parts: PriceListParts, priceListId: string) {
+type Outcome =
+  | { readonly approval: Approval }
+  | { readonly priceListId: string; readonly changed: readonly string[] };
+
+/** What became of a version: it is in force on every node within a second, or it waits. */
+async function answerOf(
+  parts: PriceListParts,
+  { discountBp, models }: Version,
+  outcome: Outcome,
+  { note }: AuthenticatedCall,
+) {
+  const below = belowCost(parts, { discountBp, models: readModels(models) });
+  if ("approval" in outcome) return { approval: outcome.approval, belowCost: below };
+  const { priceListId, changed } = outcome;
+  parts.keys.publish(changed);
+  note?.({ priceListId });
   const rows = await parts.reports.run(sql.readPriceLists);
   const row = rows.find((one) => one.priceListId === priceListId);
   if (!row) throw new Error("a price list that was stored is gone");
-  return { priceList: toMessage(row, parts.file()), belowCost: belowCost(parts, toList(row)) };
+  return { priceList: toMessage(row, parts.file()), belowCost: below };
 }
 
 /** The models of the file that cost less by these prices than the operator pays. */
@@ -211,7 +359,7 @@ function belowCost(
   return [...new Set(findLosses(sold).map(({ model }) => model))];
 }
 
-type Version = { readonly discountBp: number; readonly models: Readonly<Record<string, unknown>> };
+type Version = { readonly discountBp: number; readonly models: JsonObject };
 
 /** What a version says, as it is stored. Throws `invalid_request` with every problem of prices. */
 function readVersion(
@@ -236,7 +384,7 @@ function readVersion(
       { ...(terms && { price: writeTerms(terms) }), ...(bp !== undefined && { discount_bp: bp }) },
     ];
   });
-  return { discountBp, models: Object.fromEntries(stored) };
+  return { discountBp, models: JSON.parse(JSON.stringify(Object.fromEntries(stored))) };
 }
 
 function checkDiscount(field: string, bp: number): void {

@@ -26,7 +26,10 @@ export type PriceList = {
   >;
 };
 
-const readEveryMs = 30_000;
+/** The feed tells of changes within a second. While it fails, lists are as old as this at most. */
+const oldestMs = 30_000;
+/** From this age on they are read beside a request, so that under load none waits for it. */
+const readAfterMs = 15_000;
 
 /** The price lists in force, which requests of their accounts ask for. */
 export class PriceLists {
@@ -76,13 +79,15 @@ export class PriceLists {
 
   /**
    * Call before the price of a request: resolves once the lists are those that this process was
-   * told of. Undefined: they are. Throws while they cannot be read.
+   * told of, and were read within 30 seconds. Undefined: they are. Throws while they cannot be
+   * read.
    */
   ensure(priceListId: string | undefined): Promise<void> | undefined {
     if (priceListId === undefined) return undefined;
     if (this.#isStale || !this.#byId.has(priceListId)) return this.read();
-    // The feed tells of changes within a second; while it fails, this does.
-    if (Date.now() - this.#readAtMs > readEveryMs) this.read().catch(() => undefined);
+    const ageMs = Date.now() - this.#readAtMs;
+    if (ageMs > oldestMs) return this.read();
+    if (ageMs > readAfterMs && !this.#reading) this.read().catch(() => undefined);
     return undefined;
   }
 
@@ -121,7 +126,19 @@ export class PriceBook {
 
   /** The version in force for a request. Undefined: no such model. Conditions come first. */
   priceOf(model: string, facts: PriceFacts = noFacts, priceListId?: string): Price | undefined {
+    return this.#priceBy(this.#lists.get(priceListId), model, facts);
+  }
+
+  /**
+   * As `priceOf`, by the version of the list that is in force now: a request keeps it to its end,
+   * also for what a provider applied in another way.
+   */
+  pricesOf(model: string, priceListId?: string): (facts: PriceFacts) => Price | undefined {
     const listed = this.#lists.get(priceListId);
+    return (facts) => this.#priceBy(listed, model, facts);
+  }
+
+  #priceBy(listed: PriceList | undefined, model: string, facts: PriceFacts): Price | undefined {
     const own = listed?.models.get(model);
     const terms = own?.terms ?? this.#termsOf(model);
     if (!terms) return undefined;

@@ -143,6 +143,8 @@ const kinds: Readonly<Record<ApprovalKindName, ApprovalKind>> = {
   operator: ApprovalKind.OPERATOR,
   sign_in_link: ApprovalKind.SIGN_IN_LINK,
   sweep_payment: ApprovalKind.SWEEP_PAYMENT,
+  price_list: ApprovalKind.PRICE_LIST,
+  account_price_list: ApprovalKind.ACCOUNT_PRICE_LIST,
 };
 
 /** What waits, newest first. `before`: the last one of the page before. */

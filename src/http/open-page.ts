@@ -109,24 +109,26 @@ function renderJson(file: CatalogFile): Body {
     ...(termsUrl !== undefined && { terms_url: termsUrl }),
     ...(privacyUrl !== undefined && { privacy_url: privacyUrl }),
   };
-  const models = createCatalog(file)
-    .list([])
-    .filter(({ aliasFor }) => aliasFor === "")
-    .map(renderModelInfo);
+  const models = soldModels(file).map(renderModelInfo);
   const coins = file.payments ? coinsOf(file.payments) : [];
   const content = { models, packs: packsOf(file), coins, seller };
   return bodyOf(`${JSON.stringify(content)}\n`, json);
+}
+
+function soldModels(file: CatalogFile) {
+  return createCatalog(file)
+    .list([])
+    .filter(({ aliasFor }) => aliasFor === "");
 }
 
 function renderHtml(file: CatalogFile, origin: string, stylesheet: string | undefined): string {
   const { payments, people } = file;
   const seller = payments?.seller;
   const title = escaped(seller?.name || "Model Gateway");
-  const aliasesOf = (id: string) =>
-    Object.keys(file.aliases).filter((alias) => file.aliases[alias] === id);
-  const models = file.models.map((model) =>
-    renderModel(modelFacts({ ...model, aliases: aliasesOf(model.id) })),
-  );
+  const models = soldModels(file).flatMap(({ price, conditional, ...model }) => {
+    const others = conditional.flatMap(({ price }) => price ?? []);
+    return price ? [renderModel(modelFacts({ ...model, price, conditional: others }))] : [];
+  });
   const coins = payments ? coinsOf(payments) : [];
   const packs = packsOf(file).map(
     ({ usd, credits }) => `<li>${grouped(usd)} USD: ${grouped(credits)} credits</li>`,

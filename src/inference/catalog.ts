@@ -41,6 +41,10 @@ export type Catalog = Pick<CatalogFile, "features" | "hostedTools"> & {
   describe(name: string, allowed: readonly string[], priceListId?: string): Model;
   /** As `PriceBook.priceOf`. */
   priceOf(model: string, facts?: PriceFacts, priceListId?: string): Price | undefined;
+  /** As `PriceBook.pricesOf`. */
+  pricesOf(model: string, priceListId?: string): (facts: PriceFacts) => Price | undefined;
+  /** The public prices of a model under other conditions than the plain one. */
+  conditionalPricesOf(model: string): Price[];
   /** As `PriceBook.offered`. */
   offered(model: string, priceListId?: string): Offered | undefined;
 };
@@ -109,6 +113,11 @@ export function createCatalog(file: CatalogFile, lists?: PriceLists): Catalog {
       throw notFound(name, models);
     },
     priceOf: (model, facts, priceListId) => prices.priceOf(model, facts, priceListId),
+    conditionalPricesOf(model) {
+      const entry = resolved.get(model);
+      return entry ? pricesFor(prices, entry.model).conditional.map(({ price }) => price) : [];
+    },
+    pricesOf: (model, priceListId) => prices.pricesOf(model, priceListId),
     offered: (model, priceListId) => prices.offered(model, priceListId),
   };
 }

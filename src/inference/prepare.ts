@@ -86,7 +86,7 @@ export function prepare(
     maxOutput: maxTokens,
   };
   const facts = factsOf(request);
-  const priceOf = (of: PriceFacts) => catalog.priceOf(target.model.id, of, priceListId);
+  const priceOf = catalog.pricesOf(target.model.id, priceListId);
   const price = priceOf(facts);
   assert(price, "a model of the catalogue has a price");
   const applied = (reported: PriceFacts, leftOut: readonly LeftOut[]) => {

@@ -25,6 +25,8 @@ export type ConfiguredParts = Pick<StatusParts, "file" | "providers"> & {
   };
   /** The price of new requests. Undefined: no such model. */
   readonly priceOf: (model: string) => Price | undefined;
+  /** Its prices under other conditions. */
+  readonly conditionalPricesOf: (model: string) => readonly Price[];
 };
 
 export async function listProviders({
@@ -89,7 +91,7 @@ function regionOf(settings: ProviderSettings): string {
 }
 
 export async function listCatalog(parts: ConfiguredParts): Promise<ListCatalogResponse> {
-  const { file, ledger, providers, priceOf } = parts;
+  const { file, ledger, providers, priceOf, conditionalPricesOf } = parts;
   const { models, aliases } = file();
   const used = Map.groupBy(await ledger.prices(), ({ model }) => model);
   const usable = new Map(providers.usableModels());
@@ -119,6 +121,7 @@ export async function listCatalog(parts: ConfiguredParts): Promise<ListCatalogRe
       ),
       isUsable: usable.get(id) ?? false,
       prices: pricesOf(id),
+      conditional: [...conditionalPricesOf(id)],
     };
   });
   const ids = new Set(models.map(({ id }) => id));

@@ -88,6 +88,7 @@ export function createMoney(
     process: { version, worker: shared ? (cluster.worker?.id ?? 0) : 0 },
     file: () => settings.file,
     priceOf: (model) => settings.catalog.priceOf(model),
+    conditionalPricesOf: (model) => settings.catalog.conditionalPricesOf(model),
   });
   return { interceptor, billingService, payments, alerts, operations, sales };
 }

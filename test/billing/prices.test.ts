@@ -192,26 +192,76 @@ test("the verifier finds nothing in these charges, and a version of another leng
   expect(found.map(({ invariant }) => invariant)).toContain("price is of the length of the prompt");
 });
 
-test("the database and the program agree on the version of 100,000 usages around each step", async () => {
+test("the verifier finds 100,000 charges right whose prompts are around each step, and a wrong one", async () => {
   const price = priceOf(stepped());
-  const steps = stepsOf(price);
-  for (const step of steps) await ledger.store.registerPrice("model-test", step);
-  const seen = fc.sample(
-    fc.tuple(fc.constantFrom(200_000, 400_000), fc.integer({ min: -50_000, max: 50_000 })),
-    { numRuns: 100_000, seed: 7 },
+  for (const step of stepsOf(price)) await ledger.store.registerPrice("model-test", step);
+  const all = fc.sample(anyAround, { numRuns: 100_000, seed: 7 });
+  const accountId = "acc_around";
+  for (let from = 0; from < all.length; from += 10_000) {
+    const some = all.slice(from, from + 10_000);
+    const versions = some.map((used) => stepOf(price, promptOf(used)));
+    const amounts = some.map((used, index) => costMicro(versions[index] ?? price, used));
+    const columns = ["input", "output", "thinking", "cacheWrite5m", "cacheWrite1h", "cacheRead"];
+    const counts = columns.map((name) => some.map((used) => Object(used)[name]));
+    await ledger.run(
+      `insert into charges (account_id, request_id, month, family, key_id, model, price_version,
+         granted_output, hold, amount, overrun, output_over, thinking_over, outcome, basis,
+         admitted_at, settled_at, input, output, thinking, cache_write_5m, cache_write_1h,
+         cache_read, web_searches)
+       select $1, 'req_' || lpad((n + $2)::text, 12, '0'),
+         date_trunc('month', now() at time zone 'utc')::date, 'v1', 'key_around', 'model-test',
+         price_version, 1000000, amount, amount, 0, 0, 0, 'completed', 'reported', now(), now(),
+         input, output, thinking, cache_write_5m, cache_write_1h, cache_read, 0
+       from unnest($3::text[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::int[], $9::int[],
+         $10::int[]) with ordinality as u (price_version, amount, input, output, thinking,
+         cache_write_5m, cache_write_1h, cache_read, n)`,
+      [
+        ...[accountId, from, versions.map(({ priceVersion }) => priceVersion)],
+        ...[amounts.map(String), ...counts],
+      ],
+    );
+  }
+  const ofPrices = ["charge = tokens x price", "price is of the length of the prompt"];
+  const wrong = async () =>
+    (await ledger.store.verifyLedger())
+      .filter(({ subject }) => subject.startsWith(`${accountId}/`))
+      .map(({ invariant }) => invariant)
+      .filter((one) => ofPrices.includes(one));
+  expect(await wrong()).toEqual([]);
+  // One token less in the step of 200,001 belongs to the step below it.
+  await ledger.run("alter table charges disable trigger user");
+  const { length } = await ledger.run(
+    `update charges set input = input - 1 where account_id = $1 and request_id = (
+       select min(request_id) from charges
+       where account_id = $1 and input > 0
+         and input + cache_read + cache_write_5m + cache_write_1h = 200001)
+     returning 1`,
+    [accountId],
   );
-  const prompts = seen.map(([at, off], index) => (index % 3 === 0 ? at + (off % 2) : at + off));
-  const versions = prompts.map((prompt) => stepOf(price, prompt).priceVersion);
-  const rows = await ledger.run<{ agreed: string }>(
-    `select count(*) as agreed
-     from unnest($1::int[], $2::text[]) as u (prompt, price_version)
-     join price_versions p using (price_version)
-     where prompt > coalesce(prompt_over, -1) and (prompt_above is null or prompt <= prompt_above)
-       and p.price_version = any($3::text[])`,
-    [prompts, versions, steps.map(({ priceVersion }) => priceVersion)],
-  );
-  expect(Number(rows[0]?.agreed)).toBe(100_000);
-});
+  expect(length).toBe(1);
+  expect(new Set(await wrong())).toEqual(new Set(ofPrices));
+}, 300_000);
+
+/** Usages whose prompts are at a step, beside it, or anywhere, in all categories. */
+const anyAround = fc
+  .tuple(
+    fc.oneof(
+      fc.constantFrom(199_999, 200_000, 200_001, 399_999, 400_000, 400_001),
+      fc.integer({ min: 150_000, max: 450_000 }),
+    ),
+    fc.array(fc.nat(100), { minLength: 3, maxLength: 3 }),
+    fc.nat(9_000),
+    fc.nat(9_000),
+  )
+  .map(([prompt, percents, output, thinking]) => {
+    let rest = prompt;
+    const [cacheRead = 0, cacheWrite5m = 0, cacheWrite1h = 0] = percents.map((percent) => {
+      const part = Math.floor((rest * percent) / 100);
+      rest -= part;
+      return part;
+    });
+    return usage({ input: rest, cacheRead, cacheWrite5m, cacheWrite1h, output, thinking });
+  });
 
 test("the versions of 200 lists of 20 models take less than 500 bytes each, which is 2 MB", async () => {
   const models = Array.from({ length: 20 }, (_, index) => `vendor/model-of-a-long-name-${index}`);

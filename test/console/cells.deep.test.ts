@@ -265,7 +265,7 @@ const catalogue = answer(OperationsService.method.listCatalog, () => ({
   models: [
     {
       ...{ id: "model-0", aliases: ["small"], contextTokens: 200_000, maxOutputTokens: 32_000 },
-      ...{ price, isUsable: true },
+      ...{ price, isUsable: true, conditional: [{ ...price, note: "fast", output: 6_200_000n }] },
       routes: [
         { provider: "primary", model: "m-1", weight: 3, group: 1 },
         { provider: "fallback", model: "m-2", weight: 1, group: 1 },
@@ -331,6 +331,29 @@ const verification = answer(OperationsService.method.getVerification, () => ({
     violations: [{ invariant: "pool_held", subject: "acc_1/v1", detail: "17 instead of 19" }],
   },
   latestCleanAt: at("2026-11-21T12:00:00Z"),
+}));
+
+const priceLists = answer(BillingService.method.listPriceLists, () => ({
+  priceLists: [
+    {
+      ...{ priceListId: "plist_1", name: "Acme", accounts: 13, goneModels: ["model-9"] },
+      version: {
+        ...{ n: 7, discountBp: 1_225, madeBy: "person:per_1", madeAt: at("2026-11-03T04:05:06Z") },
+        models: { "model-0": { discountBp: 300 }, "model-9": { discountBp: 1 } },
+      },
+    },
+  ],
+}));
+const preview = answer(BillingService.method.previewPrices, () => ({
+  prices: [
+    {
+      model: "model-0",
+      before: price,
+      after: { ...price, input: price.input - 1_000n, promptAbove: 200_000, abovePrice: price },
+    },
+  ],
+  belowCost: ["model-0"],
+  belowHalf: ["model-0"],
 }));
 
 const promotions = answer(PaymentsService.method.listPromotions, () => ({
@@ -527,7 +550,13 @@ type Shown = {
   readonly texts?: readonly string[];
 };
 
-type Case = { readonly path: string; readonly answers: readonly Answer[]; readonly shown: Shown };
+type Case = {
+  readonly path: string;
+  readonly answers: readonly Answer[];
+  /** A button that shows the rest. */
+  readonly press?: string;
+  readonly shown: Shown;
+};
 
 const usageFigures = [
   "Credits spent | 1,188.00 | nothing in the 30 days before",
@@ -835,7 +864,7 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "The catalogue": [
           "Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read | Context | Routes",
-          "model-0 also small | 600 | 3,100 | 3,700 | 750 | 1,200 | 61 | 200.0 K | primary: m-1, weight 3 fallback: m-2, weight 1",
+          "model-0 Also called small. Context 200,000 tokens, answers up to 32,000. Fast: 3.00 USD (600 credits) in and 31.00 USD (6200 credits) out. A call of 10,000 tokens in, 80 % of them cached, and 1,000 out costs 0.02394 USD (4.788 credits). | 600 | 3100 | 3700 | 750 | 1200 | 61 | 200.0 K | primary: m-1, weight 3 fallback: m-2, weight 1",
         ],
         "Every price at which requests were charged": [
           "Model | First used | Prices | Version",
@@ -919,6 +948,35 @@ const cases: Readonly<Record<string, Case>> = {
         "More arrived than is credited without asking. The customer reads: Somebody looks.",
         "Ana: Adds 4,711 credits. why Approve Reject",
         "Send $1.11 back, and enter the transaction.",
+      ],
+    },
+  },
+  priceLists: {
+    path: operatorAt("/prices"),
+    answers: [operator, people, priceLists],
+    shown: {
+      tables: {
+        "Price lists, by name": [
+          "List | Discount | Models of its own | Accounts | Version | Since | By | Actions",
+          "Acme | 12.25 % | 2 1 gone | 13 | 7 | 3 Nov 2026, 04:05:06 UTC | Ana | Give",
+        ],
+      },
+    },
+  },
+  priceList: {
+    path: operatorAt("/prices/plist_1"),
+    answers: [operator, people, priceLists, catalogue, preview],
+    press: "Preview",
+    shown: {
+      tables: {
+        "Every model before and after": [
+          "Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read",
+          "model-0 below cost less than half above 200,000 tokens of prompt 600 in, 3,100 out | 600 599 | 3,100 | 3,700 | 750 | 1,200 | 61",
+        ],
+      },
+      texts: [
+        "Version 7, 13 accounts",
+        "The configuration file has no model-9 any more: the next version leaves that out.",
       ],
     },
   },
@@ -1098,8 +1156,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   });
 
   test.for(Object.entries(cases))("the page %s shows each figure where it belongs", async (one) => {
-    const [name, { shown }] = one;
+    const [name, { shown, press }] = one;
     await page.goto(server.address + statePath(name, "all"));
+    if (press !== undefined) await page.getByRole("button", { name: press }).click();
     const { figures = [], tables = {}, texts = [] } = shown;
     let seen: Read | undefined;
     const found = async () => {

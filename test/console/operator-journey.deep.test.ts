@@ -283,6 +283,49 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await olga.getByRole("button", { name: "End promotion" }).click();
     await toast(olga, "Hackathon has ended.");
 
+    await olga.getByRole("link", { name: "Price lists", exact: true }).click();
+    await olga.getByRole("link", { name: "New price list" }).first().click();
+    await olga.getByLabel("Discount on every model").fill("10");
+    await olga.getByRole("button", { name: "Preview" }).click();
+    // Haiku costs 140 credits.
+    const haiku = olga.getByRole("row", { name: /model-haiku-4\.5/ });
+    await haiku.getByText("140 126").waitFor();
+    await olga.getByRole("button", { name: "Make list" }).click();
+    await olga.getByLabel("Name", { exact: true }).fill("Carla's");
+    await olga.getByLabel("Reason").fill("agreed for 2027");
+    await olga.getByRole("dialog").getByRole("button", { name: "Make list" }).click();
+    await toast(olga, "Version 1 of Carla's is in force.");
+    await olga.getByRole("button", { name: "Give", exact: true }).click();
+    await olga.getByLabel("Account", { exact: true }).fill(accountId);
+    await olga.getByLabel("Reason").fill("agreed for 2027");
+    await olga.getByRole("dialog").getByRole("button", { name: "Give" }).click();
+    await toast(olga, "has the prices of Carla's.");
+    // A cheap version needs another person.
+    await olga.getByRole("link", { name: "Carla's" }).click();
+    await olga.getByLabel("Prices of model-haiku-4.5").selectOption("prices of its own");
+    await olga.getByLabel("Input of model-haiku-4.5").fill("0.1");
+    await olga.getByLabel("Output of model-haiku-4.5").fill("1");
+    await olga.getByLabel("Conditions of model-haiku-4.5").fill("prompt_over: 5");
+    await olga.getByRole("button", { name: "Preview" }).click();
+    await olga.getByText("This is no part of a condition: prompt_over: 5").waitFor();
+    await olga.getByLabel("Conditions of model-haiku-4.5").fill("prompt_above: 900, multiply: 2");
+    await olga.getByRole("button", { name: "Preview" }).click();
+    await haiku.getByText("less than half").waitFor();
+    await haiku.getByText("above 900 tokens of prompt 36 in, 360 out").waitFor();
+    await olga.getByRole("button", { name: "Put in force" }).click();
+    await olga.getByLabel("Reason").fill("agreed for 2028");
+    await olga.getByRole("dialog").getByRole("button", { name: "Put in force" }).click();
+    await toast(olga, "Another person has to approve this.");
+    await open(bob, "/attention");
+    const cheaper = bob.getByRole("row", { name: /Carla's/ });
+    await cheaper.getByRole("button", { name: "Approve" }).click();
+    await toast(bob, "Approved and done.");
+    await open(olga, "/prices");
+    const row = olga.getByRole("row", { name: /Carla's/ });
+    await row.waitFor();
+    const cells = await row.getByRole("cell").allInnerTexts();
+    expect(cells.slice(0, 5)).toEqual(["Carla's", "10 %", "1", "1", "2"]);
+
     await open(olga, "/people");
     await olga.getByRole("button", { name: "New token" }).click();
     await olga.getByLabel("Name", { exact: true }).fill("journey");

@@ -4,7 +4,8 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Client } from "pg";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { costMicro } from "../../src/base/cost.ts";
 import { createLog } from "../../src/base/log.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
@@ -221,6 +222,56 @@ test("a calling service gets the prices of the key's account", async () => {
   const refused = { ...request, requestId: `req_${"b".repeat(20)}`, tier: "flex" };
   expect(await refusal(billing().placeHold(refused, call()))).toContain("has no price");
   await give("");
+});
+
+test("a change that no feed tells of counts after 30 seconds, and one that is told at once", async () => {
+  const list = await newList("Untold", { discountBp: 1_000 });
+  await give(list.priceListId);
+  await noteEverywhere("list Untold 1");
+  const client = new Client({ connectionString: gateway.databaseUrl });
+  await client.connect();
+  await client.query(
+    `insert into price_list_versions (price_list_id, n, discount_bp, models, reason, made_by)
+     values ($1, 2, 2000, '{}', 'untold', 'test')`,
+    [list.priceListId],
+  );
+  await client.end();
+  const [first = ""] = addresses;
+  expect((await receiptAt(first)).price.note).toBe("list Untold 1");
+  const now = Date.now();
+  const clock = vi.spyOn(Date, "now").mockImplementation(() => now + 30_001);
+  // The first request after them, on each node.
+  for (const address of addresses)
+    expect((await receiptAt(address)).price.note).toBe("list Untold 2");
+  clock.mockRestore();
+  await give("");
+  await noteEverywhere("");
+});
+
+test("a reload that fails halfway leaves every price what it was", async () => {
+  const list = await newList("Whole", { discountBp: 1_000 });
+  await give(list.priceListId);
+  await noteEverywhere("list Whole 1");
+  const [first = ""] = addresses;
+  const info = async () =>
+    (await fetch(`${first}/v1/models/info`, { headers: { "x-api-key": gateway.v1 } })).text();
+  const [before, infoBefore] = [await receiptAt(first), await info()];
+  const dearer = cheaper.replace("input: 0.70, output: 3.50", "input: 7.00, output: 35.00");
+  const broken = dearer.replace(
+    /^providers:$/m,
+    "providers:\n  other: { kind: anthropic, base_url: https://api.example.com, credential_env: NO_SUCH_KEY }",
+  );
+  expect(broken).not.toBe(dearer);
+  expect(() => gateway.reload(readCatalogFile(broken))).toThrow("NO_SUCH_KEY");
+  expect(await info()).toBe(infoBefore);
+  expect((await receiptAt(first)).price).toEqual(before.price);
+  await give("");
+  await noteEverywhere("");
+  expect((await receiptAt(first)).price).toMatchObject({ input: 140_000n, output: 700_000n });
+  // The same prices with a provider that can be called are taken as a whole.
+  gateway.reload(readCatalogFile(dearer));
+  expect((await receiptAt(first)).price).toMatchObject({ input: 1_400_000n, output: 7_000_000n });
+  gateway.reload(catalog);
 });
 
 test("wrong lists are refused with every problem, and change nothing", async () => {

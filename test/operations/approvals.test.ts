@@ -14,10 +14,11 @@ import {
   RefundState,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
-import type { CatalogFile } from "../../src/config/catalog.ts";
+import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
 import { listBypasses } from "../../src/contract/approvals.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { apiErrorOf } from "../support/bindings.ts";
+import { defaultCatalogWithoutPauses } from "../support/catalog.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { createOperators, type SignedIn } from "../support/operators.ts";
 import { query } from "../support/query.ts";
@@ -457,6 +458,170 @@ describe("of an order", () => {
     await core.payments.simulateDeposit(more, gateway.admin.call);
     await expect.poll(async () => (await find(other))?.deposits.length, soon).toBe(2);
     expect(await reasonOf(approve(stale.approval))).toBe("wrong_state");
+  });
+});
+
+describe("a price list", () => {
+  const reason = "agreed with Acme";
+  const haiku = (listed: object) => ({ models: { "model-haiku-4.5": listed } });
+  const make = (terms: object, by = ann.call, name = unique("list")) =>
+    core.billing.createPriceList({ name, reason, ...terms }, by);
+  const made = async (terms: object) =>
+    (await make(terms, gateway.admin.call)).priceList?.priceListId ?? "";
+  const find = async (id: string) =>
+    (await core.billing.listPriceLists({}, ann.call)).priceLists.find(
+      ({ priceListId }) => priceListId === id,
+    );
+  const add = (priceListId: string, terms: object, by = ann.call) =>
+    core.billing.addPriceListVersion({ priceListId, after: 1, reason, ...terms }, by);
+  const giveTo = (priceListId: string, by = ann.call) =>
+    core.billing.setAccountPriceList({ accountId: gateway.accountId, priceListId, reason }, by);
+  const listOf = async () =>
+    (await core.billing.getAccount({ accountId: gateway.accountId }, ann.call)).account
+      ?.priceListId;
+
+  // Public: 0.70 and 3.50 USD a million, 1.40 and 7.00 above 1,000 tokens, 4.20 and 21.00 fast.
+  const when = "[{ prompt_above: 1000, multiply: 2 }, { speed: fast, multiply: 6 }]";
+  const conditional = () =>
+    readCatalogFile(
+      defaultCatalogWithoutPauses().replace(
+        "price: { input: 0.70, output: 3.50 }",
+        `price: { input: 0.70, output: 3.50, per: { web_search: 10 }, when: ${when} }`,
+      ),
+    );
+  const steps = [
+    { promptAbove: 1_000, multiply: "2" },
+    { speed: "fast", multiply: "6" },
+  ];
+  const own = (input: string, output: string, more: object = {}) =>
+    haiku({ price: { input, output, webSearch: "10", when: steps, ...more } });
+  for (const [name, terms, waits] of [
+    ["a half off", { discountBp: 5_000 }, false],
+    ["more than a half off", { discountBp: 5_001 }, true],
+    ["more than a half off one model", haiku({ discountBp: 5_001 }), true],
+    ["prices of its own of a half", own("0.35", "1.75"), false],
+    ["an input below a half", own("0.3492", "3.50"), true],
+    ["an output below a half", own("0.70", "1.749995"), true],
+    ["cache reads below a half", own("0.70", "3.50", { cacheRead: "0.034995" }), true],
+    ["web searches below a half", own("0.70", "3.50", { webSearch: "4.99" }), true],
+    ["long prompts below a half", own("0.70", "3.50", { when: [steps[1]] }), false],
+    ["long prompts far below", own("0.40", "3.50", { when: [steps[1]] }), true],
+    ["fast below a half", own("0.70", "3.50", { when: [steps[0]] }), true],
+    [
+      "own prices and a discount together",
+      haiku({
+        price: { input: "0.60", output: "3.00", webSearch: "10", when: steps },
+        discountBp: 5_000,
+      }),
+      true,
+    ],
+    [
+      "a discount over a half that no model of now has",
+      {
+        discountBp: 6_000,
+        models: Object.fromEntries(fastCatalog().models.map(({ id }) => [id, { discountBp: 0 }])),
+      },
+      true,
+    ],
+  ] as const)
+    test(`with ${name} ${waits ? "waits" : "is made by one person"}`, async () => {
+      const { payments } = withLimit(limitUsd);
+      gateway.reload({ ...conditional(), ...(payments && { payments }) });
+      const { priceList, approval } = await make(terms);
+      expect([priceList === undefined, approval !== undefined]).toEqual([waits, waits]);
+      const before = (await core.billing.previewPrices({ ...terms }, ann.call)).belowHalf;
+      if (!("discountBp" in terms && terms.discountBp === 6_000))
+        expect(before.length > 0).toBe(waits);
+      // Without a limit, one person makes any.
+      gateway.reload(conditional());
+      expect((await make(terms)).approval).toBeUndefined();
+      gateway.reload(withLimit(limitUsd));
+    });
+
+  test("is made once, for who asked, by another person", async () => {
+    const name = unique("list");
+    const { priceList, approval, belowCost } = await make({ discountBp: 6_000 }, ann.call, name);
+    expect([priceList, belowCost]).toEqual([undefined, []]);
+    expect(approval).toMatchObject({
+      ...{ kind: ApprovalKind.PRICE_LIST, subject: name, accountId: "", reason },
+      ...{ requestedBy: `person:${ann.personId}`, amountMicrodollars: 0n },
+      what: `Makes the price list ${name}: 60 % off, and less than half of the public price for model-opus-4.6, model-sonnet-4.6, model-haiku-4.5.`,
+    });
+    expect((await make({ discountBp: 6_000 }, ann.call, name)).approval?.approvalId).toBe(
+      approval?.approvalId,
+    );
+    for (const by of [ann.call, gateway.admin.call])
+      expect(await reasonOf(approve(approval, by))).toBe("not_permitted");
+    const outcomes = [approve(approval, bob.call), approve(approval, cleo.call)].map(reasonOf);
+    expect((await Promise.all(outcomes)).toSorted()).toEqual(["ok", "wrong_state"]);
+    const { priceLists } = await core.billing.listPriceLists({}, ann.call);
+    expect(priceLists.filter((one) => one.name === name)).toMatchObject([
+      { version: { n: 1, discountBp: 6_000, reason, madeBy: `person:${ann.personId}` } },
+    ]);
+    // Its name may be taken meanwhile.
+    const other = unique("list");
+    const late = await make({ discountBp: 6_000 }, ann.call, other);
+    await make({}, gateway.admin.call, other);
+    expect(await reasonOf(approve(late.approval))).toBe("invalid_request");
+    expect(await reasonOf(make({ discountBp: 6_000 }, ann.call, other))).toBe("invalid_request");
+  });
+
+  test("gets a cheap version once, unless it has another one by now, also by a token", async () => {
+    const id = await made({ discountBp: 100 });
+    const models = haiku({ price: { input: "0.1", output: "3.50" } });
+    const token = await tokenOf(AdminScope.MONEY);
+    const { priceList, approval } = await add(id, models, token.call);
+    expect(priceList).toBeUndefined();
+    expect(approval).toMatchObject({ personId: ann.personId, requestedBy: `token:${token.name}` });
+    expect(approval?.what).toContain("Adds version 2 to the price list");
+    expect((await find(id))?.version?.n).toBe(1);
+    expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
+    await approve(approval);
+    await approve(approval);
+    expect((await find(id))?.version).toMatchObject({
+      ...{ n: 2, discountBp: 0, madeBy: `token:${token.name}` },
+      models: { "model-haiku-4.5": { price: { input: "0.1", output: "3.5" } } },
+    });
+    const stale = await make({ discountBp: 100 });
+    const staleId = stale.priceList?.priceListId ?? "";
+    const { approval: late } = await add(staleId, { discountBp: 9_000 });
+    await add(staleId, { discountBp: 200 });
+    expect(await reasonOf(approve(late))).toBe("wrong_state");
+    expect((await find(staleId))?.version).toMatchObject({ n: 2, discountBp: 200 });
+    await reject(late);
+    // The machine needs nobody.
+    const { priceList: bypassed } = await add(
+      await made({}),
+      { discountBp: 9_000 },
+      gateway.admin.call,
+    );
+    expect(bypassed?.version?.discountBp).toBe(9_000);
+  });
+
+  test("of cheap prices is given to each account by two persons, whoever approved the list", async () => {
+    const cheap = await made({ discountBp: 10_000 });
+    const { account, approval } = await giveTo(cheap);
+    expect(account).toMatchObject({ accountId: gateway.accountId, priceListId: "" });
+    expect(approval).toMatchObject({
+      ...{ kind: ApprovalKind.ACCOUNT_PRICE_LIST, subject: gateway.accountId },
+      ...{ accountId: gateway.accountId, reason },
+    });
+    expect(approval?.what).toContain("Gives the account version 1 of the price list");
+    expect(await listOf()).toBe("");
+    expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
+    await approve(approval);
+    expect(await listOf()).toBe(cheap);
+    // The public prices, and a list that is not cheap, need nobody.
+    expect((await giveTo("")).approval).toBeUndefined();
+    const fair = await made({ discountBp: 5_000 });
+    expect((await giveTo(fair)).approval).toBeUndefined();
+    expect(await listOf()).toBe(fair);
+    // Another version is another gift.
+    const { approval: old } = await giveTo(cheap);
+    await add(cheap, { discountBp: 9_000 }, gateway.admin.call);
+    expect(await reasonOf(approve(old))).toBe("wrong_state");
+    await giveTo("");
+    expect(await listOf()).toBe("");
   });
 });
 

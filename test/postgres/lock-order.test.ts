@@ -389,7 +389,14 @@ test("under a random load no transaction locks against the order, and none deadl
   };
   const never = () => Promise.reject(new Error("nothing of payments waits here"));
   const carryOut = {
-    ...{ decision: never, refund: never, promotion: never, sweep_payment: never },
+    ...{
+      decision: never,
+      refund: never,
+      promotion: never,
+      sweep_payment: never,
+      price_list: never,
+      account_price_list: never,
+    },
     ...people.forApprovals.carryOut,
     ...billing.carryOut,
   };

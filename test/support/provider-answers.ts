@@ -27,6 +27,8 @@ export type AnswerContent = {
     readonly cacheWrite?: number;
     readonly thinking?: number;
   };
+  /** The conditions of a price that the provider says it applied: a tier alone outside native. */
+  readonly applied?: { readonly speed?: string; readonly geo?: string; readonly tier?: string };
   /** Leaves the usage out. */
   readonly noUsage?: boolean;
 };
@@ -296,7 +298,12 @@ function responsesBody(content: AnswerContent, output: JsonObject[]): JsonObject
     incomplete_details: isCut ? { reason: "max_output_tokens" } : null,
     output,
     ...(content.noUsage !== true && { usage: responsesUsage(content) }),
+    ...tierOf(content),
   };
+}
+
+function tierOf({ applied: { tier } = {} }: AnswerContent): JsonObject {
+  return tier === undefined ? {} : { service_tier: tier };
 }
 
 function responsesUsage({ usage = {} }: AnswerContent): JsonObject {
@@ -318,11 +325,9 @@ function nativeHead({
   return { id, type: "message", role: "assistant", model, stop_sequence: null };
 }
 
-function chatHead(
-  { id = "chatcmpl-scripted", model = "scripted-1" }: AnswerContent,
-  object: string,
-): JsonObject {
-  return { id, object, created: 1_764_000_000, model };
+function chatHead(content: AnswerContent, object: string): JsonObject {
+  const { id = "chatcmpl-scripted", model = "scripted-1" } = content;
+  return { id, object, created: 1_764_000_000, model, ...tierOf(content) };
 }
 
 type Block = { start: JsonObject; deltas: JsonObject[]; whole: JsonObject };
@@ -362,7 +367,7 @@ function nativeBlocks({ text, thinking, tool }: AnswerContent): Block[] {
   return blocks;
 }
 
-function nativeUsage({ usage = {} }: AnswerContent) {
+function nativeUsage({ usage = {}, applied: { speed, geo, tier } = {} }: AnswerContent) {
   const { input = 10, output = 5, cacheRead = 0, cacheWrite = 0, thinking } = usage;
   return {
     input_tokens: input,
@@ -370,6 +375,9 @@ function nativeUsage({ usage = {} }: AnswerContent) {
     cache_read_input_tokens: cacheRead,
     output_tokens: output,
     ...(thinking !== undefined && { output_tokens_details: { thinking_tokens: thinking } }),
+    ...(speed !== undefined && { speed }),
+    ...(geo !== undefined && { inference_geo: geo }),
+    ...(tier !== undefined && { service_tier: tier }),
   };
 }
 

@@ -12,8 +12,10 @@ where l.price_list_id = :price_list_id
 for update of l;
 
 -- name: CountPriceLists :one
--- Counts the price lists.
-select count(*)::integer as "lists!" from price_lists;
+-- Counts the price lists, and those with a name.
+select count(*)::integer as "lists!",
+  (count(*) filter (where name = :name))::integer as "named!"
+from price_lists;
 
 -- name: InsertPriceListVersion :run
 -- Adds a version to a price list that the caller has locked or made.

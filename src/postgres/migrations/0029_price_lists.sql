@@ -30,3 +30,9 @@ alter table accounts
   add price_list_id text collate "C" references price_lists,
   add price_list_at timestamptz;
 create index accounts_by_price_list on accounts (price_list_id) where price_list_id is not null;
+
+alter table approvals
+  drop constraint approvals_kind_check,
+  add constraint approvals_kind_check check (kind in ('transfer', 'decision', 'refund', 'promotion',
+    'admin_token', 'operator', 'sign_in_link', 'sweep_payment', 'price_list',
+    'account_price_list'));

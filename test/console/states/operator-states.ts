@@ -428,6 +428,7 @@ const catalog = answer(operations.listCatalog, () => ({
       aliases: index === 2 ? ["haiku", "small", "fast-and-cheap-for-everything"] : [],
       ...{ contextTokens: 1_000_000 >> index, maxOutputTokens: 64_000 },
       price: price(`now${index}`, BigInt(700 >> index)),
+      conditional: index === 0 ? [{ ...price("fast", 4_200n), note: "fast; geography us" }] : [],
       routes: [
         { provider: "primary", model: `vendor-${name}`, weight: 3, group: 1 },
         { provider: "second", model: name, weight: 1, group: 1 },
@@ -443,6 +444,56 @@ const catalog = answer(operations.listCatalog, () => ({
       prices: [{ price: price("gone", 300n), firstUsedAt: ago(400 * day) }],
     },
   ],
+}));
+
+const ownTexts = {
+  ...{ input: "3.2", output: "16", thinking: "16", cacheWrite5m: "4", cacheWrite1h: "6.4" },
+  ...{ cacheRead: "0.32", webSearch: "" },
+};
+const priceLists = answer(billing.listPriceLists, () => ({
+  priceLists: [
+    {
+      ...{ priceListId: "plist_1", name: "ACME Robotics", accounts: 3, madeAt: ago(90 * day) },
+      version: {
+        ...{ n: 4, discountBp: 1_250, reason: "agreed for 2027", madeBy: "person:per_olga" },
+        madeAt: ago(3 * day),
+        models: {
+          "model-opus-4.6": {
+            price: {
+              ...ownTexts,
+              when: [
+                { promptAbove: 200_000, multiply: "2" },
+                { speed: "fast", geo: "us", input: "12", output: "60" },
+              ],
+            },
+            discountBp: 0,
+          },
+          "model-haiku-4.5": { discountBp: 4_000 },
+          "model-gone-3.5": { discountBp: 9_000 },
+        },
+      },
+      goneModels: ["model-gone-3.5"],
+    },
+    {
+      ...{ priceListId: "plist_2", name: "عرض <i>all</i>", accounts: 0, madeAt: ago(day) },
+      version: { n: 1, discountBp: 10_000, madeBy: "token:billing", madeAt: ago(day) },
+    },
+  ],
+}));
+const preview = answer(billing.previewPrices, () => ({
+  prices: ["opus-4.6", "sonnet-4.6", "haiku-4.5"].map((name, index) => {
+    const nano = 700_000n >> BigInt(index);
+    return {
+      model: `model-${name}`,
+      before: price(`now${index}`, nano),
+      after: {
+        ...price(`next${index}`, index === 1 ? nano : (nano * 6_125n) / 10_000n),
+        ...(index === 0 && { promptAbove: 200_000, abovePrice: price("over", nano * 2n) }),
+      },
+    };
+  }),
+  belowCost: ["model-opus-4.6"],
+  belowHalf: ["model-haiku-4.5"],
 }));
 
 const dollar = 200n * credit;
@@ -846,6 +897,42 @@ export const operatorStates: readonly PageStates[] = [
     name: "operator-audit-filtered",
     path: at("/audit?actor=person:per_ana&method=GetAccount&from=2026-11-01&to=2026-11-22"),
     states: { none: [admin, find, listPeople, noEvents], full: [admin, find, listPeople, events] },
+  },
+  {
+    name: "operator-price-lists",
+    path: at("/prices"),
+    states: {
+      loading: [admin, listPeople, pending(billing.listPriceLists)],
+      empty: [admin, listPeople, answer(billing.listPriceLists, () => ({}))],
+      failed: [admin, listPeople, failing(billing.listPriceLists, "internal")],
+      full: [admin, listPeople, priceLists],
+      support: [support, listPeople, priceLists],
+    },
+  },
+  {
+    name: "operator-give-price-list",
+    path: at("/prices?give=plist_1"),
+    states: { full: [admin, listPeople, priceLists] },
+  },
+  {
+    name: "operator-price-list",
+    path: at("/prices/plist_1"),
+    states: {
+      loading: [admin, pending(billing.listPriceLists), pending(operations.listCatalog)],
+      failed: [admin, failing(billing.listPriceLists, "internal"), catalog],
+      full: [admin, priceLists, catalog, preview],
+      support: [support, priceLists, catalog, preview],
+    },
+  },
+  {
+    name: "operator-no-price-list",
+    path: at("/prices/plist_0"),
+    states: { missing: [admin, priceLists, catalog] },
+  },
+  {
+    name: "operator-new-price-list",
+    path: at("/prices/new"),
+    states: { full: [admin, priceLists, catalog, preview] },
   },
   {
     name: "operator-promotions",

@@ -126,6 +126,18 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
     // The one with the longest facts is the last.
     "its facts": (page) => page.locator("summary").last().click(),
   },
+  "operator-price-list full": {
+    preview: async (page) => {
+      await press("Preview")(page);
+      await page.getByRole("table").last().scrollIntoViewIfNeeded();
+    },
+    "in force": press("Preview", "Put in force"),
+    "wrong condition": async (page) => {
+      await page.getByLabel("Conditions of model-opus-4.6").fill("prompt_over: 5");
+      await press("Preview")(page);
+    },
+  },
+  "operator-new-price-list full": { name: press("Preview", "Make list") },
   "operator-people full": { "new token": press(/token/i) },
 };
 

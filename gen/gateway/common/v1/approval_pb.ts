@@ -12,7 +12,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/approval.proto.
  */
 export const file_gateway_common_v1_approval: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2NvbW1vbi92MS9hcHByb3ZhbC5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEi0gIKCEFwcHJvdmFsEhMKC2FwcHJvdmFsX2lkGAEgASgJEi0KBGtpbmQYAiABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5BcHByb3ZhbEtpbmQSDwoHc3ViamVjdBgDIAEoCRISCgphY2NvdW50X2lkGAQgASgJEgwKBHdoYXQYBSABKAkSDgoGcmVhc29uGAYgASgJEhsKE2Ftb3VudF9taWNyb2RvbGxhcnMYByABKAMSFAoMcmVxdWVzdGVkX2J5GAggASgJEhEKCXBlcnNvbl9pZBgJIAEoCRIwCgxyZXF1ZXN0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB2VuZHNfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmdpdmVuX21pY3JvZG9sbGFycxgMIAEoAyqYAgoMQXBwcm92YWxLaW5kEh0KGUFQUFJPVkFMX0tJTkRfVU5TUEVDSUZJRUQQABIaChZBUFBST1ZBTF9LSU5EX1RSQU5TRkVSEAESGgoWQVBQUk9WQUxfS0lORF9ERUNJU0lPThACEhgKFEFQUFJPVkFMX0tJTkRfUkVGVU5EEAMSGwoXQVBQUk9WQUxfS0lORF9QUk9NT1RJT04QBBIdChlBUFBST1ZBTF9LSU5EX0FETUlOX1RPS0VOEAUSGgoWQVBQUk9WQUxfS0lORF9PUEVSQVRPUhAGEh4KGkFQUFJPVkFMX0tJTkRfU0lHTl9JTl9MSU5LEAcSHwobQVBQUk9WQUxfS0lORF9TV0VFUF9QQVlNRU5UEAhCPwoRZ2F0ZXdheS5jb21tb24udjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L2NvbW1vbi92MTtjb21tb252MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("CiBnYXRld2F5L2NvbW1vbi92MS9hcHByb3ZhbC5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEi0gIKCEFwcHJvdmFsEhMKC2FwcHJvdmFsX2lkGAEgASgJEi0KBGtpbmQYAiABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5BcHByb3ZhbEtpbmQSDwoHc3ViamVjdBgDIAEoCRISCgphY2NvdW50X2lkGAQgASgJEgwKBHdoYXQYBSABKAkSDgoGcmVhc29uGAYgASgJEhsKE2Ftb3VudF9taWNyb2RvbGxhcnMYByABKAMSFAoMcmVxdWVzdGVkX2J5GAggASgJEhEKCXBlcnNvbl9pZBgJIAEoCRIwCgxyZXF1ZXN0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB2VuZHNfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmdpdmVuX21pY3JvZG9sbGFycxgMIAEoAyrcAgoMQXBwcm92YWxLaW5kEh0KGUFQUFJPVkFMX0tJTkRfVU5TUEVDSUZJRUQQABIaChZBUFBST1ZBTF9LSU5EX1RSQU5TRkVSEAESGgoWQVBQUk9WQUxfS0lORF9ERUNJU0lPThACEhgKFEFQUFJPVkFMX0tJTkRfUkVGVU5EEAMSGwoXQVBQUk9WQUxfS0lORF9QUk9NT1RJT04QBBIdChlBUFBST1ZBTF9LSU5EX0FETUlOX1RPS0VOEAUSGgoWQVBQUk9WQUxfS0lORF9PUEVSQVRPUhAGEh4KGkFQUFJPVkFMX0tJTkRfU0lHTl9JTl9MSU5LEAcSHwobQVBQUk9WQUxfS0lORF9TV0VFUF9QQVlNRU5UEAgSHAoYQVBQUk9WQUxfS0lORF9QUklDRV9MSVNUEAkSJAogQVBQUk9WQUxfS0lORF9BQ0NPVU5UX1BSSUNFX0xJU1QQCkI/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
  * A request that waits for the approval of another person. Nothing of it was done. A later request
@@ -32,8 +32,8 @@ export type Approval = Message<"gateway.common.v1.Approval"> & {
   kind: ApprovalKind;
 
   /**
-   * Its subject: the id of an order, a person or a payment, the name of a token or a promotion, or
-   * the idempotency key of a transfer.
+   * Its subject: the id of an order, a person, a payment, a price list or an account, the name of a
+   * token, a promotion or a new price list, or the idempotency key of a transfer.
    *
    * @generated from field: string subject = 3;
    */
@@ -174,6 +174,20 @@ export const ApprovalKind = {
    * @generated from enum value: APPROVAL_KIND_SWEEP_PAYMENT = 8;
    */
   SWEEP_PAYMENT: 8,
+
+  /**
+   * A price list or a version of one by which a model costs less than half of its public price.
+   *
+   * @generated from enum value: APPROVAL_KIND_PRICE_LIST = 9;
+   */
+  PRICE_LIST: 9,
+
+  /**
+   * An account gets such a price list.
+   *
+   * @generated from enum value: APPROVAL_KIND_ACCOUNT_PRICE_LIST = 10;
+   */
+  ACCOUNT_PRICE_LIST: 10,
 } as const;
 
 /**

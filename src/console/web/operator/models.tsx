@@ -75,11 +75,13 @@ const columns: readonly Column<CatalogModel>[] = [
     head: words.models.head.model,
     sortBy: ({ id }) => id,
     cell: (model) => (
-      <span class="key-name" title={[model.id, ...model.aliases].join(", ")}>
-        <span class="name">{model.id}</span>
-        {!model.isUsable && <Tag tone="bad">{words.models.notUsable}</Tag>}
+      <>
+        <span class="key-name" title={[model.id, ...model.aliases].join(", ")}>
+          <span class="name">{model.id}</span>
+          {!model.isUsable && <Tag tone="bad">{words.models.notUsable}</Tag>}
+        </span>
         <span class="faint sentence">{factsOf(model)?.sentences.join(" ")}</span>
-      </span>
+      </>
     ),
   },
   priceColumn("input", "input"),

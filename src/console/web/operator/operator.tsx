@@ -20,6 +20,7 @@ import { Models } from "./models.tsx";
 import { OrderPage } from "./order.tsx";
 import { Orders } from "./orders.tsx";
 import { People } from "./people.tsx";
+import { PriceListPage, PriceLists } from "./price-lists.tsx";
 import { Promotions } from "./promotions.tsx";
 import { RefusalPage } from "./refusal.tsx";
 import { SalesPage } from "./sales.tsx";
@@ -41,6 +42,12 @@ const pages: readonly PageEntry[] = [
   { path: "search", component: SearchPage },
   { path: "refusals/:requestId", component: RefusalPage },
   { path: "models", component: Models, nav: { label: words.models.title, icon: "requests" } },
+  {
+    path: "prices",
+    component: PriceLists,
+    nav: { label: words.priceLists.title, icon: "credits" },
+  },
+  { path: "prices/:priceListId", component: PriceListPage },
   { path: "health", component: Health, nav: { label: words.health.title, icon: "screen" } },
   { path: "people", component: People, nav: { label: words.people.title, icon: "person" } },
   { path: "audit", component: AuditEvents, nav: { label: words.audit.title, icon: "clock" } },

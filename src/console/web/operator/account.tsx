@@ -45,7 +45,7 @@ import {
   Quoted,
   usePeopleNames,
 } from "./common.tsx";
-import { MailsCard, ResendDocument } from "./mails.tsx";
+import { DocumentDialog, MailsCard } from "./mails.tsx";
 import { NotesCard, RefusalsCard, RunningCard } from "./notes.tsx";
 import { MoveDialog, TransferDialog } from "./transfer.tsx";
 import { words } from "./words.ts";
@@ -109,9 +109,9 @@ export function AccountPage({ params }: PageProps): JSX.Element {
         <div>
           <NotesCard accountId={accountId} />
           <OrdersCard accountId={accountId} />
-          <MailsCard accountId={accountId} />
         </div>
       </div>
+      <MailsCard accountId={accountId} />
       <TransfersCard accountId={accountId} />
       <EventsCard accountId={accountId} />
     </>
@@ -583,6 +583,7 @@ function olderOnes({ isIncomplete }: { readonly isIncomplete: boolean }): JSX.El
 
 function DocumentsCard({ accountId }: OfAccount): JSX.Element {
   const found = useCall(OperationsService.method.listDocuments, { accountId });
+  const [mailed, setMailed] = useState<string>();
   const { documentsHead: head, documentKinds } = words.account;
   return (
     <Card
@@ -617,12 +618,23 @@ function DocumentsCard({ accountId }: OfAccount): JSX.Element {
             name: "again",
             head: <span class="visually-hidden">{words.mails.mailIt}</span>,
             end: true,
-            cell: ({ number }) => <ResendDocument accountId={accountId} number={number} />,
+            cell: ({ number }) => (
+              <Button kind="quiet" onClick={() => setMailed(number)}>
+                {words.mails.mailIt}
+              </Button>
+            ),
           },
         ]}
         keyOf={({ number }) => number}
         foot={olderOnes}
       />
+      {mailed !== undefined && (
+        <DocumentDialog
+          accountId={accountId}
+          number={mailed}
+          onClose={() => setMailed(undefined)}
+        />
+      )}
     </Card>
   );
 }

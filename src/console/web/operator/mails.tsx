@@ -29,6 +29,7 @@ type OfAccount = { readonly accountId: string };
 export function MailsCard({ accountId }: OfAccount): JSX.Element {
   const found = useCall(listMails, { accountId }, { isLive: true });
   const nameOf = usePeopleNames();
+  const [again, setAgain] = useState<AccountMail>();
   const { head } = words.mails;
   return (
     <Card title={words.mails.title} note={words.mails.note} flush>
@@ -69,7 +70,11 @@ export function MailsCard({ accountId }: OfAccount): JSX.Element {
             name: "again",
             head: <span class="visually-hidden">{words.mails.again}</span>,
             end: true,
-            cell: (mail) => <ResendNotice accountId={accountId} mail={mail} />,
+            cell: (mail) => (
+              <Button kind="quiet" onClick={() => setAgain(mail)}>
+                {words.mails.again}
+              </Button>
+            ),
           },
         ]}
         keyOf={({ delivery }) => `${delivery?.alertId} ${delivery?.delivery?.personId}`}
@@ -77,6 +82,9 @@ export function MailsCard({ accountId }: OfAccount): JSX.Element {
           isIncomplete && <p class="card-text muted">{words.account.olderOnes}</p>
         }
       />
+      {again && (
+        <NoticeDialog accountId={accountId} mail={again} onClose={() => setAgain(undefined)} />
+      )}
     </Card>
   );
 }
@@ -92,43 +100,34 @@ function StateCell({ mail }: { readonly mail: AccountMail }): JSX.Element {
   );
 }
 
-type ResendNoticeProps = OfAccount & { readonly mail: AccountMail };
+type NoticeDialogProps = OfAccount & { readonly mail: AccountMail; readonly onClose: () => void };
 
-/** Its mail, to all who get it. */
-function ResendNotice({ accountId, mail }: ResendNoticeProps): JSX.Element {
-  const [isOpen, setOpen] = useState(false);
+/** Sends the mail of a notice again, to all who get it. */
+function NoticeDialog({ accountId, mail, onClose }: NoticeDialogProps): JSX.Element {
   const { alertId = "", title = "" } = mail.delivery ?? {};
   const resend = async (act: Act) => {
     await call(resendNotice, { accountId, alertId, ...act }).finally(mailsChanged);
     notify(words.mails.done);
   };
   return (
-    <>
-      <Button kind="quiet" onClick={() => setOpen(true)}>
-        {words.mails.again}
-      </Button>
-      {isOpen && (
-        <ActDialog
-          title={words.mails.noticeTitle}
-          submit={words.mails.again}
-          onAct={resend}
-          onClose={() => setOpen(false)}
-        >
-          <p dir="auto">{title}</p>
-          <p>{words.mails.noticeLead}</p>
-        </ActDialog>
-      )}
-    </>
+    <ActDialog
+      title={words.mails.noticeTitle}
+      submit={words.mails.again}
+      onAct={resend}
+      onClose={onClose}
+    >
+      <p dir="auto">{title}</p>
+      <p>{words.mails.noticeLead}</p>
+    </ActDialog>
   );
 }
 
 const receivers = ["OWNERS", "BUYER"] as const;
 
-type ResendDocumentProps = OfAccount & { readonly number: string };
+type DocumentDialogProps = OfAccount & { readonly number: string; readonly onClose: () => void };
 
-/** A receipt or credit note. */
-export function ResendDocument({ accountId, number }: ResendDocumentProps): JSX.Element {
-  const [isOpen, setOpen] = useState(false);
+/** Mails a receipt or credit note again. */
+export function DocumentDialog({ accountId, number, onClose }: DocumentDialogProps): JSX.Element {
   const [to, setTo] = useState<(typeof receivers)[number]>("OWNERS");
   const resend = async (act: Act) => {
     const request = { accountId, number, to: DocumentReceiver[to], ...act };
@@ -136,28 +135,21 @@ export function ResendDocument({ accountId, number }: ResendDocumentProps): JSX.
     notify(words.mails.done);
   };
   return (
-    <>
-      <Button kind="quiet" onClick={() => setOpen(true)}>
-        {words.mails.mailIt}
-      </Button>
-      {isOpen && (
-        <ActDialog
-          title={words.mails.documentTitle(number)}
-          submit={words.mails.mailIt}
-          fields={["to"]}
-          onAct={resend}
-          onClose={() => setOpen(false)}
-        >
-          <ChoiceField
-            name="to"
-            label={words.mails.head.to}
-            value={to}
-            onInput={setTo}
-            options={receivers.map((value) => ({ value, ...words.mails.receivers[value] }))}
-          />
-        </ActDialog>
-      )}
-    </>
+    <ActDialog
+      title={words.mails.documentTitle(number)}
+      submit={words.mails.mailIt}
+      fields={["to"]}
+      onAct={resend}
+      onClose={onClose}
+    >
+      <ChoiceField
+        name="to"
+        label={words.mails.head.to}
+        value={to}
+        onInput={setTo}
+        options={receivers.map((value) => ({ value, ...words.mails.receivers[value] }))}
+      />
+    </ActDialog>
   );
 }
 

@@ -91,7 +91,7 @@ export type Alerts = {
  * it.
  */
 type ForDesk = {
-  /** The newest mails of an account, each with the address of its person by now, where he has one. */
+  /** The newest mails of an account, each with the address of its person by now, if he has one. */
   listMails(
     accountId: string,
     rows: number,

@@ -58,12 +58,16 @@ export function MailsCard({ accountId }: OfAccount): JSX.Element {
           {
             name: "to",
             head: head.to,
-            cell: ({ delivery, address }) => (
-              <span class="key-name">
-                <bdi class="name">{nameOf(`person:${delivery?.delivery?.personId}`)}</bdi>
-                <span class="faint">{address || words.mails.noAddress}</span>
-              </span>
-            ),
+            cell: ({ delivery, address }) => {
+              const name = nameOf(`person:${delivery?.delivery?.personId}`);
+              const to = address || words.mails.noAddress;
+              return (
+                <span class="key-name" title={`${name}, ${to}`}>
+                  <bdi class="name">{name}</bdi>
+                  <span class="faint">{to}</span>
+                </span>
+              );
+            },
           },
           { name: "state", head: head.state, cell: (mail) => <StateCell mail={mail} /> },
           {
@@ -93,10 +97,14 @@ function StateCell({ mail }: { readonly mail: AccountMail }): JSX.Element {
   const { state = DeliveryState.UNSPECIFIED, problem = "" } = mail.delivery?.delivery ?? {};
   const shown = textOf(DeliveryState, alertWords.states, state);
   return (
-    <>
+    <span class="row">
       {state === DeliveryState.FAILED ? <Tag tone="bad">{shown}</Tag> : shown}
-      {problem !== "" && <p class="faint">{problem}</p>}
-    </>
+      {problem !== "" && (
+        <span class="clipped faint" dir="auto" title={problem}>
+          {problem}
+        </span>
+      )}
+    </span>
   );
 }
 

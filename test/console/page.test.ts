@@ -87,7 +87,7 @@ test("files are named by their content, compressed, and kept for a year", async 
   const { assets } = await loadBundle();
   // Of everybody: scripts and style. By need: operators, tools, management keys, QR codes; the
   // bell, the list and the settings of alerts, and what these share.
-  expect(assets.size).toBe(12);
+  expect(assets.size).toBe(11);
   for (const [path, asset] of assets) {
     expect(path).toMatch(/^\/console\/assets\/\w+-[A-Z0-9]{8}\.(js|css)$/);
     await expect.poll(() => asset.compressed).toBeDefined();

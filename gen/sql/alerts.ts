@@ -4,9 +4,9 @@ import { type Json, type Many, many, type One, one, type Optional, optional, typ
 
 // alerts.sql
 
-export type InsertAlertsRow = { alertId: string };
+export type InsertAlertsRow = { accountId: string };
 /**
- * Raises alerts that nobody has raised, with their deliveries. Returns those that are new.
+ * Raises alerts that nobody has raised, with their deliveries. Returns the accounts of new ones.
  * `deliveredIds`: the alert of each delivery
  */
 export const insertAlerts: Many<{ alertIds: readonly string[]; accountIds: readonly string[]; kinds: readonly string[]; facts: readonly string[]; onPage: readonly boolean[]; deliveredIds: readonly string[]; channels: readonly string[]; triedMs: readonly number[] }, InsertAlertsRow> = many(
@@ -28,9 +28,9 @@ with raised as (
     as d (alert_id, channel, tried_ms)
   join raised r using (alert_id)
 )
-select alert_id from raised`,
+select account_id from raised`,
   (p) => [p.alertIds, p.accountIds, p.kinds, p.facts, p.onPage, p.deliveredIds, p.channels, p.triedMs],
-  (v) => ({ alertId: v[0] }) as never,
+  (v) => ({ accountId: v[0] }) as never,
   "",
   5000,
 );
@@ -261,6 +261,26 @@ limit $6`,
   5000,
 );
 
+export type ListAccountMailsRow = { alertId: string; channel: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; madeAt: Date; kind: string; facts: Json };
+/**
+ * Lists the mails of an account, newest first, each with its alert.
+ */
+export const listAccountMails: Many<{ accountId: string; rows: bigint | number }, ListAccountMailsRow> = many(
+  "alerts/list-account-mails",
+  `-- alerts/list-account-mails
+select d.alert_id, d.channel, d.state, d.problem, d.failures, d.next_at, d.made_at, a.kind, a.facts
+from alert_deliveries d
+join alerts a using (alert_id)
+-- As a range, which the index looks through alone: posts may be many.
+where d.account_id = $1 and d.channel >= 'mail:' and d.channel < 'mail;'
+order by d.made_at desc, d.alert_id desc, d.channel desc
+limit $2`,
+  (p) => [p.accountId, p.rows],
+  (v) => ({ alertId: v[0], channel: v[1], state: v[2], problem: v[3], failures: v[4], nextAt: v[5], madeAt: v[6], kind: v[7], facts: v[8] }) as never,
+  "",
+  5000,
+);
+
 export type FindAlertRow = { alertId: string; accountId: string; kind: string; facts: Json; raisedAt: Date };
 /**
  * Finds an alert of an account, also one that is not on its page.
@@ -382,17 +402,27 @@ update alert_progress set events_at = $1::timestamptz`,
   5000,
 );
 
+export type DismissAlertRow = { isListed: boolean; isChanged: boolean };
 /**
- * Marks an alert as read. Changes no row: the account has no such alert on its page.
+ * Marks an alert as read. Says whether the account has it on its page, and whether it was unread.
  */
-export const dismissAlert: Run<{ alertId: string; accountId: string; hidesPeople: boolean }> = run(
+export const dismissAlert: One<{ alertId: string; accountId: string; hidesPeople: boolean }, DismissAlertRow> = one(
   "alerts/dismiss-alert",
   `-- alerts/dismiss-alert
-update alerts
-set dismissed_at = coalesce(dismissed_at, now())
-where alert_id = $1 and account_id = $2 and on_page
-  and (not $3::boolean or kind <> 'new_place')`,
+with listed as (
+  select alert_id from alerts
+  where alert_id = $1 and account_id = $2 and on_page
+    and (not $3::boolean or kind <> 'new_place')
+), dismissed as (
+  update alerts a set dismissed_at = now()
+  from listed l
+  where a.alert_id = l.alert_id and a.dismissed_at is null
+  returning a.alert_id
+)
+select exists (select from listed) as is_listed, exists (select from dismissed) as is_changed`,
   (p) => [p.alertId, p.accountId, p.hidesPeople],
+  (v) => ({ isListed: v[0], isChanged: v[1] }) as never,
+  "",
   5000,
 );
 
@@ -552,7 +582,7 @@ on conflict (account_id) do update
 set below_credits = excluded.below_credits, below_days = excluded.below_days,
   percents = excluded.percents, rules = excluded.rules, webhook_url = excluded.webhook_url,
   webhook_secret = excluded.webhook_secret, webhook_form = excluded.webhook_form,
-  failing_since = null, webhook_off_at = null, changed_at = now()`,
+  failing_since = null, last_failed_at = null, webhook_off_at = null, changed_at = now()`,
   (p) => [p.accountId, p.belowCredits, p.belowDays, p.percents, p.rules, p.webhookUrl, p.webhookSecret, p.webhookForm],
   5000,
 );
@@ -595,18 +625,28 @@ for update`,
 export type NotePostFailedRow = { isOff: boolean };
 /**
  * Notes that a post to a webhook failed. It is switched off if its receiver is gone, or if for so
- * many days every post failed. No row: it is another one by now, or off already.
+ * many days every post failed. A day in which nothing was posted says nothing of the receiver: the
+ * days begin anew. No row: it is another one by now, or off already.
  */
 export const notePostFailed: Optional<{ isGone: boolean; days: number; accountId: string; webhookUrl: string }, NotePostFailedRow> = optional(
   "alerts/note-post-failed",
   `-- alerts/note-post-failed
-update alert_settings
-set failing_since = coalesce(failing_since, now()),
+update alert_settings s
+set failing_since = f.since, last_failed_at = now(),
+  -- In milliseconds, as programs read it: lists go on after it.
   webhook_off_at = case
-    when $1::boolean or failing_since <= now() - $2::integer * interval '1 day' then now()
+    when $1::boolean or f.since <= now() - $2::integer * interval '1 day'
+      then date_trunc('milliseconds', now())
   end
-where account_id = $3 and webhook_url = $4 and webhook_off_at is null
-returning webhook_off_at is not null as is_off`,
+from (
+  select account_id,
+    case when last_failed_at > now() - interval '1 day' then failing_since else now() end as since
+  from alert_settings
+  where account_id = $3
+  for update
+) f
+where s.account_id = f.account_id and s.webhook_url = $4 and s.webhook_off_at is null
+returning s.webhook_off_at is not null as is_off`,
   (p) => [p.isGone, p.days, p.accountId, p.webhookUrl],
   (v) => ({ isOff: v[0] }) as never,
   "",
@@ -614,29 +654,35 @@ returning webhook_off_at is not null as is_off`,
 );
 
 /**
- * Notes that a webhook has taken a post again.
+ * Notes that a webhook has taken a post. Changes no row where none had failed.
  */
-export const notePostTaken: Run<{ accountId: string }> = run(
+export const notePostTaken: Run<{ accountId: string; webhookUrl: string }> = run(
   "alerts/note-post-taken",
   `-- alerts/note-post-taken
-update alert_settings set failing_since = null
-where account_id = $1 and failing_since is not null and webhook_off_at is null`,
-  (p) => [p.accountId],
+update alert_settings set failing_since = null, last_failed_at = null
+where account_id = $1 and webhook_url = $2 and failing_since is not null
+  and webhook_off_at is null`,
+  (p) => [p.accountId, p.webhookUrl],
   5000,
 );
 
 export type ListSwitchedOffRow = { accountId: string; webhookUrl: string; failingSince: Date; webhookOffAt: Date };
 /**
- * Lists the webhooks that were switched off within a week.
+ * Lists the webhooks that were switched off within a week, newest first.
+ * `before`: only those of before this time; null: from the newest
+ * `beforeId`: or at this time, of an account before this one
  */
-export const listSwitchedOff: Many<undefined, ListSwitchedOffRow> = many(
+export const listSwitchedOff: Many<{ before: Date | string | null; beforeId: string; rows: bigint | number }, ListSwitchedOffRow> = many(
   "alerts/list-switched-off",
   `-- alerts/list-switched-off
 select account_id, webhook_url as webhook_url, failing_since as failing_since,
   webhook_off_at as webhook_off_at
 from alert_settings
-where webhook_off_at > now() - interval '7 days'`,
-  () => [],
+where webhook_off_at > now() - interval '7 days'
+  and ($1::timestamptz is null or (webhook_off_at, account_id) < ($1, $2::text))
+order by webhook_off_at desc, account_id desc
+limit $3`,
+  (p) => [p.before, p.beforeId, p.rows],
   (v) => ({ accountId: v[0], webhookUrl: v[1], failingSince: v[2], webhookOffAt: v[3] }) as never,
   "",
   5000,

@@ -16,7 +16,7 @@ export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: 
 
 export type AlertProgressRow = { isOnly: boolean; eventsAt: Date };
 
-export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date; percents: number[]; webhookForm: "standard" | "slack"; failingSince: Date | null; webhookOffAt: Date | null };
+export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date; percents: number[]; webhookForm: "standard" | "slack"; failingSince: Date | null; lastFailedAt: Date | null; webhookOffAt: Date | null };
 
 export type AlertsRow = { alertId: string; accountId: string; kind: string; facts: Json; onPage: boolean; raisedAt: Date; dismissedAt: Date | null };
 

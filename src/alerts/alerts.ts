@@ -15,6 +15,8 @@ import {
   ListAlertsResponseSchema,
   type ListDeliveriesRequest,
   ListDeliveriesResponseSchema,
+  type ListedDelivery,
+  ListedDeliverySchema,
   type NewestAlerts,
   NewestAlertsSchema,
   ResendDeliveryResponseSchema,
@@ -84,10 +86,16 @@ export type Alerts = {
 };
 
 /**
- * What operators send again. Each returns what writes it in a transaction, and what is to be done
- * after the commit. Throws `wrong_state` if nobody would get a mail.
+ * What operators see of mails, and send again. A mail that is sent again is written in a
+ * transaction, and something is done after the commit; it throws `wrong_state` if nobody would get
+ * it.
  */
 type ForDesk = {
+  /** The newest mails of an account, each with the address of its person by now, if he has one. */
+  listMails(
+    accountId: string,
+    rows: number,
+  ): Promise<readonly { readonly delivery: ListedDelivery; readonly address?: string }[]>;
   /** The mail of an alert, to those who get it. Throws `not_found`. */
   resendNotice(of: { readonly accountId: string; readonly alertId: string }): Promise<Resending>;
   /** A receipt or credit note, to the owners, or to the member who ordered. */
@@ -136,7 +144,11 @@ export function createAlerts(parts: {
   const { sources, listRecipients, mailer, publicUrl, log } = parts;
   const { everyMs, leaseMs, pollMs } = { ...usualTimes, ...parts.times };
   const store = createAlertStore(parts.postgres, new WebhookSecrets(parts.contentKeys));
-  const watch = createAlertWatch({ store, log });
+  const watch = createAlertWatch({
+    store,
+    read: ({ accountId, hidesPeople }) => readNewest(store, accountId, hidesPeople),
+    log,
+  });
   let { config } = parts;
   const proxyOf = ({ proxy }: AlertsConfig) => proxy && readProxy(proxy, parts.env ?? {});
   let proxy = proxyOf(config);
@@ -174,7 +186,8 @@ export function createAlerts(parts: {
     report: warnOnce(log, { code: "secrets_unsealed", failed: "signing secrets are not sealed" }),
   });
   const all: ServiceParts = { store, post, statusOf: sources.billing, mails: mailer !== undefined };
-  const tested = new BoundedMap<string, number>(testedMax);
+  const tested = createWaits("This webhook was tested a moment ago.");
+  const sentAgain = createWaits("An alert was sent again a moment ago.");
   return {
     service: {
       setAlerts: (request, call) => setAlerts(all, request, call),
@@ -207,15 +220,14 @@ export function createAlerts(parts: {
       async dismissAlert({ alertId }, call) {
         const { accountId } = call;
         const dismissed = { alertId, accountId, hidesPeople: !seesPeople(call) };
-        if ((await store.run(sql.dismissAlert, dismissed)) === 0) throw noSuchAlert();
-        watch.changed(accountId);
+        const { isListed, isChanged } = await store.run(sql.dismissAlert, dismissed);
+        if (!isListed) throw noSuchAlert();
+        if (isChanged) watch.changed(accountId);
         return create(DismissAlertResponseSchema);
       },
       async *watchAlerts(_, call) {
         const accountId = await knownAccount(all, call);
-        const hidesPeople = !seesPeople(call);
-        const read = () => readNewest(store, accountId, hidesPeople);
-        yield* watch.watch(accountId, read, call.signal);
+        yield* watch.watch({ accountId, hidesPeople: !seesPeople(call) }, call.signal);
       },
       listDeliveries: (request, call) => listDeliveries(all, request, call),
       async resendDelivery({ alertId }, call) {
@@ -226,8 +238,12 @@ export function createAlerts(parts: {
           throw new ApiError("wrong_state", {
             message: "The webhook is switched off. Save its settings to switch it on.",
           });
+        sentAgain.begin(accountId);
         const again = { alertId, accountId, leaseMs, triedMs: webhookTriedMs };
-        if ((await store.run(sql.postAgain, again)) === 0) throw noSuchAlert();
+        if ((await store.run(sql.postAgain, again)) === 0) {
+          sentAgain.cancel(accountId);
+          throw noSuchAlert();
+        }
         deliverer.wake();
         return create(ResendDeliveryResponseSchema);
       },
@@ -235,13 +251,7 @@ export function createAlerts(parts: {
         const accountId = await knownAccount(all, call);
         const { webhook } = await settingsOf(store, accountId);
         if (!webhook) throw new ApiError("wrong_state", { message: "There is no webhook." });
-        const waitMs = (tested.get(accountId) ?? 0) + testEveryMs - Date.now();
-        if (waitMs > 0)
-          throw new ApiError("rate_limited", {
-            message: "This webhook was tested a moment ago.",
-            retryAfterMs: waitMs,
-          });
-        tested.set(accountId, Date.now());
+        tested.begin(accountId);
         return create(TestWebhookResponseSchema, {
           problem: await testPost(post, webhook, accountId, call.signal),
         });
@@ -296,10 +306,25 @@ type ServiceParts = {
   readonly mails: boolean;
 };
 
-const testEveryMs = 5_000;
-const testedMax = 10_000;
+const waitMsMin = 5_000;
+const waitsMax = 10_000;
 /** A key may be replaced while a process of before still seals with the other one. */
 const sealEveryMs = 3_600_000;
+
+/** Lets an account do something once in five seconds at this process. */
+function createWaits(message: string) {
+  const begun = new BoundedMap<string, number>(waitsMax);
+  return {
+    /** Throws `rate_limited`. */
+    begin(accountId: string): void {
+      const retryAfterMs = (begun.get(accountId) ?? 0) + waitMsMin - Date.now();
+      if (retryAfterMs > 0) throw new ApiError("rate_limited", { message, retryAfterMs });
+      begun.set(accountId, Date.now());
+    },
+    /** It came to nothing. */
+    cancel: (accountId: string) => begun.delete(accountId),
+  };
+}
 
 async function setAlerts(
   { store, statusOf }: ServiceParts,
@@ -420,17 +445,19 @@ async function listDeliveries(
       encodeTimeCursor({ at, id: [alertId, channel].map(encodeURIComponent).join("/") }),
   });
   return create(ListDeliveriesResponseSchema, {
-    deliveries: entries.flatMap((row) =>
-      toAlerts({ ...row, accountId, raisedAt: row.madeAt }).map(({ kind, facts }) => ({
-        delivery: toDelivery(row),
-        alertId: row.alertId,
-        kind: kindOf(kind),
-        title: titleOf(kind, facts),
-        madeAt: timestampFromDate(row.madeAt),
-      })),
-    ),
+    deliveries: entries.flatMap((row) => toListed(row, accountId)),
     nextPageToken,
   });
+}
+
+function toListed(row: sql.ListAccountDeliveriesRow, accountId: string): ListedDelivery[] {
+  const { alertId, madeAt } = row;
+  return toAlerts({ ...row, accountId, raisedAt: madeAt }).map(({ kind, facts }) =>
+    create(ListedDeliverySchema, {
+      ...{ alertId, delivery: toDelivery(row), madeAt: timestampFromDate(madeAt) },
+      ...{ kind: kindOf(kind), title: titleOf(kind, facts) },
+    }),
+  );
 }
 
 function createForDesk(parts: {
@@ -450,6 +477,18 @@ function createForDesk(parts: {
     return recipients.map(({ personId }) => `mail:${personId}`);
   };
   return {
+    async listMails(accountId, rows) {
+      const found = await store.run(sql.listAccountMails, { accountId, rows });
+      const deliveries = found.flatMap((row) => toListed(row, accountId));
+      const persons = deliveries.flatMap(({ delivery }) => delivery?.personId ?? []);
+      if (persons.length === 0) return [];
+      const people = await listRecipients([accountId], [...new Set(persons)]);
+      const addresses = new Map(people.map(({ personId, address }) => [personId, address]));
+      return deliveries.map((delivery) => {
+        const address = addresses.get(delivery.delivery?.personId ?? "");
+        return { delivery, ...(address !== undefined && { address }) };
+      });
+    },
     async resendNotice(named) {
       const row = await store.run(sql.findAlert, named);
       const [alert] = row ? toAlerts(row) : [];

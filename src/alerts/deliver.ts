@@ -97,11 +97,10 @@ export function createDeliverer(parts: {
     await Promise.all([settle([delivery], "sent", "", 0), settle(others, "sent", counted, 0)]);
   }
 
-  /** What a mail holds besides: the receipt of credits that were bought. */
-  async function documentFor({ kind, facts }: DueDelivery): Promise<Document | undefined> {
+  /** What a mail holds besides: the receipt of what was bought, the credit note of what went. */
+  async function documentFor({ facts }: DueDelivery): Promise<Document | undefined> {
     const { order_id: orderId, document: number } = facts;
-    if (!documentKinds.includes(kind) || orderId === undefined || number === undefined)
-      return undefined;
+    if (orderId === undefined || number === undefined) return undefined;
     return (await documentsOf(orderId)).find((one) => one.number === number);
   }
 
@@ -122,10 +121,10 @@ export function createDeliverer(parts: {
         }
         await settle([delivery], "sent", "", 0);
         const { accountId } = delivery;
-        if (webhook.failingSince)
-          await store
-            .run(sql.notePostTaken, { accountId })
-            .catch((err: unknown) => warnUnread(err));
+        // Whatever was read before the post: another one may have failed meanwhile.
+        await store
+          .run(sql.notePostTaken, { accountId, webhookUrl: webhook.url })
+          .catch((err: unknown) => warnUnread(err));
       }),
     );
     return true;
@@ -202,8 +201,6 @@ export function createDeliverer(parts: {
     },
   };
 }
-
-const documentKinds: readonly KindName[] = ["payment_credited", "document_sent"];
 
 function mailOf(
   { alertId, accountId, kind, facts, at }: DueDelivery,

@@ -180,6 +180,8 @@ type ModelCondition = {
 const pageMax = 1_000;
 /** Events of payments of one statement. */
 const paymentEventsMax = 500;
+/** Webhooks of one statement. */
+const switchedOffMax = 500;
 /** Changes that one look reads. More than that in 30 s is an attack or a migration of keys. */
 const eventsMax = 10_000;
 const families = ["v1", "v2"] as const;
@@ -198,7 +200,7 @@ export type Evaluation = {
   stop(): Promise<void>;
   /** Looks now, if it is due. Returns whether this process looked at all accounts. */
   look(): Promise<boolean>;
-  /** Raises at once what became of payments, and of webhooks. */
+  /** Raises at once what became of payments, and of the webhooks that were switched off last. */
   wake(): void;
 };
 
@@ -235,8 +237,14 @@ export function createEvaluation(
   // A process that died before it raised what it had written is covered by the looks of all.
   const noticing = new Task({
     async run() {
-      await lookAtWebhooks();
-      return lookAtPayments();
+      let isMore = false;
+      await attempt("payments", async () => {
+        isMore = await lookAtPayments();
+      });
+      await attempt("webhooks", async () => {
+        await lookAtWebhooks();
+      });
+      return isMore;
     },
     everyMs: 10 * everyMs,
     report: warnOnce(log, report),
@@ -254,7 +262,9 @@ export function createEvaluation(
     await attempt("payments", async () => {
       while (await lookAtPayments());
     });
-    await attempt("webhooks", lookAtWebhooks);
+    await attempt("webhooks", async () => {
+      for (let last = await lookAtWebhooks(); last; ) last = await lookAtWebhooks(last);
+    });
     await attempt("the verifier", lookAtVerifier);
     await attempt("chains", lookAtChains);
     await attempt("old alerts", async () => {
@@ -415,8 +425,17 @@ export function createEvaluation(
     return events.length === paymentEventsMax;
   }
 
-  async function lookAtWebhooks(): Promise<void> {
-    await raise(parts, (await store.run(sql.listSwitchedOff)).map(webhookOff));
+  /** A page of those that were switched off. Returns its last one, unless there are no more. */
+  async function lookAtWebhooks(
+    after?: sql.ListSwitchedOffRow,
+  ): Promise<sql.ListSwitchedOffRow | undefined> {
+    const found = await store.run(sql.listSwitchedOff, {
+      before: after?.webhookOffAt ?? null,
+      beforeId: after?.accountId ?? "",
+      rows: switchedOffMax,
+    });
+    await raise(parts, found.map(webhookOff));
+    return found.length === switchedOffMax ? found.at(-1) : undefined;
   }
 
   /** What only this process knows of them, and what has ended for all. */

@@ -47,7 +47,7 @@ export type RaiseParts = {
   readonly listRecipients: ListRecipients;
   /** False: there is no mail server. */
   readonly mails: boolean;
-  /** Called after alerts of these accounts were raised. */
+  /** Called after alerts of these accounts were raised here. */
   readonly onRaised: (accountIds: readonly string[]) => void;
 };
 
@@ -102,11 +102,12 @@ async function raiseBatch(
       triedMs: mailTriedMs,
     })),
   ]);
-  await store.insertAlerts(
+  const raised = await store.insertAlerts(
     wanted.map(({ alert }) => alert),
     deliveries,
   );
-  onRaised([...new Set(wanted.map(({ alert }) => alert.accountId))]);
+  // Another process may have raised them meanwhile, and wakes what waits for them.
+  if (raised.length > 0) onRaised(raised);
 }
 
 /** `kind/account/what/period`. */

@@ -34,7 +34,7 @@ export type StoredSettings = {
 };
 
 export type KeptWebhook = Webhook & {
-  /** Since when every post failed. Undefined: the last one did not. */
+  /** Since when every post failed, with no day between two. Undefined: the last one did not. */
   readonly failingSince?: Date | undefined;
   /** When it was switched off. Undefined: it is on. */
   readonly offAt?: Date | undefined;

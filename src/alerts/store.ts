@@ -70,11 +70,11 @@ function tablesOn(db: Runner, secrets: WebhookSecrets) {
       const rows = await db.run(sql.findNew, { alertIds });
       return new Set(rows.map(({ alertId }) => alertId));
     },
-    /** Returns how many were new. The others stay as they are, with their deliveries. */
+    /** Returns the accounts of those that were new. The others stay as they are. */
     async insertAlerts(
       alerts: readonly (NewAlert & { readonly onPage: boolean })[],
       deliveries: readonly NewDelivery[],
-    ): Promise<number> {
+    ): Promise<string[]> {
       const raised = await db.run(sql.insertAlerts, {
         alertIds: alerts.map(({ alertId }) => alertId),
         accountIds: alerts.map(({ accountId }) => accountId),
@@ -85,7 +85,7 @@ function tablesOn(db: Runner, secrets: WebhookSecrets) {
         channels: deliveries.map(({ channel }) => channel),
         triedMs: deliveries.map(({ triedMs }) => triedMs),
       });
-      return raised.length;
+      return [...new Set(raised.map(({ accountId }) => accountId))];
     },
 
     /** `hidesPeople`: leaves out who signed in from where. */

@@ -1,6 +1,7 @@
 // Streams of the newest alerts of accounts, for pages that are open. What this process raises or
 // marks as read they show at once, what other processes do within two seconds: one statement reads
-// a mark of all watched accounts, while there are any.
+// a mark of all watched accounts, while there are any. After a change the alerts of an account are
+// read once for all of its streams, at most twice: some callers do not see what names people.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -26,32 +27,49 @@ const streamsMax = 100;
 export const newestMax = 20;
 export const unreadMax = 100;
 
+type Watched = {
+  readonly accountId: string;
+  /** Without those that name people. */
+  readonly hidesPeople: boolean;
+};
+
 export type AlertWatch = {
-  /** What `read` finds now, and after each change. Ends when `signal` fires. */
-  watch(
-    accountId: string,
-    read: () => Promise<NewestAlerts>,
-    signal: AbortSignal,
-  ): AsyncGenerator<WatchAlertsResponse, void>;
+  /** The newest alerts now, and after each change. Ends when `signal` fires. */
+  watch(watched: Watched, signal: AbortSignal): AsyncGenerator<WatchAlertsResponse, void>;
   /** Call when this process has changed alerts of an account. */
   changed(accountId: string): void;
   stop(): Promise<void>;
 };
 
 type Listener = { isChanged: boolean; wake: () => void };
+type Account = {
+  readonly listeners: Set<Listener>;
+  /** What was read since the last change, by `hidesPeople`. */
+  readonly reads: Map<boolean, Promise<NewestAlerts>>;
+};
 
-export function createAlertWatch({ store, log }: { store: AlertStore; log: Log }): AlertWatch {
-  const watched = new Map<string, Set<Listener>>();
+export function createAlertWatch({
+  store,
+  read,
+  log,
+}: {
+  store: Pick<AlertStore, "run">;
+  read: (watched: Watched) => Promise<NewestAlerts>;
+  log: Log;
+}): AlertWatch {
+  const accounts = new Map<string, Account>();
   let marks = new Map<string, string>();
   const changed = (accountId: string) => {
-    for (const one of watched.get(accountId) ?? []) {
+    const account = accounts.get(accountId);
+    account?.reads.clear();
+    for (const one of account?.listeners ?? []) {
       one.isChanged = true;
       one.wake();
     }
   };
   const polling = new Task({
     async run() {
-      const accountIds = [...watched.keys()];
+      const accountIds = [...accounts.keys()];
       const rows = await store.run(sql.readMarks, {
         ...{ accountIds, newest: newestMax, unreadMost: unreadMax },
       });
@@ -65,8 +83,9 @@ export function createAlertWatch({ store, log }: { store: AlertStore; log: Log }
     report: warnOnce(log, { code: "alerts_unread", failed: "watched alerts could not be read" }),
   });
 
-  function join(accountId: string): Listener {
-    const listeners = watched.get(accountId) ?? new Set();
+  function join(accountId: string): { account: Account; one: Listener } {
+    const account = accounts.get(accountId) ?? { listeners: new Set(), reads: new Map() };
+    const { listeners } = account;
     if (listeners.size >= streamsMax)
       throw new ApiError("rate_limited", {
         message: `The alerts of this account have ${streamsMax} streams here.`,
@@ -74,29 +93,44 @@ export function createAlertWatch({ store, log }: { store: AlertStore; log: Log }
         retryAfterMs: 1_000,
       });
     const one: Listener = { isChanged: true, wake: () => {} };
-    watched.set(accountId, listeners.add(one));
+    listeners.add(one);
+    accounts.set(accountId, account);
     polling.start();
-    return one;
+    return { account, one };
   }
 
   function leave(accountId: string, one: Listener): void {
-    const listeners = watched.get(accountId);
+    const listeners = accounts.get(accountId)?.listeners;
     listeners?.delete(one);
     if (listeners?.size !== 0) return;
-    watched.delete(accountId);
+    accounts.delete(accountId);
     marks.delete(accountId);
-    if (watched.size === 0) polling.pause();
+    if (accounts.size === 0) polling.pause();
+  }
+
+  /** What another stream of the account has read since the last change, or reads now. */
+  function readOnce({ reads }: Account, watched: Watched): Promise<NewestAlerts> {
+    const { hidesPeople } = watched;
+    const known = reads.get(hidesPeople);
+    if (known) return known;
+    const reading = read(watched);
+    reads.set(hidesPeople, reading);
+    reading.catch(() => {
+      if (reads.get(hidesPeople) === reading) reads.delete(hidesPeople);
+    });
+    return reading;
   }
 
   return {
-    async *watch(accountId, read, signal) {
-      const one = join(accountId);
+    async *watch(watched, signal) {
+      const { accountId } = watched;
+      const { account, one } = join(accountId);
       let shown: string | undefined;
       try {
         for (;;) {
           const isChanged = one.isChanged;
           one.isChanged = false;
-          const newest = isChanged ? await read() : undefined;
+          const newest = isChanged ? await readOnce(account, watched) : undefined;
           const mark = newest && markOf(newest);
           // Alerts that this caller does not see may have changed.
           if (newest && mark !== shown) {

@@ -7,6 +7,7 @@ import type { Postgres } from "../postgres/postgres.ts";
 import { type AccountsParts, findAccounts } from "./accounts.ts";
 import { type ApprovalsParts, approve, listApprovals, reject } from "./approvals.ts";
 import { type ConfiguredParts, listCatalog, listProviders } from "./configured.ts";
+import { listMails, type MailsParts } from "./mails.ts";
 import { addNote, listNotes } from "./notes.ts";
 import { listDocuments, listPromotionUses } from "./purchases.ts";
 import { type ResendParts, resendDocument, resendNotice } from "./resend.ts";
@@ -29,6 +30,7 @@ type Parts = StatusParts &
   VerificationParts &
   ApprovalsParts &
   Omit<ResendParts, "postgres"> &
+  Omit<MailsParts, "reports"> &
   Omit<AccountsParts, "store" | "reports"> & {
     /** The reports about what is earned, owed and paid. */
     readonly sales: Pick<
@@ -49,6 +51,7 @@ export function createOperations(parts: Parts): Operations {
       search: (request) => search(all, request),
       addNote: (request, call) => addNote(all, request, call),
       listNotes: (request) => listNotes(all, request),
+      listMails: (request) => listMails(all, request),
       resendDocument: (request, call) => resendDocument(all, request, call),
       resendNotice: (request, call) => resendNotice(all, request, call),
       listPromotionUses: (request) => listPromotionUses(all, request),

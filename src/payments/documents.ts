@@ -70,38 +70,43 @@ export async function getReceiptDocument(
 ) {
   const { store } = parts;
   const order = await findVisible(parts, orderId, call);
-  const documents = await readDocuments(parts, order);
-  if (!documents)
+  const { receipt, creditNotes } = await readDocuments(parts, order);
+  if (!receipt && creditNotes.length === 0)
     throw new ApiError("not_found", {
       message: "This order has no receipt: nothing was credited for it yet.",
       field: "order_id",
     });
   const deposits = await store.listDeposits([orderId]);
   return create(GetReceiptDocumentResponseSchema, {
-    ...documents,
+    ...(receipt && { receipt }),
+    creditNotes,
     deposits: deposits.filter(({ state }) => state === "settled").map(toDeposit),
   });
 }
 
-/** The receipt of an order and its credit notes by number. Undefined: nothing was credited. */
+/**
+ * The receipt of an order and its credit notes by number. Without a receipt, nothing was credited;
+ * what was sent back all the same has its note.
+ */
 export async function readDocuments(
   { store }: Pick<Parts, "store">,
   order: StoredOrder,
-): Promise<{ receipt: Document; creditNotes: Document[] } | undefined> {
+): Promise<{ receipt: Document | undefined; creditNotes: Document[] }> {
   const { orderId } = order;
   const documents = await store.run(sql.listDocuments, { orderId });
   const receipt = documents.find(({ kind }) => kind === "receipt");
-  if (!receipt) return undefined;
   const notes = documents.filter(({ kind }) => kind === "credit_note");
   return {
-    receipt: toDocument(order, receipt, {
-      lines: await store.run(sql.listGranted, { orderId }),
-      receiptNumber: "",
-    }),
+    receipt:
+      receipt &&
+      toDocument(order, receipt, {
+        lines: await store.run(sql.listGranted, { orderId }),
+        receiptNumber: "",
+      }),
     creditNotes: notes.map((note) =>
       toDocument(order, note, {
         lines: [{ ...note, createdAt: note.issuedAt }],
-        receiptNumber: receipt.number,
+        receiptNumber: receipt?.number ?? "",
       }),
     ),
   };

@@ -332,9 +332,10 @@ export async function* exportOrders(
   for await (const some of pages()) yield { orders: await describeAll(parts, ordersOf(some)) };
   for await (const some of pages())
     for (const order of ordersOf(some)) {
-      if (order.receiptNumber === null) continue;
-      const documents = await readDocuments(parts, order);
-      if (documents) yield { documents: [documents.receipt, ...documents.creditNotes] };
+      // What was sent back without having been credited has a note without a receipt.
+      const { receipt, creditNotes } = await readDocuments(parts, order);
+      const documents = [...(receipt ? [receipt] : []), ...creditNotes];
+      if (documents.length > 0) yield { documents };
     }
 }
 

@@ -249,8 +249,9 @@ export function createPayments(parts: {
       },
       async documentsOf(orderId) {
         const order = await store.findOrder(orderId);
-        const found = order && (await readDocuments({ store }, order));
-        return found ? [found.receipt, ...found.creditNotes] : [];
+        if (!order) return [];
+        const { receipt, creditNotes } = await readDocuments({ store }, order);
+        return [...(receipt ? [receipt] : []), ...creditNotes];
       },
       onEvents(listener) {
         onEvents = listener;

@@ -114,15 +114,21 @@ test("a delivery is sent again with its id, once however often it is asked for",
   node.alerts.start();
   await expect.poll(async () => (await posts())[0]?.state).toBe("sent");
   await node.alerts.stop();
-  for (let times = 0; times < 3; times++)
-    await node.as(owner).resendDelivery({ accountId, alertId });
+  await node.as(owner).resendDelivery({ accountId, alertId });
+  // Whatever the account asks for within five seconds.
+  for (const id of [alertId, "payment_seen/acc_a/other/1"])
+    expect(await errorOf(node.as(owner).resendDelivery({ accountId, alertId: id }))).toBe(
+      "rate_limited",
+    );
   const other = stage.node({ post });
   other.alerts.start();
   await expect.poll(async () => (await posts())[0]?.state).toBe("sent");
   await other.alerts.stop();
   expect(got.map(({ id }) => id)).toEqual([alertId, alertId]);
-  const again = (id: string) => errorOf(node.as(owner).resendDelivery({ accountId, alertId: id }));
-  expect(await again("payment_seen/acc_b/other/1")).toBe("not_found alert_id");
+  const again = (id: string) => errorOf(other.as(owner).resendDelivery({ accountId, alertId: id }));
+  // What is not there takes no turn.
+  for (let times = 0; times < 2; times++)
+    expect(await again("payment_seen/acc_b/other/1")).toBe("not_found alert_id");
   await node.as(owner).setAlerts({ accountId, settings: { rules: [] } });
   expect(await again(alertId)).toBe("wrong_state");
 });
@@ -167,6 +173,49 @@ test("five days of failures alone switch a webhook off, and the owners are maile
   await expect.poll(() => got.length).toBe(sent + 1);
 });
 
+test("two failures a month apart are no month of failures, those of every day are", async () => {
+  const { post, fail } = receiver();
+  fail();
+  const node = stage.node({ post });
+  await node.as(owner).setAlerts({ accountId, settings });
+  node.alerts.start();
+  await happens(node);
+  const failing = async () => (await settingsOf(node))?.failingSince;
+  await expect.poll(failing).toBeDefined();
+  const before = (hours: number, of: "failing_since" | "last_failed_at") =>
+    stage.run(`update alert_settings set ${of} = now() - $1::integer * interval '1 hour'`, [hours]);
+  await before(720, "failing_since");
+  await before(718, "last_failed_at");
+  await happens(node);
+  await due();
+  await expect
+    .poll(async () => Number((await failing())?.seconds))
+    .toBeGreaterThan(Date.now() / 1000 - 3_600);
+  expect((await settingsOf(node))?.webhookOffAt).toBeUndefined();
+  await before(121, "failing_since");
+  await before(23, "last_failed_at");
+  await due();
+  await expect.poll(async () => (await settingsOf(node))?.webhookOffAt).toBeDefined();
+});
+
+test("a post that is taken ends failures that another process noted meanwhile", async () => {
+  const noted = Promise.withResolvers<void>();
+  const node = stage.node({ post: () => noted.promise });
+  await node.as(owner).setAlerts({ accountId, settings });
+  await happens(node);
+  node.alerts.start();
+  // Both begin while nothing has failed.
+  await expect
+    .poll(() => stage.run("select from alert_deliveries where next_at > now() + interval '9 s'"))
+    .toHaveLength(1);
+  await stage.run(
+    "update alert_settings set failing_since = now() - interval '4 days', last_failed_at = now()",
+  );
+  noted.resolve();
+  await expect.poll(async () => (await posts())[0]?.state).toBe("sent");
+  await expect.poll(async () => (await settingsOf(node))?.failingSince).toBeUndefined();
+});
+
 test("a receiver that is gone for good (410) is switched off at once", async () => {
   await stage.member("olga");
   const { post, fail } = receiver();
@@ -178,6 +227,21 @@ test("a receiver that is gone for good (410) is switched off at once", async () 
   await expect.poll(async () => (await settingsOf(node))?.webhookOffAt).toBeDefined();
   await expect.poll(() => stage.smtp.mails.length).toBe(1);
   expect(stage.smtp.mails[0]?.text).toContain("it is gone for good");
+});
+
+test("however many webhooks are switched off at once, each is told, a page at a time", async () => {
+  await stage.run(
+    `insert into alert_settings (account_id, rules, webhook_url, webhook_secret, failing_since,
+         last_failed_at, webhook_off_at)
+     select 'acc_' || n, '{"webhook_off": {"page": true, "mail": false, "webhook": false}}',
+       'https://hooks.example/', '\\x00', now() - interval '5 days', now(),
+       date_trunc('milliseconds', now())
+     from generate_series(1, 1200) as n`,
+  );
+  const node = stage.node();
+  await node.notice();
+  expect(await stage.run("select from alerts where kind = 'webhook_off'")).toHaveLength(1_200);
+  expect(node.ran.filter((name) => name === "alerts/list-switched-off")).toHaveLength(3);
 });
 
 test("Slack and Discord get one text without a signature, which mentions nobody", async () => {

@@ -1,11 +1,18 @@
 // What a buyer hears of his payments: each row of the rules tells its events once, by the channels
 // that the account chose, whatever is repeated, killed, slow or away.
 
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { AlertKind } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { create } from "@bufbuild/protobuf";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { AlertKind, NewestAlertsSchema } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { GrantRate, SimulatedEvent } from "../../gen/gateway/payments/v1/payments_pb.ts";
-import type { Postgres } from "../../src/postgres/postgres.ts";
+import * as sql from "../../gen/sql/alerts.ts";
+import { raise } from "../../src/alerts/raise.ts";
+import { WebhookSecrets } from "../../src/alerts/secrets.ts";
+import { createAlertStore } from "../../src/alerts/store.ts";
+import { createAlertWatch } from "../../src/alerts/watch.ts";
+import { createLog } from "../../src/base/log.ts";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
 import { type Notices, type NoticesNode, startNotices } from "../support/notices.ts";
 import { admin, memberOf, order } from "../support/payments.ts";
@@ -466,7 +473,17 @@ test("an event that is committed after a later one was read is told all the same
 
 test("the process that wrote an event wakes the mail, before the next look of alerts", async () => {
   await stage.member("olga");
-  const quick = stage.node({ isStarted: true });
+  // What is told besides may fail.
+  const quick = stage.node({
+    isStarted: true,
+    wrap: (postgres) => ({
+      ...postgres,
+      run: (statement, ...parameters) =>
+        statement.name === "alerts/list-switched-off"
+          ? Promise.reject(new Error("webhooks cannot be read"))
+          : postgres.run(statement, ...parameters),
+    }),
+  });
   // Somebody else looks for alerts, for the whole test.
   await stage.run(
     `insert into leases (task, holder, taken_at, until)
@@ -627,6 +644,65 @@ test("texts of customers bring neither markup nor line ends into mails", async (
 });
 
 // The bell.
+
+test("streams of an account share one reading, and none follows what changes elsewhere", async () => {
+  const reads: string[] = [];
+  let unread = 0;
+  const watch = createAlertWatch({
+    // No other process changes anything.
+    store: { run: async () => Object([]) },
+    read: async ({ accountId: id, hidesPeople }) => {
+      reads.push(`${id} ${hidesPeople}`);
+      return create(NewestAlertsSchema, { unread });
+    },
+    log: createLog("silent"),
+  });
+  const watching = new AbortController();
+  const got: string[] = [];
+  const streams = Array.from({ length: 101 }, async (_, index) => {
+    const id = index === 100 ? "acc_b" : "acc_a";
+    const watched = { accountId: id, hidesPeople: index % 2 === 1 };
+    for await (const { newest } of watch.watch(watched, watching.signal))
+      if (newest) got.push(`${id} ${newest.unread}`);
+  });
+  await expect.poll(() => got.length).toBe(101);
+  const ofA = ["acc_a false", "acc_a true"];
+  expect(reads.splice(0).sort()).toEqual([...ofA, "acc_b false"]);
+  await expect(
+    watch.watch({ accountId: "acc_a", hidesPeople: false }, watching.signal).next(),
+  ).rejects.toMatchObject({ reason: "rate_limited" });
+  unread = 1;
+  watch.changed("acc_a");
+  await expect.poll(() => got.filter((one) => one === "acc_a 1")).toHaveLength(100);
+  expect(reads.sort()).toEqual(ofA);
+  watching.abort();
+  await Promise.allSettled(streams);
+  await watch.stop();
+});
+
+test("an alert wakes the bell of its account only where it is new, or read for the first time", async () => {
+  const postgres = connectPostgres(stage.url);
+  onTestFinished(() => postgres.close());
+  const store = createAlertStore(postgres, new WebhookSecrets([Buffer.alloc(32)]));
+  const woken: string[] = [];
+  const parts = {
+    // As two processes that find the same at once.
+    store: { ...store, findNew: async (alertIds: readonly string[]) => new Set(alertIds) },
+    listRecipients: async () => [],
+    mails: false,
+    onRaised: (accountIds: readonly string[]) => woken.push(...accountIds),
+  };
+  const finding = { accountId, kind: "key_created" as const, about: "key", period: "", facts: {} };
+  for (let times = 0; times < 2; times++) await raise(parts, [finding]);
+  expect(woken).toEqual([accountId]);
+  const dismiss = () =>
+    store.run(sql.dismissAlert, {
+      ...{ alertId: `key_created/${accountId}/key/`, accountId, hidesPeople: false },
+    });
+  expect(await dismiss()).toEqual({ isListed: true, isChanged: true });
+  expect(await dismiss()).toEqual({ isListed: true, isChanged: false });
+  await node.as(owner).dismissAlert({ accountId, alertId: `key_created/${accountId}/key/` });
+});
 
 test("WatchAlerts shows the newest at once, and what this and another node change, each once", async () => {
   const watching = new AbortController();

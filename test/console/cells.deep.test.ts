@@ -5,6 +5,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AlertKind, AlertsService, DeliveryState } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import {
   AccountStatus,
   Basis,
@@ -541,6 +542,78 @@ const approvals = answer(OperationsService.method.listApprovals, () => ({
   ],
 }));
 
+const alerts = answer(AlertsService.method.listAlerts, () => ({
+  alerts: [
+    {
+      ...{ alertId: "a1", accountId, kind: AlertKind.PAYMENT_CREDITED, orderId: "ord_1" },
+      ...{ at: at("2026-11-22T13:02:00Z"), facts: { microcredits: "1234000000", family: "v1" } },
+    },
+    {
+      ...{ alertId: "a2", accountId, kind: AlertKind.CAP_REACHED, at: at("2026-11-20T13:02:00Z") },
+      facts: { of: "key", key: "ci", percent: "83", cap_microcredits: "907000000" },
+    },
+    {
+      ...{ alertId: "a3", accountId, kind: AlertKind.WEBHOOK_OFF, at: at("2026-11-19T13:02:00Z") },
+      facts: { host: "hooks.example" },
+    },
+  ],
+}));
+const deliveries = answer(AlertsService.method.listDeliveries, () => ({
+  deliveries: [
+    {
+      ...{ alertId: "a1", kind: AlertKind.PAYMENT_CREDITED, madeAt: at("2026-11-22T13:02:00Z") },
+      delivery: { personId: "per_2", state: DeliveryState.SENT },
+    },
+    {
+      ...{ alertId: "a2", kind: AlertKind.CAP_REACHED, madeAt: at("2026-11-20T13:02:00Z") },
+      delivery: { state: DeliveryState.FAILED, failures: 6, problem: "No answer within 5 s" },
+    },
+    {
+      ...{ alertId: "a3", kind: AlertKind.WEBHOOK_OFF, madeAt: at("2026-11-19T13:02:00Z") },
+      delivery: { state: DeliveryState.WAITING, failures: 1, problem: "The host has no address" },
+    },
+  ],
+}));
+const mails = answer(OperationsService.method.listMails, () => ({
+  mails: [
+    {
+      delivery: {
+        ...{ alertId: "a1", kind: AlertKind.PAYMENT_CREDITED, title: "1,234 credits." },
+        ...{ madeAt: at("2026-11-22T13:02:03Z") },
+        delivery: { personId: "per_1", state: DeliveryState.SENT },
+      },
+      address: "a…@acme.example",
+    },
+    {
+      delivery: {
+        ...{ alertId: "a2", kind: AlertKind.NEW_PLACE, madeAt: at("2026-11-20T13:04:05Z") },
+        delivery: { personId: "per_2", state: DeliveryState.FAILED, problem: "550 no such user" },
+      },
+      address: "",
+    },
+  ],
+}));
+const documents = answer(OperationsService.method.listDocuments, () => ({
+  documents: [
+    {
+      ...{ number: "C2026-000019", kind: DocumentKind.CREDIT_NOTE, orderId: "ord_1" },
+      issuedAt: at("2026-11-17T13:02:00Z"),
+    },
+  ],
+}));
+const namedLists = answer(BillingService.method.listPriceLists, () => ({
+  priceLists: [
+    { priceListId: "prl_1", name: "Acme", version: { n: 23 } },
+    { priceListId: "prl_2", name: "Other", version: { n: 29 } },
+  ],
+}));
+const listed = answer(BillingService.method.getAccount, () => ({
+  account: {
+    ...{ accountId: "acc_1", name: "ACME", status: AccountStatus.ACTIVE },
+    ...{ priceListId: "prl_1", priceListAt: at("2026-11-05T07:08:09Z") },
+  },
+}));
+
 type Shown = {
   /** The figures and facts: label and texts. */
   readonly figures?: readonly string[];
@@ -827,7 +900,10 @@ const cases: Readonly<Record<string, Case>> = {
   },
   account: {
     path: operatorAt("/accounts/acc_1"),
-    answers: [operator, summaries, account, keys, transfers, orders],
+    answers: [
+      ...[operator, summaries, listed, keys, transfers, orders, people],
+      ...[mails, documents, namedLists],
+    ],
     shown: {
       figures: [
         "v1 pool, free | 7,919.00 credits | ≈ $39.60, 12.00 held",
@@ -849,7 +925,19 @@ const cases: Readonly<Record<string, Case>> = {
           "Order | State | Pack | Credits | Receipt",
           "22 Nov 2026, 13:50:00 UTC | Partly paid | 4,000.00 credits | 3,901.00 | R2026-000017",
         ],
+        "Mails to people of the account, newest first": [
+          "Time | About | To | State | Send again",
+          "22 Nov 2026, 13:02:03 UTC | Credits bought, with the receipt | " +
+            "Ana a…@acme.example | Sent | Send again",
+          "20 Nov 2026, 13:04:05 UTC | Sign-in from a new place | " +
+            "bob@acme.example no confirmed address | Failed 550 no such user | Send again",
+        ],
+        "Receipts and credit notes of the account, newest first": [
+          "Number | What | Issued | Mail it",
+          "C2026-000019 | Credit note | 17 Nov 2026 | Mail it",
+        ],
       },
+      texts: ["Pays by the price list Acme, version 23, since 5 Nov 2026."],
     },
   },
   models: {
@@ -1067,6 +1155,24 @@ const cases: Readonly<Record<string, Case>> = {
         "until 23 Nov 2026, 00:00 UTC",
         "Running requests hold 1.37 credits of each.",
         "2 of 5 requests at once",
+      ],
+    },
+  },
+  alerts: {
+    path: "alerts",
+    answers: [owner, alerts, deliveries],
+    shown: {
+      tables: {
+        Deliveries: [
+          "Time | Alert | To | State | Send again",
+          "1 hour ago | Credits bought, with the receipt | Mail | Sent |",
+          "2 days ago | Budget spent | Webhook | Failed No answer within 5 s | Send again",
+          "3 days ago | Webhook switched off | Webhook | Waits The host has no address | Send again",
+        ],
+      },
+      texts: [
+        "ci: 83 % of 907.00 credits spent 2 days ago Dismiss",
+        "The webhook at hooks.example was switched off 3 days ago Dismiss",
       ],
     },
   },

@@ -10,6 +10,7 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { type CatalogFile, simulatedPayments } from "../../src/config/catalog.ts";
 import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { startSmtpServer, type TestSmtpServer } from "../support/smtp.ts";
 
 /** Who gives more than 5 dollars needs another person. */
 const catalog: CatalogFile = {
@@ -21,6 +22,7 @@ const hash = "5e".repeat(32);
 
 // Where it is absent: `apt-get install chromium`.
 describe.skipIf(!hasChromium)("in Chromium", () => {
+  let smtp: TestSmtpServer;
   let gateway: TestGateway;
   let client: Client;
   let browser: Browser;
@@ -32,7 +34,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   let orderId = "";
   const problems: string[][] = [];
   beforeAll(async () => {
-    gateway = await startTestGateway({ split: false, catalog });
+    smtp = await startSmtpServer();
+    const env = { SMTP_URL: smtp.url, MAIL_FROM: "gateway@example.com" };
+    gateway = await startTestGateway({ split: false, catalog, env });
     client = new Client({ connectionString: gateway.databaseUrl });
     await client.connect();
     ({ origin } = new URL(gateway.ownerLink));
@@ -46,6 +50,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await browser.close();
     await client.end();
     await gateway.stop();
+    await smtp.stop();
   });
 
   /** Opens a link, and makes a passkey. */
@@ -114,6 +119,14 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { core, call } = gateway.admin;
     const { account } = await core.billing.createAccount({ name: "Buyer & Söhne" }, call);
     accountId = account?.accountId ?? "";
+    await client.query(
+      `insert into people (person_id, login, name, email, email_verified_at)
+       values ('per_buyer', 'berta', 'Berta', 'berta@buyer.example', now())`,
+    );
+    await client.query(
+      "insert into members (account_id, person_id, role) values ($1, 'per_buyer', 'owner')",
+      [accountId],
+    );
     const { methods } = await core.payments.listPaymentMethods({}, call);
     const method = methods.find(({ asset }) => asset === "BTC")?.method ?? "";
     const { order } = await core.payments.createOrder(
@@ -229,6 +242,15 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     // Its bonus of one credit is posted.
     await client.query("update promotions set used = 1 where code_id = $1", [promotion?.codeId]);
     await client.query("update pools set week_limit = 7000000 where account_id = $1", [accountId]);
+    const { priceList } = await gateway.admin.core.billing.createPriceList(
+      { name: "Resellers", discountBp: 1_000, reason: "a larger customer" },
+      gateway.admin.call,
+    );
+    const { priceListId = "" } = priceList ?? {};
+    await gateway.admin.core.billing.setAccountPriceList(
+      { accountId, priceListId, reason: "a larger customer" },
+      gateway.admin.call,
+    );
     await open(sue, `/accounts/${accountId}`);
     await sue
       .getByRole("row", { name: /2,000\.00/ })
@@ -247,6 +269,13 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       .getByRole("row", { name: /Autumn/ })
       .waitFor();
     await sue.getByRole("row", { name: /Grant it/ }).waitFor();
+    const since = /^Pays by the price list Resellers, version 1, since \d+\s\w+\s\d{4}\.$/;
+    await sue.getByText(since).waitFor();
+    // What was mailed, to whom, and what became of it.
+    await tableOf("Mails to people")
+      .getByRole("row", { name: /Credits bought.*Berta b…@buyer\.example.*Sent/ })
+      .waitFor();
+    expect(await sue.locator("main").textContent()).not.toContain("berta@buyer.example");
     expect(await sue.getByRole("button", { name: "Between pools" }).count()).toBe(0);
     // Side by side where there is room, else what happened comes last.
     const leftOf = async (heading: string) =>
@@ -260,6 +289,51 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       expect([width, past.x > facts.x + 200]).toEqual([width, isWide]);
     }
     await look(sue, "customer");
+  });
+
+  test("support mails the receipt and a notice again, and says why", async () => {
+    const receipts = () => smtp.mails.filter(({ text }) => /^Receipt R\d{4}/m.test(text));
+    const before = receipts().length;
+    const again = async (table: string, row: RegExp, button: string) => {
+      await sue
+        .getByRole("table", { name: table })
+        .getByRole("row", { name: row })
+        .first()
+        .getByRole("button", { name: button })
+        .click();
+      const dialog = sue.getByRole("dialog");
+      await dialog.getByRole("button", { name: button }).click();
+      await dialog.getByText("Say why, in 5 characters at least.").waitFor();
+      await dialog.getByLabel("Reason").fill("The buyer lost it.");
+      return dialog;
+    };
+    const document = await again("Receipts and credit notes", /R\d{4}-\d{6}/, "Mail it");
+    await look(sue, "mail-document");
+    // No member ordered it: the choice is refused in the dialog.
+    await document.getByRole("radio", { name: /^The buyer/ }).check();
+    await document.getByRole("button", { name: "Mail it" }).click();
+    await document.getByText("No member ordered it: a program did.").waitFor();
+    await document.getByRole("radio", { name: /^The owners/ }).check();
+    await document.getByRole("button", { name: "Mail it" }).click();
+    await sue.locator(".messages", { hasText: "It is sent again." }).waitFor();
+    await expect.poll(() => receipts().length, { timeout: 20_000 }).toBe(before + 1);
+    const notice = await again("Mails to people", /Credits bought/, "Send again");
+    await look(sue, "mail-notice");
+    await notice.getByRole("button", { name: "Send again" }).click();
+    await notice.waitFor({ state: "hidden" });
+    await expect.poll(() => receipts().length, { timeout: 20_000 }).toBe(before + 2);
+    // The list follows by itself.
+    await sue
+      .getByRole("table", { name: "Mails to people" })
+      .getByRole("row", { name: /Receipt sent again.*Berta.*Sent/ })
+      .waitFor();
+    await look(sue, "customer-mails");
+    const { core, call } = gateway.admin;
+    for (const method of ["ResendDocument", "ResendNotice"]) {
+      const { events } = await core.people.listAuditEvents({ accountId, method }, call);
+      const done = events.filter(({ outcome }) => outcome === "ok");
+      expect(done.map(({ facts }) => facts.reason)).toEqual(["The buyer lost it."]);
+    }
   });
 
   test("an admin moves some of it to the other pool", async () => {

@@ -1,10 +1,11 @@
 // Mails that operators send again, over a whole gateway with a mail server.
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { AlertKind, DeliveryState } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { DocumentReceiver } from "../../gen/gateway/operations/v1/operations_pb.ts";
-import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { DepositState, OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { errorOf } from "../support/keys.ts";
@@ -101,6 +102,125 @@ test("support sends a notice again, whatever the hour's bound says", async () =>
   expect(await errorOf(desk().resendNotice(other, sue.call))).toBe(
     "idempotency_key_reused idempotency_key",
   );
+});
+
+test("a credit note without a receipt is mailed, and shown: nothing was credited", async () => {
+  const { core, call } = gateway.admin;
+  const ordered = await core.payments.createOrder(
+    {
+      ...{ accountId: gateway.accountId, family: Family.V1, usdCents: 500 },
+      ...{ method: "simulated:usdc", idempotencyKey: "another coin" },
+    },
+    call,
+  );
+  const other = ordered.order?.orderId ?? "";
+  await core.payments.simulateDeposit(
+    { orderId: other, amount: "0.0001", asset: "BTC", network: "bitcoin", confirmations: 9 },
+    call,
+  );
+  const depositId = await vi.waitFor(async () => {
+    const { order } = await core.payments.getOrder({ orderId: other }, call);
+    expect(order?.deposits[0]?.state).toBe(DepositState.SETTLED);
+    return order?.deposits[0]?.depositId ?? "";
+  }, soon);
+  await core.payments.beginRefund(
+    { orderId: other, reason: "another coin", what: { case: "depositId", value: depositId } },
+    call,
+  );
+  await core.payments.completeRefund({ orderId: other, transaction: "went-back" }, call);
+  const { receipt, creditNotes } = await core.payments.getReceiptDocument({ orderId: other }, call);
+  const [note] = creditNotes;
+  expect([receipt, creditNotes.length, note?.receiptNumber]).toEqual([undefined, 1, ""]);
+  const written = `Credit note ${note?.number} of `;
+  // With the notice of the refund, and again.
+  await vi.waitFor(() => expect(mailsWith(written)).toHaveLength(1), soon);
+  await desk().resendDocument(
+    {
+      ...{ accountId: gateway.accountId, number: note?.number ?? "", reason },
+      to: DocumentReceiver.OWNERS,
+    },
+    sue.call,
+  );
+  await vi.waitFor(() => expect(mailsWith(written)).toHaveLength(2), soon);
+  expect(mailsWith(written)[1]?.text).not.toContain("For the receipt");
+  const exported: string[] = [];
+  for await (const { documents } of core.billing.exportAccount(
+    { accountId: gateway.accountId },
+    call,
+  ))
+    exported.push(...documents.map((one) => one.number));
+  expect(exported).toEqual(expect.arrayContaining([number, note?.number]));
+});
+
+test("support sees what was mailed, to whom without his address, and what became of it", async () => {
+  const list = (by = sue) => desk().listMails({ accountId: gateway.accountId }, by.call);
+  await vi.waitFor(
+    async () => expect(await run("select from alert_deliveries where state <> 'sent'")).toEqual([]),
+    soon,
+  );
+  const { mails, isIncomplete } = await list();
+  expect(isIncomplete).toBe(false);
+  const times = mails.map(({ delivery }) => Number(delivery?.madeAt?.seconds));
+  expect(times).toEqual(times.toSorted((one, next) => next - one));
+  expect(mails.map(({ delivery }) => delivery?.kind)).toEqual(
+    expect.arrayContaining([AlertKind.PAYMENT_CREDITED, AlertKind.DOCUMENT_SENT]),
+  );
+  for (const { address, delivery } of mails) {
+    expect(address).toBe("a…@example.com");
+    expect(delivery?.delivery?.state).toBe(DeliveryState.SENT);
+    // Nothing, or which other mail counted it.
+    expect(delivery?.delivery?.problem).toMatch(/^$|^The mail about .* counted it\.$/);
+  }
+  const { alertId = "" } = mails[0]?.delivery ?? {};
+  await run(
+    `update alert_deliveries set state = 'failed',
+       problem = 'The mail server refused the mail: 550 <ann@example.com> is unknown'
+     where alert_id = $1`,
+    [alertId],
+  );
+  // Posts are no mails.
+  await run(
+    `insert into alert_deliveries (alert_id, channel, account_id, ends_at)
+     values ($1, 'webhook', $2, now())`,
+    [alertId, gateway.accountId],
+  );
+  const [failed, ...others] = (await list()).mails;
+  expect(others).toHaveLength(mails.length - 1);
+  expect(failed?.delivery?.delivery).toMatchObject({
+    state: DeliveryState.FAILED,
+    problem: "The mail server refused the mail: 550 <a…@example.com> is unknown",
+  });
+  await run(
+    `insert into alerts (alert_id, account_id, kind, facts, on_page)
+     select 'key_created/' || n, $1, 'key_created', '{}', false from generate_series(1, 101) as n`,
+    [gateway.accountId],
+  );
+  await run(
+    `insert into alert_deliveries (alert_id, channel, account_id, ends_at, state, next_at)
+     select 'key_created/' || n, 'mail:per_left', $1, now(), 'sent', now() - interval '2 days'
+     from generate_series(1, 101) as n`,
+    [gateway.accountId],
+  );
+  const many = await list();
+  expect([many.mails.length, many.isIncomplete]).toEqual([100, true]);
+  // Of a person who left, nothing is known.
+  const ofLeft = many.mails.find(({ delivery }) => delivery?.delivery?.personId === "per_left");
+  expect(ofLeft?.address).toBe("");
+  expect(await errorOf(desk().listMails({ accountId: "acc_none" }, sue.call))).toBe(
+    "not_found account_id",
+  );
+  // The owners of another account see that somebody looked.
+  const { account } = await gateway.admin.core.billing.createAccount(
+    { name: "another" },
+    gateway.admin.call,
+  );
+  const { accountId = "" } = account ?? {};
+  expect((await desk().listMails({ accountId }, sue.call)).mails).toEqual([]);
+  const looks = await run<{ method: string }>(
+    "select method from audit_events where account_id = $1 and actor = $2",
+    [accountId, `person:${sue.personId}`],
+  );
+  expect(looks).toEqual([{ method: "ListMails" }]);
 });
 
 test("it needs a reason, a right, and something to send, and leaves an audit event", async () => {

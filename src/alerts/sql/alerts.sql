@@ -1,7 +1,7 @@
 -- timeout_ms=5000
 
 -- name: InsertAlerts :many
--- Raises alerts that nobody has raised, with their deliveries. Returns those that are new.
+-- Raises alerts that nobody has raised, with their deliveries. Returns the accounts of new ones.
 -- :delivered_ids  the alert of each delivery
 with raised as (
   insert into alerts (alert_id, account_id, kind, facts, on_page)
@@ -19,7 +19,7 @@ with raised as (
     as d (alert_id, channel, tried_ms)
   join raised r using (alert_id)
 )
-select alert_id from raised;
+select account_id from raised;
 
 -- name: ReadProgress :one
 -- Up to when events are known, and the time.
@@ -178,6 +178,16 @@ where d.account_id = :account_id and (not :failed::boolean or d.state = 'failed'
 order by d.made_at desc, d.alert_id desc, d.channel desc
 limit :rows;
 
+-- name: ListAccountMails :many
+-- Lists the mails of an account, newest first, each with its alert.
+select d.alert_id, d.channel, d.state, d.problem, d.failures, d.next_at, d.made_at, a.kind, a.facts
+from alert_deliveries d
+join alerts a using (alert_id)
+-- As a range, which the index looks through alone: posts may be many.
+where d.account_id = :account_id and d.channel >= 'mail:' and d.channel < 'mail;'
+order by d.made_at desc, d.alert_id desc, d.channel desc
+limit :rows;
+
 -- name: FindAlert :optional
 -- Finds an alert of an account, also one that is not on its page.
 select alert_id, account_id, kind, facts, raised_at
@@ -248,12 +258,19 @@ from (
 -- Notes that the events before this time are known.
 update alert_progress set events_at = :events_at::timestamptz;
 
--- name: DismissAlert :run
--- Marks an alert as read. Changes no row: the account has no such alert on its page.
-update alerts
-set dismissed_at = coalesce(dismissed_at, now())
-where alert_id = :alert_id and account_id = :account_id and on_page
-  and (not :hides_people::boolean or kind <> 'new_place');
+-- name: DismissAlert :one
+-- Marks an alert as read. Says whether the account has it on its page, and whether it was unread.
+with listed as (
+  select alert_id from alerts
+  where alert_id = :alert_id and account_id = :account_id and on_page
+    and (not :hides_people::boolean or kind <> 'new_place')
+), dismissed as (
+  update alerts a set dismissed_at = now()
+  from listed l
+  where a.alert_id = l.alert_id and a.dismissed_at is null
+  returning a.alert_id
+)
+select exists (select from listed) as "is_listed!", exists (select from dismissed) as "is_changed!";
 
 -- name: SettleDeliveries :run
 -- Records the outcome of an attempt that several deliveries shared. A delivery whose time is over

@@ -39,10 +39,12 @@ create index alerts_unread on alerts (account_id) where on_page and dismissed_at
 alter table alert_settings
   add column webhook_form text not null default 'standard'
     check (webhook_form in ('standard', 'slack')),
-  -- Since when every post failed. Null: the last one did not.
+  -- Since when every post failed, with no day between two that did. Null: the last one did not.
   add column failing_since timestamptz,
+  add column last_failed_at timestamptz,
   -- When the webhook was switched off by its failures. Null: it was not.
-  add column webhook_off_at timestamptz;
+  add column webhook_off_at timestamptz,
+  add check ((failing_since is null) = (last_failed_at is null));
 create index alert_settings_off on alert_settings (webhook_off_at) where webhook_off_at is not null;
 
 -- Accounts with settings of their own get the new alerts as those without, until they say

@@ -2,7 +2,11 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { AlertKind, AlertsService } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
+import {
+  AlertKind,
+  AlertsService,
+  DeliveryState,
+} from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import {
   AccountStatus,
   BillingService,
@@ -377,6 +381,35 @@ const documents = answer(operations.listDocuments, () => ({
     ...{ kind, number: `R2026-00000${index}`, orderId: "ord_1", issuedAt: ago(index * day) },
   })),
 }));
+const mails = answer(operations.listMails, () => ({
+  mails: [
+    {
+      kind: AlertKind.PAYMENT_CREDITED,
+      title: "1000 credits were added to the pool v1.",
+      delivery: { personId: "per_ana", state: DeliveryState.SENT },
+      address: "a…@customer.example",
+    },
+    {
+      kind: AlertKind.NEW_PLACE,
+      title: longText,
+      delivery: {
+        ...{ personId: "per_bob", state: DeliveryState.FAILED, failures: 3 },
+        problem: `The mail server refused the mail: 550 <b…@customer.example> ${longText}`,
+      },
+      address: `b…@${longText.slice(0, 50)}.example`,
+    },
+    {
+      ...{ kind: AlertKind.DOCUMENT_SENT, title: "The receipt R2026-000001 was sent again." },
+      delivery: { personId: "per_left", state: DeliveryState.WAITING },
+      address: "",
+    },
+  ].map(({ address, ...delivery }, index) => ({
+    delivery: { ...delivery, alertId: `alert_${index}`, madeAt: ago(index * day + 60) },
+    address,
+  })),
+  isIncomplete: true,
+}));
+const noMails = answer(operations.listMails, () => ({}));
 const noUses = answer(operations.listPromotionUses, () => ({}));
 const noDocuments = answer(operations.listDocuments, () => ({}));
 const refused = answer(billing.queryErrors, () => ({
@@ -403,7 +436,7 @@ const findRefused = answer(billing.findRequest, () => ({
 
 const ofAccount: readonly Answer[] = [
   ...[find, keys, members, transfers, orders, events, listPeople, notes, refused],
-  ...[promotionUses, documents],
+  ...[promotionUses, documents, mails],
 ];
 const emptyAccount: readonly Answer[] = [
   find,
@@ -413,7 +446,7 @@ const emptyAccount: readonly Answer[] = [
   answer(payments.listOrders, () => ({})),
   noEvents,
   listPeople,
-  ...[noNotes, noneRefused, noUses, noDocuments],
+  ...[noNotes, noneRefused, noUses, noDocuments, noMails],
 ];
 
 const price = (version: string, micro: bigint, input = micro * 1000n) => ({
@@ -719,6 +752,7 @@ export const operatorStates: readonly PageStates[] = [
       // A browser opens six connections, and the next page needs one of them.
       loading: [
         ...[admin, members, orders, listPeople, events, notes, refused, promotionUses, documents],
+        mails,
         ...[billing.getAccount, operations.findAccounts, billing.listTransfers].map(pending),
         pending(KeysService.method.listKeys),
       ],
@@ -727,6 +761,7 @@ export const operatorStates: readonly PageStates[] = [
         ...[admin, account(AccountStatus.ACTIVE), find, members, listPeople, orders],
         failing(operations.listPromotionUses, "internal"),
         failing(operations.listDocuments, "internal"),
+        failing(operations.listMails, "internal"),
         failing(operations.listNotes, "internal"),
         failing(billing.queryErrors, "internal"),
         failing(KeysService.method.listKeys, "internal"),

@@ -6,6 +6,7 @@ import {
   AlertKind,
   type AlertSettingsSchema,
   AlertsService,
+  DeliveryState,
   type ListAlertsResponseSchema,
 } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { BillingService, Outcome } from "../../../gen/gateway/billing/v1/billing_pb.ts";
@@ -470,6 +471,50 @@ const alerts = alertsOf({
   ],
 });
 
+const { listAlerts, listDeliveries } = AlertsService.method;
+const alertOf = (kind: AlertKind, age: number, facts: Readonly<Record<string, string>>) => ({
+  ...{ kind, accountId, at: ago(age), alertId: `${kind}/${age}`, facts },
+});
+const everyAlert = alertsOf({
+  alerts: [
+    {
+      ...alertOf(AlertKind.PAYMENT_CREDITED, 60, { microcredits: "1000000000", family: "v1" }),
+      orderId: "ord_1",
+    },
+    {
+      ...alertOf(AlertKind.CAP_REACHED, hour, {
+        ...{ of: "key", key: longName, percent: "80", cap_microcredits: "1000000000" },
+      }),
+      ...{ keyId: "key_0001", dismissedAt: ago(minute) },
+    },
+    alertOf(AlertKind.NEW_PLACE, day, {
+      ...{ login: "<b>ana</b>@acme.example", address: "2001:db8:1234:5678:9abc:def0:1234:5678" },
+    }),
+    alertOf(AlertKind.WEBHOOK_OFF, 2 * day, { host: `${"hooks.".repeat(12)}example` }),
+  ],
+});
+const deliveries = answer(listDeliveries, () => ({
+  deliveries: [
+    {
+      kind: AlertKind.PAYMENT_CREDITED,
+      delivery: { state: DeliveryState.SENT, personId: "person_olga" },
+    },
+    {
+      kind: AlertKind.KEY_MISPLACED,
+      delivery: {
+        ...{ state: DeliveryState.FAILED, failures: 6 },
+        problem: "The address of the host is not a public one",
+      },
+    },
+    {
+      kind: AlertKind.CREDITS_LOW,
+      delivery: { state: DeliveryState.WAITING, failures: 1, problem: "No answer within 5 s" },
+    },
+  ].map((one, index) => ({
+    ...{ ...one, alertId: `alert_${index}`, madeAt: ago(index * day + 60) },
+  })),
+}));
+
 export const peopleStates: readonly PageStates[] = [
   {
     name: "sign-in",
@@ -603,6 +648,21 @@ export const peopleStates: readonly PageStates[] = [
       "long names": [role(AccountRole.OWNER, { name: longName }), ...settings],
       viewer: [role(AccountRole.VIEWER), ...settings],
       "no alerts": [alertsOf({ settings: {} }), ...settings],
+    },
+  },
+  {
+    name: "alerts",
+    path: "alerts",
+    states: {
+      loading: [pending(listAlerts), pending(listDeliveries)],
+      empty: [alertsOf({}), answer(listDeliveries, () => ({}))],
+      failed: [
+        failing(listAlerts, "database_unavailable"),
+        failing(listDeliveries, "database_unavailable"),
+      ],
+      full: [everyAlert, deliveries],
+      member: [role(AccountRole.MEMBER), everyAlert],
+      viewer: [role(AccountRole.VIEWER), everyAlert],
     },
   },
   { name: "nowhere", path: "no/such/page", states: { full: [] } },

@@ -88,6 +88,9 @@ export const commonAnswers: readonly Answer[] = [
     ],
   })),
   answer(AlertsService.method.listAlerts, () => ({ settings: {} })),
+  answer(AlertsService.method.listDeliveries, () => ({})),
+  // Nobody is told anything while somebody looks.
+  answer(AlertsService.method.watchAlerts, () => [{ newest: {} }]),
   answer(BillingService.method.listRunningRequests, () => ({
     requests: ["model-opus-4.6", longModel].map((model, index) => ({
       requestId: `req_0199e1c0a1b27c3d8e4f000${index}`,

@@ -119,7 +119,19 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
     "a bar": (page) => page.locator("g[data-bar]").nth(3).hover(),
   },
   "order open": { cancelling: press(/^Cancel/) },
-  "operator-account full": { transfer: press("Move credits"), suspension: press("Suspend") },
+  "alerts full": {
+    "those that failed": async (page) => page.getByLabel("Only those that failed").check(),
+    "the bell": async (page) => {
+      await page.setViewportSize({ width: 1440, height: 900 });
+      await press(/^Alerts/)(page);
+    },
+  },
+  "operator-account full": {
+    transfer: press("Move credits"),
+    suspension: press("Suspend"),
+    "a notice again": press("Send again"),
+    "a receipt again": press("Mail it"),
+  },
   "operator-order full": { decision: press("Decide") },
   "operator-order refunding": { "coins sent": press("Coins sent") },
   "operator-audit full": {

@@ -106,7 +106,8 @@ export type AlertSettings = Message<"gateway.alerts.v1.AlertSettings"> & {
   form: WebhookForm;
 
   /**
-   * Since when every post failed. Absent: the last one did not. Only in answers.
+   * Since when every post failed, with no day between two in which nothing was posted. Absent: the
+   * last one did not. Only in answers.
    *
    * @generated from field: google.protobuf.Timestamp failing_since = 7;
    */
@@ -828,14 +829,14 @@ export const AlertKind = {
   PAYMENT_LATE: 17,
 
   /**
-   * A payment is gone, and its credits were charged back.
+   * A payment is gone, and its credits were charged back. The mail holds the credit note.
    *
    * @generated from enum value: ALERT_KIND_PAYMENT_LOST = 18;
    */
   PAYMENT_LOST: 18,
 
   /**
-   * Money went back.
+   * Money went back. The mail holds the credit note.
    *
    * @generated from enum value: ALERT_KIND_PAYMENT_REFUNDED = 19;
    */
@@ -849,8 +850,8 @@ export const AlertKind = {
   PAYMENT_DECIDED: 20,
 
   /**
-   * The webhook was switched off: for five days every post failed, or its receiver said that it is
-   * gone for good (410). SetAlerts switches it on.
+   * The webhook was switched off: for five days every post failed, with no day without one, or its
+   * receiver said that it is gone for good (410). SetAlerts switches it on.
    *
    * @generated from enum value: ALERT_KIND_WEBHOOK_OFF = 21;
    */
@@ -1055,9 +1056,9 @@ export const AlertsService: GenService<{
     output: typeof ListDeliveriesResponseSchema;
   },
   /**
-   * Posts an alert to the webhook again, with the same id. A repeat before it was posted has no
-   * effect. Errors: NOT_FOUND (the alert was not posted within 30 days), WRONG_STATE (there is no
-   * webhook, or it is switched off).
+   * Posts an alert to the webhook again, with the same id. Errors: NOT_FOUND (the alert was not
+   * posted within 30 days), WRONG_STATE (there is no webhook, or it is switched off), RATE_LIMITED
+   * (one alert of an account in five seconds).
    *
    * @generated from rpc gateway.alerts.v1.AlertsService.ResendDelivery
    */

@@ -2239,7 +2239,8 @@ export type Document = Message<"gateway.payments.v1.Document"> & {
   totalMicrodollars: bigint;
 
   /**
-   * Of a credit note: the receipt that it corrects.
+   * Of a credit note: the receipt that it corrects. Empty: nothing was credited, and what arrived
+   * went back.
    *
    * @generated from field: string receipt_number = 12;
    */
@@ -2275,6 +2276,8 @@ export const GetReceiptDocumentRequestSchema: GenMessage<GetReceiptDocumentReque
  */
 export type GetReceiptDocumentResponse = Message<"gateway.payments.v1.GetReceiptDocumentResponse"> & {
   /**
+   * Absent: nothing was credited, and what arrived went back.
+   *
    * @generated from field: gateway.payments.v1.Document receipt = 1;
    */
   receipt?: Document | undefined;
@@ -3387,8 +3390,8 @@ export const PaymentsService: GenService<{
     output: typeof SimulateDepositResponseSchema;
   },
   /**
-   * Returns the receipt of an order and its credit notes. Errors: NOT_FOUND (also while nothing was
-   * credited).
+   * Returns the receipt of an order and its credit notes. Errors: NOT_FOUND (also while it has
+   * neither).
    *
    * @generated from rpc gateway.payments.v1.PaymentsService.GetReceiptDocument
    */

@@ -18,7 +18,7 @@ import {
 import { DocumentKind, PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, invalidate, useCall, usePages } from "../api.ts";
-import { credits, dollars, relative, signedCredits } from "../format.ts";
+import { credits, day, dollars, relative, signedCredits } from "../format.ts";
 import { familyName, roleName } from "../names.ts";
 import { BudgetBars, hasLimit } from "../parts/budget.tsx";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
@@ -45,6 +45,7 @@ import {
   Quoted,
   usePeopleNames,
 } from "./common.tsx";
+import { DocumentDialog, MailsCard } from "./mails.tsx";
 import { NotesCard, RefusalsCard, RunningCard } from "./notes.tsx";
 import { MoveDialog, TransferDialog } from "./transfer.tsx";
 import { words } from "./words.ts";
@@ -110,6 +111,7 @@ export function AccountPage({ params }: PageProps): JSX.Element {
           <OrdersCard accountId={accountId} />
         </div>
       </div>
+      <MailsCard accountId={accountId} />
       <TransfersCard accountId={accountId} />
       <EventsCard accountId={accountId} />
     </>
@@ -203,7 +205,7 @@ function PriceListNotice({ account }: { readonly account: Account }): JSX.Elemen
   const { data } = useCall(BillingService.method.listPriceLists, has ? {} : undefined);
   const list = data?.priceLists.find((one) => one.priceListId === priceListId);
   if (!has || !list?.version) return null;
-  const when = priceListAt ? relative(priceListAt) : "";
+  const when = priceListAt ? day(priceListAt) : "";
   return <Notice>{words.account.priceList(list.name, list.version.n, when)}</Notice>;
 }
 
@@ -581,6 +583,7 @@ function olderOnes({ isIncomplete }: { readonly isIncomplete: boolean }): JSX.El
 
 function DocumentsCard({ accountId }: OfAccount): JSX.Element {
   const found = useCall(OperationsService.method.listDocuments, { accountId });
+  const [mailed, setMailed] = useState<string>();
   const { documentsHead: head, documentKinds } = words.account;
   return (
     <Card
@@ -611,10 +614,27 @@ function DocumentsCard({ accountId }: OfAccount): JSX.Element {
             cell: ({ kind }) => textOf(DocumentKind, documentKinds, kind),
           },
           { name: "at", head: head.at, cell: ({ issuedAt }) => <Time at={issuedAt} as="day" /> },
+          {
+            name: "again",
+            head: <span class="visually-hidden">{words.mails.mailIt}</span>,
+            end: true,
+            cell: ({ number }) => (
+              <Button kind="quiet" onClick={() => setMailed(number)}>
+                {words.mails.mailIt}
+              </Button>
+            ),
+          },
         ]}
         keyOf={({ number }) => number}
         foot={olderOnes}
       />
+      {mailed !== undefined && (
+        <DocumentDialog
+          accountId={accountId}
+          number={mailed}
+          onClose={() => setMailed(undefined)}
+        />
+      )}
     </Card>
   );
 }

@@ -159,6 +159,25 @@ export const words = {
     head: { at: "Time", by: "By", text: "Note" },
   },
 
+  mails: {
+    title: "Mails",
+    note: "30 days",
+    none: "Nothing was mailed.",
+    caption: "Mails to people of the account, newest first",
+    head: { at: "Time", what: "About", to: "To", state: "State" },
+    noAddress: "no confirmed address",
+    again: "Send again",
+    noticeTitle: "Send this notice again",
+    noticeLead: "It goes to the owners, and to the member whom it is about.",
+    mailIt: "Mail it",
+    documentTitle: (number: string) => `Mail ${number} again`,
+    receivers: {
+      OWNERS: { label: "The owners", hint: "All of them who have a confirmed address." },
+      BUYER: { label: "The buyer", hint: "The member who ordered." },
+    },
+    done: "It is sent again.",
+  },
+
   orders: {
     title: "Orders",
     caption: "Orders of all accounts, newest first",

@@ -1,9 +1,10 @@
-// One alert as a line that leads to what it is about.
+// One alert as a line that leads to what it is about, and the name of its kind.
 
 import type { JSX } from "preact";
 import { type Alert, AlertKind } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { href } from "../router.ts";
-import { alertText } from "../words-alerts.ts";
+import { alertText, alertWords } from "../words-alerts.ts";
+import { textOf } from "./enum-names.ts";
 
 type AlertLinkProps = { readonly alert: Alert; readonly onClick?: () => void };
 
@@ -18,6 +19,12 @@ export function AlertLink({ alert, onClick }: AlertLinkProps): JSX.Element {
       {text}
     </a>
   );
+}
+
+/** What an alert of a kind is about. */
+export function kindText(kind: AlertKind): string {
+  const { kinds, newKind } = alertWords;
+  return textOf(AlertKind, { ...kinds, UNSPECIFIED: newKind(kind) }, kind);
 }
 
 /** The page of the order, key or budget that an alert is about. Undefined: there is none. */

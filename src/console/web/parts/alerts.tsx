@@ -4,7 +4,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import {
-  AlertKind,
+  type AlertKind,
   type AlertSettings,
   AlertSettingsSchema,
   AlertsService,
@@ -15,10 +15,9 @@ import { plainCredits } from "../format.ts";
 import { account, can, isOperatorAdmin } from "../session.ts";
 import { words } from "../words.ts";
 import { alertWords } from "../words-alerts.ts";
-import { AlertLink } from "./alert-link.tsx";
+import { AlertLink, kindText } from "./alert-link.tsx";
 import { readCredits, readWhole } from "./bounds.ts";
 import { Button } from "./button.tsx";
-import { textOf } from "./enum-names.ts";
 import { CheckField, Form, fieldError, SelectField, TextField } from "./form.tsx";
 import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
@@ -90,11 +89,6 @@ export function AlertsCard(props: AlertsProps): JSX.Element {
       </View>
     </Card>
   );
-}
-
-/** What an alert of a kind is about. */
-export function kindText(kind: AlertKind): string {
-  return textOf(AlertKind, { ...text.kinds, UNSPECIFIED: text.newKind(kind) }, kind);
 }
 
 const formNames = ["STANDARD", "SLACK"] as const;

@@ -10,8 +10,7 @@ import {
 import { call, invalidate, useCall } from "../api.ts";
 import { account, can } from "../session.ts";
 import { alertWords as text } from "../words-alerts.ts";
-import { AlertLink } from "./alert-link.tsx";
-import { kindText } from "./alerts.tsx";
+import { AlertLink, kindText } from "./alert-link.tsx";
 import { Button } from "./button.tsx";
 import { textOf } from "./enum-names.ts";
 import { CheckField } from "./form.tsx";

@@ -316,7 +316,7 @@ test("a month that is closed is in the sums, and its days are those of the usage
   expect(await sales()).toMatchObject([{ ...(usage[0] ?? {}), requests: 2n }]);
 });
 
-test("a cost that somebody mistyped stops neither the sums nor the retention", async () => {
+test("a cost that somebody mistyped does not stop the sums", async () => {
   const { chargeAt, daysAgo, ledger } = await fresh();
   const payer = await world.payer(1_000_000_000n);
   const mistyped = 10n ** 13n;

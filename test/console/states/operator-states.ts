@@ -515,13 +515,13 @@ const priceLists = answer(billing.listPriceLists, () => ({
 }));
 const preview = answer(billing.previewPrices, () => ({
   prices: ["opus-4.6", "sonnet-4.6", "haiku-4.5"].map((name, index) => {
-    const nano = 700_000n >> BigInt(index);
+    const micro = 700n >> BigInt(index);
     return {
       model: `model-${name}`,
-      before: price(`now${index}`, nano),
+      before: price(`now${index}`, micro),
       after: {
-        ...price(`next${index}`, index === 1 ? nano : (nano * 6_125n) / 10_000n),
-        ...(index === 0 && { promptAbove: 200_000, abovePrice: price("over", nano * 2n) }),
+        ...price(`next${index}`, micro, micro * (index === 1 ? 1_000n : 612n)),
+        ...(index === 0 && { promptAbove: 200_000, abovePrice: price("over", micro * 2n) }),
       },
     };
   }),

@@ -354,7 +354,7 @@ function Preview({ answer }: { readonly answer: PreviewPricesResponse }): JSX.El
       sortBy: ({ model }) => model,
       cell: ({ model, after }) => (
         <>
-          <span class="key-name">
+          <span class="key-name" title={model}>
             <span class="name">{model}</span>
             {belowCost.includes(model) && <Tag tone="bad">{texts.belowCost}</Tag>}
             {belowHalf.includes(model) && <Tag tone="warn">{texts.belowHalf}</Tag>}

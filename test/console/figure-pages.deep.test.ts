@@ -281,6 +281,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     );
     const paths = [
       ...["", "keys", `keys/${keys[0]?.keyId}`, "usage", "requests", "credits", "members"],
+      "alerts",
       ...[`requests/${charges[0]?.requestId}`, "credits/buy", "settings", "start"],
       ...[`credits/orders/${order.order?.orderId}`, `members/${members[0]?.personId}`],
     ];

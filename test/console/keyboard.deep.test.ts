@@ -154,6 +154,17 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await payments.simulateDeposit(deposit, gateway.admin.call);
     await page.getByText("Paid. 1,000.00 credits were added").waitFor();
 
+    // What the bell told of it.
+    await pressOn(button(/^Alerts, /));
+    await pressOn(link("All alerts"));
+    await heading("Alerts");
+    await expectFocus(page.locator("#content"));
+    const left = button("Dismiss");
+    await expect.poll(() => left.count()).toBeGreaterThan(0);
+    const alerts = await left.count();
+    await pressOn(left.first());
+    await expect.poll(() => left.count()).toBeLessThan(alerts);
+
     // And out.
     await pressOn(page.locator("button.me"));
     await pressOn(button("Sign out"));

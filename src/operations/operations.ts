@@ -46,7 +46,7 @@ export function createOperations(parts: Parts): Operations {
   return {
     service: {
       findAccounts: (request) => findAccounts(all, request),
-      search: (request) => search(all, request),
+      search: (request, call) => search(all, request, call),
       addNote: (request, call) => addNote(all, request, call),
       listNotes: (request) => listNotes(all, request),
       resendDocument: (request, call) => resendDocument(all, request, call),

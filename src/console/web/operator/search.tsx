@@ -89,7 +89,10 @@ export function SearchPage(): JSX.Element {
     if (isMisplaced) openSearch(inAddress, { replace: true });
   }, [isMisplaced, inAddress]);
   const query = inAddress || secret.value;
-  const found = useCall(OperationsService.method.search, query === "" ? undefined : { query });
+  const found = useCall(
+    OperationsService.method.search,
+    query === "" ? undefined : { query, allAccounts: true },
+  );
   const hits = found.data?.hits ?? [];
   const [only] = hits.length === 1 ? hits : [];
   const to = only && hrefOfHit(only);
@@ -259,6 +262,8 @@ function hrefOfHit({ kind, id, accountId, title }: SearchHit): string {
       return hrefOf(accountId, `keys/${id}`);
     case SearchHitKind.REQUEST:
       return hrefOf(accountId, `requests/${id}`);
+    case SearchHitKind.MODEL:
+      return hrefOf(operatorPart, "models");
     case SearchHitKind.REFUSAL:
       return hrefOf(operatorPart, `refusals/${id}`);
     default:

@@ -95,6 +95,7 @@ export const words = {
       ADDRESS: "Deposit address",
       REQUEST: "Request",
       REFUSAL: "Refused request",
+      MODEL: "Model",
     },
     noneTitle: "Nothing is so called",
     none: "A hash, an address or an id has to be whole. An amount needs its coin and its UTC day: 0.0123 BTC 2026-11-20.",

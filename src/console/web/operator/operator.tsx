@@ -23,10 +23,14 @@ import { People } from "./people.tsx";
 import { Promotions } from "./promotions.tsx";
 import { RefusalPage } from "./refusal.tsx";
 import { SalesPage } from "./sales.tsx";
-import { SearchBox, SearchPage } from "./search.tsx";
+import { SearchPage } from "./search.tsx";
 import { words } from "./words.ts";
 
-const pages: readonly PageEntry[] = [
+// What the palette needs of them.
+export { withoutSecret } from "../parts/secret-text.ts";
+export { hrefOfHit, openSearch } from "./search.tsx";
+
+export const pages: readonly PageEntry[] = [
   { path: "", component: Accounts, nav: { label: words.accounts.title, icon: "members" } },
   { path: "accounts", component: Accounts },
   { path: "accounts/:accountId", component: AccountPage },
@@ -98,7 +102,6 @@ export function Page({ parts }: { readonly parts: readonly string[] }): JSX.Elem
               <Icon name="switch" />
             </a>
           )}
-          <SearchBox />
           <Sections />
         </>
       }

@@ -43,6 +43,7 @@ const verbs: Readonly<Record<string, string>> = {
   Resume: "resumed",
   Revoke: "revoked",
   Rotate: "rotated",
+  Preview: "previewed",
   Search: "searched",
   Set: "set",
   Settle: "settled",

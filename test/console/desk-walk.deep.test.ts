@@ -176,6 +176,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const addresses: string[] = [];
     sue.on("framenavigated", (frame) => addresses.push(frame.url()));
     await open(sue, "/accounts");
+    await sue.getByRole("heading", { name: "Accounts" }).waitFor();
     const box = sue.getByRole("combobox", { name: /^Find anything/ });
     await sue.keyboard.press("/");
     await box.fill(unknown);

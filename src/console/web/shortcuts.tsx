@@ -29,12 +29,12 @@ export function Overlay(): JSX.Element | null {
 
 /** Opens the palette. People learn its keys here. */
 export function FindButton(): JSX.Element {
-  const isMac = /Mac|iPhone|iPad/.test(navigator.userAgent);
+  const keys = /Mac|iPhone|iPad/.test(navigator.userAgent) ? "⌘K" : "Ctrl K";
   return (
     <button
       type="button"
       class="find"
-      aria-label={words.shell.find}
+      aria-label={`${words.shell.find} ${keys}`}
       aria-keyshortcuts="Control+K Meta+K /"
       onClick={() => {
         overlay.value = { kind: "palette" };
@@ -42,7 +42,7 @@ export function FindButton(): JSX.Element {
     >
       <Icon name="search" />
       <span>{words.shell.find}</span>
-      <kbd>{isMac ? "⌘K" : "Ctrl K"}</kbd>
+      <kbd>{keys}</kbd>
     </button>
   );
 }

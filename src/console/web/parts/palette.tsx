@@ -123,11 +123,11 @@ export function Palette({ typed: before = "", onClose }: PaletteProps): JSX.Elem
                 onClick={option.run}
               >
                 <Icon name={option.icon} />
-                <span class="palette-label" dir="auto">
+                <span class="palette-label" dir="auto" title={option.label}>
                   {option.label}
                 </span>
                 {option.detail && (
-                  <small>
+                  <small title={option.detail}>
                     <bdi>{option.detail}</bdi>
                   </small>
                 )}

@@ -53,7 +53,7 @@ const chordMs = 1_500;
 
 /** Pages by the letter behind `g`. */
 const pageOf: Readonly<Record<string, string>> = {
-  ...{ o: "", c: "connect", k: "keys", m: "models", u: "usage", r: "requests" },
+  ...{ o: "", c: "connect", k: "keys", u: "usage", r: "requests" },
   ...{ b: "credits", s: "settings", a: "alerts" },
 };
 

@@ -14,7 +14,6 @@ export const connectWords = {
   keyHint: "Its hint stands where its secret belongs: no page shows a secret twice.",
   noKey: "No key: YOUR_KEY stands for it",
   create: "Create a key",
-  models: "Models and prices",
   tools: "Tools",
   groups: {
     "command line": "Command line",

@@ -43,16 +43,11 @@ export function Connect(): JSX.Element {
       <Head
         title={words.shell.connect}
         tools={
-          <>
-            <LinkButton icon="models" href={href("models")}>
-              {text.models}
+          can("member") && (
+            <LinkButton kind="main" icon="plus" href={href("keys", { new: "1" })}>
+              {text.create}
             </LinkButton>
-            {can("member") && (
-              <LinkButton kind="main" icon="plus" href={href("keys", { new: "1" })}>
-                {text.create}
-              </LinkButton>
-            )}
-          </>
+          )
         }
       />
       <p class="intro muted">{text.intro}</p>

@@ -302,7 +302,7 @@ function actsOf(
 /** The page of a hit in an account. Undefined: only operators have one. */
 function hrefOfHit({ kind, id, accountId }: SearchHit, own: string | undefined) {
   if (own === undefined) return undefined;
-  if (kind === SearchHitKind.MODEL) return hrefOf(own, "models", { q: id });
+  if (kind === SearchHitKind.MODEL) return hrefOf(own, "requests", { model: id });
   if (accountId !== own) return undefined;
   switch (kind) {
     case SearchHitKind.KEY:

@@ -41,8 +41,7 @@ export function FindButton(): JSX.Element {
       }}
     >
       <Icon name="search" />
-      <span>{words.shell.find}</span>
-      <kbd>{keys}</kbd>
+      <span>{words.shell.find}</span> <kbd>{keys}</kbd>
     </button>
   );
 }

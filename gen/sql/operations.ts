@@ -414,3 +414,75 @@ select account_id, name from accounts where account_id = any($1::text[])`,
   "",
   5000,
 );
+
+export type SearchAccountRow = { kind: string; id: string; title: string; at: Date; hint: string };
+/**
+ * Finds keys, and members, of an account: first those whose name begins with a text, then those in
+ * whose name each word of it is somewhere, or whose hint a text is. Of keys: among the newest
+ * 20,000.
+ * `small`: the text in small letters
+ * `words`: its words, in small letters
+ * `first`: the first characters of a secret; null: the text is no hint
+ * `last`: its last characters; empty unless all of the first ones are known
+ * `withMembers`: whether the caller may see them
+ */
+export const searchAccount: Many<{ accountId: string; small: string; words: readonly string[]; first: string | null; last: string; withMembers: boolean }, SearchAccountRow> = many(
+  "operations/search-account",
+  `-- operations/search-account
+with own_keys as (
+  select key_id, name, status, created_at
+  from keys
+  where account_id = $1
+  order by created_at desc
+  limit 20000
+), hits as (
+  (
+    select 'key' as kind, k.key_id as id, k.name as title, k.created_at as at,
+      case when k.status = 'active' then 0 else 4 end
+        + case when starts_with(lower(k.name), $2) then 0 else 1 end as rank
+    from own_keys k
+    where not exists (
+        select from unnest($3::text[]) word where position(word in lower(k.name)) = 0
+      )
+      or $4::text is not null and exists (
+        select
+        from key_secrets s
+        where s.key_id = k.key_id and starts_with(s.shown, $4)
+          and right(s.shown, length($5)) = $5
+      )
+    order by rank, lower(k.name), k.key_id
+    limit 21
+  )
+  union all
+  (
+    select 'person', p.person_id, coalesce(nullif(p.name, ''), p.login, ''), m.joined_at,
+      case when starts_with(lower(p.name), $2) or starts_with(p.login, $2)
+        then 2 else 3 end as rank
+    from members m
+    join people p on p.person_id = m.person_id
+    where $6 and m.account_id = $1 and not exists (
+      select
+      from unnest($3::text[]) word
+      where position(word in lower(concat_ws(' ', p.name, p.login, p.email))) = 0
+    )
+    order by rank, lower(p.name), p.person_id
+    limit 21
+  )
+)
+select h.kind as kind, h.id as id, h.title as title, h.at as at,
+  coalesce(s.shown, '') as hint
+from hits h
+left join lateral (
+  select shown
+  from key_secrets
+  where h.kind = 'key' and key_id = h.id
+  order by created_at desc
+  limit 1
+) s on true
+order by h.rank, lower(h.title), h.id
+limit 42`,
+  (p) => [p.accountId, p.small, p.words, p.first, p.last, p.withMembers],
+  (v) => ({ kind: v[0], id: v[1], title: v[2], at: v[3], hint: v[4] }) as never,
+  "",
+  5000,
+);

@@ -76,6 +76,8 @@ export type Alerts = {
     export(accountId: string): AsyncIterable<{ alerts: Alert[] }>;
   };
   readonly forDesk: ForDesk;
+  /** The channels that take an alert of the installation off the page: `mail`, `webhook`. */
+  operatorChannels(): Promise<readonly string[]>;
   /** Takes the hosts and the proxy of webhooks from another file. Throws without that proxy. */
   reload(config: AlertsConfig): void;
   /** Begins to look for alerts, and to deliver them. */
@@ -287,6 +289,15 @@ export function createAlerts(parts: {
       await deliverer.stop();
     },
     look: evaluation.look,
+    async operatorChannels() {
+      const { rules, webhook } = await settingsOf(store, "");
+      const has = (channel: "mail" | "webhook") =>
+        Object.values(rules).some((rule) => rule[channel]);
+      return [
+        ...(mailer && has("mail") ? ["mail"] : []),
+        ...(webhook && !webhook.offAt && has("webhook") ? ["webhook"] : []),
+      ];
+    },
   };
 }
 

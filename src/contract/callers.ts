@@ -93,12 +93,17 @@ export function decideAccount(allowed: Callers, caller: Caller, accountId: strin
  * `not_permitted` unless the caller sees every account, and `invalid_request` if it also names one.
  */
 export function checkAllAccounts(allowed: Callers, caller: Caller, accountId: string): void {
-  const seesAll =
+  if (!seesEveryAccount(allowed, caller)) throw new ApiError("not_permitted");
+  if (accountId !== "") throw invalidField("account_id", "must be empty with all_accounts");
+}
+
+/** True if the caller may call the method for every account: operators, and the admin token. */
+export function seesEveryAccount(allowed: Callers, caller: Caller): boolean {
+  return (
     caller.kind === "admin" ||
     caller.kind === "internal" ||
-    (caller.kind === "person" && isOpenTo(allowed, caller.operator));
-  if (!seesAll) throw new ApiError("not_permitted");
-  if (accountId !== "") throw invalidField("account_id", "must be empty with all_accounts");
+    (caller.kind === "person" && isOpenTo(allowed, caller.operator))
+  );
 }
 
 /**

@@ -48,7 +48,7 @@ export function createOperations(parts: Parts): Operations {
   return {
     service: {
       findAccounts: (request) => findAccounts(all, request),
-      search: (request) => search(all, request),
+      search: (request, call) => search(all, request, call),
       addNote: (request, call) => addNote(all, request, call),
       listNotes: (request) => listNotes(all, request),
       listMails: (request) => listMails(all, request),

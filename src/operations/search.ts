@@ -1,10 +1,12 @@
 // One search over all that people type: ids, numbers, hashes, addresses, secrets and their hints,
 // amounts of a day, names. Each is looked up by an index, so that a search reads a few pages
-// however much there is.
+// however much there is. In an account, names are found by any part of them: there it reads its
+// keys and members.
 
 import { createHash } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type SearchHit,
   SearchHitKind,
@@ -16,6 +18,9 @@ import {
 import * as sql from "../../gen/sql/operations.ts";
 import { invalidField } from "../base/errors.ts";
 import { isRequestId } from "../base/ids.ts";
+import type { CatalogFile } from "../config/catalog.ts";
+import { roleIn, seesEveryAccount } from "../contract/callers.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
 import type { Reports } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 
@@ -32,6 +37,8 @@ export type SearchParts = {
   readonly reports: Pick<Reports, "transaction">;
   /** The running, charged and refused requests with an id, looked up in the transaction `db`. */
   readonly findRequests: (db: Runner, requestId: string) => Promise<readonly FoundRequest[]>;
+  /** The configuration file of this moment. */
+  readonly file: () => Pick<CatalogFile, "models" | "aliases">;
 };
 
 type FoundRequest = {
@@ -48,7 +55,9 @@ type Found = {
   readonly accountId: string;
   readonly accountName: string;
   readonly title: string;
-  readonly at: Date;
+  /** Undefined: a model. */
+  readonly at: Date | undefined;
+  readonly hint?: string;
 };
 
 const kinds: Readonly<Record<string, SearchHitKind>> = {
@@ -64,19 +73,35 @@ const kinds: Readonly<Record<string, SearchHitKind>> = {
   address: SearchHitKind.ADDRESS,
   request: SearchHitKind.REQUEST,
   refusal: SearchHitKind.REFUSAL,
+  model: SearchHitKind.MODEL,
 };
+
+/** Of what is found by its id alone, what an account has pages of. */
+const ofAccounts: ReadonlySet<string> = new Set(["key", "order", "document", "request"]);
 
 export async function search(
   parts: SearchParts,
-  { query }: SearchRequest,
+  { query, allAccounts }: SearchRequest,
+  { allowed, caller, accountId }: Pick<AuthenticatedCall, "allowed" | "caller" | "accountId">,
 ): Promise<SearchResponse> {
   const text = checkedQuery(query);
   if (text === "") throw invalidField("query", "must not be blank");
-  const found = await lookUp(parts, text, async (db) => [
-    ...(await findExact(db, text)),
-    ...(await findNames(db, text)),
-  ]);
-  const hits = distinct(found);
+  const seesAll = seesEveryAccount(allowed, caller);
+  const seesMembers =
+    seesAll || (caller.kind === "person" && roleIn(caller, accountId) === AccountRole.OWNER);
+  const found = await lookUp(parts, text, async (db) => {
+    const exact = await findExact(db, text);
+    const isOwn = (one: Found) => one.accountId === accountId && ofAccounts.has(one.kind);
+    return [
+      ...(allAccounts ? [] : exact.filter(isOwn)),
+      ...(allAccounts ? [] : await findInAccount(db, text, accountId, seesMembers)),
+      ...(allAccounts ? [] : findModels(parts.file(), text)),
+      ...(seesAll ? [...exact, ...(await findNames(db, text))] : []),
+    ];
+  });
+  const isSeen = ({ kind, accountId: owner }: Found) =>
+    seesAll || kind === "model" || (owner === accountId && kind !== "refusal");
+  const hits = distinct(found.filter(isSeen));
   return create(SearchResponseSchema, {
     hits: hits.slice(0, hitsMax).map(toHit),
     isIncomplete: hits.length > hitsMax,
@@ -164,18 +189,62 @@ const lastLength = 4;
 
 /** Keys by a hint, the beginning of one, or a whole secret whose digest nobody has. */
 async function findHints(db: Runner, text: string): Promise<Found[]> {
-  if (!hintHead.test(text)) return [];
+  const hint = hintOf(text);
+  return hint ? db.run(sql.searchHints, hint) : [];
+}
+
+function hintOf(text: string): { readonly first: string; readonly last: string } | undefined {
+  if (!hintHead.test(text)) return undefined;
   const [first = "", last] = text.replace("...", "…").split("…");
   const isWhole = last === undefined && first.length > firstLength + lastLength;
   // Two secrets may have the same hint: a whole one is found by its digest. The last characters
   // alone are those of too many.
-  if (isWhole || (last !== undefined && first.length < firstLength)) return [];
-  const hint = { first: first.slice(0, firstLength), last: (last ?? "").slice(-lastLength) };
-  return db.run(sql.searchHints, hint);
+  if (isWhole || (last !== undefined && first.length < firstLength)) return undefined;
+  return { first: first.slice(0, firstLength), last: (last ?? "").slice(-lastLength) };
+}
+
+async function findInAccount(
+  db: Runner,
+  text: string,
+  accountId: string,
+  withMembers: boolean,
+): Promise<Found[]> {
+  const small = text.toLowerCase();
+  const { first = null, last = "" } = hintOf(text) ?? {};
+  const names = { accountId, small, words: wordsOf(small), withMembers };
+  const rows = await db.run(sql.searchAccount, { ...names, first, last });
+  const [account] = await db.run(sql.readNames, { accountIds: [accountId] });
+  return rows.map((row) => ({ ...row, accountId, accountName: account?.name ?? "" }));
+}
+
+/** Models by their ids, aliases and names: first those of which one begins with the text. */
+function findModels(
+  { models, aliases }: ReturnType<SearchParts["file"]>,
+  text: string,
+): readonly Found[] {
+  const small = text.toLowerCase();
+  const words = wordsOf(small);
+  return models
+    .flatMap(({ id, displayName }) => {
+      const others = Object.keys(aliases).filter((alias) => aliases[alias] === id);
+      const names = [id, displayName, ...others].map((name) => name.toLowerCase());
+      const isFound = words.every((word) => names.some((name) => name.includes(word)));
+      const rank = names.some((name) => name.startsWith(small)) ? 0 : 1;
+      return isFound ? [{ id, title: displayName || id, rank }] : [];
+    })
+    .sort((one, other) => one.rank - other.rank)
+    .map(({ id, title }) => ({
+      ...{ kind: "model", id, title, at: undefined },
+      ...{ accountId: "", accountName: "" },
+    }));
+}
+
+function wordsOf(text: string): string[] {
+  return text.split(/\s+/).filter((word) => word !== "");
 }
 
 async function findNames(db: Runner, text: string): Promise<Found[]> {
-  const words = text.split(/\s+/).filter((word) => word !== "");
+  const words = wordsOf(text);
   const isLong = words.every((word) => [...word].length >= wordLengthMin);
   return db.run(sql.searchNames, {
     text,
@@ -189,11 +258,12 @@ function beginningOf(word: string): string {
   return `'${word.replaceAll(/['\\]/g, "$&$&")}':*`;
 }
 
-/** The first of each thing. */
+/** The first of each thing. A person is one in all accounts. */
 function distinct(found: readonly Found[]): Found[] {
   const things = new Map<string, Found>();
   for (const one of found) {
-    const key = `${one.kind} ${one.id} ${one.accountId}`;
+    const owner = one.kind === "person" ? "" : one.accountId;
+    const key = `${one.kind} ${one.id} ${owner}`;
     if (!things.has(key)) things.set(key, one);
   }
   return [...things.values()];
@@ -203,6 +273,6 @@ function toHit({ kind, at, ...found }: Found): SearchHit {
   return create(SearchHitSchema, {
     ...found,
     kind: kinds[kind] ?? SearchHitKind.UNSPECIFIED,
-    at: timestampFromDate(at),
+    ...(at && { at: timestampFromDate(at) }),
   });
 }

@@ -22,8 +22,9 @@ import { type Clock, systemClock } from "../base/clock.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Durability, Postgres } from "../postgres/postgres.ts";
 import type { ManagedProviders, ProviderCondition } from "../providers/providers.ts";
+import { readSetup, type SetupParts } from "./setup.ts";
 
-export type StatusParts = {
+export type StatusParts = SetupParts & {
   readonly ledger: {
     nodes(): Promise<readonly NodeRecord[]>;
     running(): Promise<{
@@ -76,6 +77,7 @@ export async function getStatus(parts: StatusParts): Promise<GetStatusResponse> 
     parts.adminTokenUsedAt(),
   ]);
   const answering = nodeId();
+  const reports = nodes.flatMap((record) => readReport(record) ?? []);
   return create(GetStatusResponseSchema, {
     nodes: nodes.map((record) => toNode(record, answering)),
     database: describeDatabase(database, durability),
@@ -91,6 +93,7 @@ export async function getStatus(parts: StatusParts): Promise<GetStatusResponse> 
     },
     at: timestampFromDate(new Date()),
     ...(adminTokenUsedAt && { adminTokenUsedAt: timestampFromDate(adminTokenUsedAt) }),
+    setup: await readSetup(parts, reports),
   });
 }
 

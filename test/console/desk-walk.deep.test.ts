@@ -8,7 +8,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { type CatalogFile, simulatedPayments } from "../../src/config/catalog.ts";
-import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
+import { hasChromium, leftDialog, openPage, startChromium } from "../support/chromium.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { startSmtpServer, type TestSmtpServer } from "../support/smtp.ts";
 
@@ -189,13 +189,17 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const addresses: string[] = [];
     sue.on("framenavigated", (frame) => addresses.push(frame.url()));
     await open(sue, "/accounts");
-    const box = sue.getByRole("searchbox", { name: /^Find anything/ });
+    await sue.getByRole("heading", { name: "Accounts" }).waitFor();
+    const box = sue.getByRole("combobox", { name: /^Find anything/ });
+    await sue.keyboard.press("/");
     await box.fill(unknown);
     await box.press("Enter");
     await sue.getByText("Nothing is so called").waitFor();
     expect(await sue.locator("main").textContent()).not.toContain(unknown);
     expect(await sue.getByRole("link", { name: "Look in the names of accounts" }).count()).toBe(0);
     await look(sue, "search-secret");
+    await leftDialog(sue);
+    await sue.keyboard.press("/");
     await box.fill(secret);
     await box.press("Enter");
     await sue.waitForURL(({ pathname }) => pathname.endsWith(`/keys/${key?.keyId}`));

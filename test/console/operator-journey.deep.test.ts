@@ -99,7 +99,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   });
 
   test("credits above the limit are given by two people, with a reason", async () => {
-    await open(olga, "");
+    await open(olga, "/accounts");
     await olga.getByLabel("Name, owner, id, key, hint or request").fill("carla@example");
     await olga.getByRole("link", { name: "<b>Carla</b> GmbH شركة" }).click();
     await olga.getByRole("button", { name: "Move credits" }).click();

@@ -11,6 +11,8 @@ import {
   LimitsStore,
   ListProvidersResponseSchema,
   ProviderHealth,
+  SetupPart,
+  SetupState,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { toApiError } from "../../src/base/errors.ts";
 import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
@@ -276,6 +278,25 @@ describe("the installation", () => {
     await expect
       .poll(async () => (await operations().getStatus({}, call())).nodes[0]?.report, soon)
       .toBeDefined();
+    const { setup } = await operations().getStatus({}, call());
+    const nameIn = (values: Readonly<Record<string, number>>, value: number) =>
+      Object.keys(values).find((name) => values[name] === value);
+    const steps = setup.map(({ part, state, facts }) => [
+      ...[nameIn(SetupPart, part), nameIn(SetupState, state)],
+      ...facts,
+    ]);
+    // As it is on a machine of one's own, with two providers.
+    expect(steps).toMatchObject([
+      ["REACHABLE", "OPEN", expect.stringMatching(/^http:\/\/localhost:/)],
+      ["PROXIES", "DONE"],
+      ["PROVIDER", "DONE", "nowhere", "claude-at-google"],
+      ["MAIL", "DEFAULT"],
+      ["SIGN_UP", "DEFAULT", "closed"],
+      ["PAYMENTS", "OPEN"],
+      ["BACKUP", "DEFAULT", expect.stringMatching(/^(embedded|external)$/)],
+      ["LEDGER", "OPEN"],
+      ["ALERTS", "OPEN"],
+    ]);
     const { nodes, database, running } = await operations().getStatus({}, call());
     expect(nodes).toHaveLength(1);
     expect(nodes[0]).toMatchObject({ isAnswering: true, silentSeconds: 0 });

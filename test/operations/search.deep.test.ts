@@ -9,10 +9,13 @@ import { createLedgerStore } from "../../src/billing/store.ts";
 import { search } from "../../src/operations/search.ts";
 import type { Query } from "../../src/postgres/statement.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
-import { deskTexts, writeDesk, writeRequests } from "../support/desk.ts";
+import { asOperator, deskTexts, writeDesk, writeManyKeys, writeRequests } from "../support/desk.ts";
 import { costOf } from "../support/plans.ts";
 
 const pagesMax = 200;
+/** It reads each key and member of the account, and no other. */
+const pagesInAccountMax = 6_000;
+const largeAccount = deskTexts.accountId(7);
 
 let database: FreshDatabase;
 let client: Client;
@@ -22,6 +25,7 @@ beforeAll(async () => {
   await client.connect();
   await writeDesk(client, { accounts: 200_000, orders: 200_000 });
   await writeRequests(client, 200_000);
+  await writeManyKeys(client, largeAccount, 5_000);
 }, 300_000);
 afterAll(async () => {
   await client.end();
@@ -29,11 +33,12 @@ afterAll(async () => {
 });
 
 /** What a search finds, and the statements that it runs. */
-async function searched(query: string) {
+async function searched(query: string, accountId?: string) {
   const queries: Query[] = [];
   const { reports } = database.postgres;
   const parts: Parameters<typeof search>[0] = {
     findRequests: createOverview(createLedgerStore(database.postgres)).findRequests,
+    file: () => ({ models: [], aliases: {} }),
     reports: {
       transaction: (work) =>
         reports.transaction((tx) =>
@@ -46,7 +51,11 @@ async function searched(query: string) {
         ),
     },
   };
-  const { hits } = await search(parts, create(SearchRequestSchema, { query }));
+  const request = accountId === undefined ? { query, allAccounts: true } : { query, accountId };
+  const { hits } = await search(parts, create(SearchRequestSchema, request), {
+    ...asOperator,
+    accountId: accountId ?? "",
+  });
   return { ids: hits.map(({ id }) => id), queries };
 }
 
@@ -81,6 +90,10 @@ test.for<[string, string, number | undefined]>([
   );
   const { ids, queries } = await searched(text.replace("DAY", rows[0]?.day ?? ""));
   if (count !== undefined) expect(ids).toHaveLength(count);
+  expect(await pagesOf(text, queries)).toBeLessThanOrEqual(pagesMax);
+});
+
+async function pagesOf(text: string, queries: readonly Query[]): Promise<number> {
   expect(queries.length).toBeGreaterThan(0);
   let pages = 0;
   for (const query of queries) {
@@ -88,5 +101,21 @@ test.for<[string, string, number | undefined]>([
     expect([text, cost.scanned]).toEqual([text, []]);
     pages += cost.pages;
   }
-  expect(pages).toBeLessThanOrEqual(pagesMax);
+  return pages;
+}
+
+test.for<[string, string, number | undefined]>([
+  ["a part of the names of all", "KEY", 20],
+  ["the number in a name", "4321", undefined],
+  ["two words of names of 60 characters", "größte ñandú", 20],
+  ["a word in Greek", "κλειδί", 20],
+  ["a word in Han", "密钥", 20],
+  ["the last name in the order of its bytes", "zz-last", 1],
+  ["a hint", "sk-gw2-9004", undefined],
+  ["a text that no name has", "nothing at all", 0],
+])("%s is found among the 5,000 keys of an account", async ([, text, count]) => {
+  const { ids, queries } = await searched(text, largeAccount);
+  if (count !== undefined) expect([text, ids.length]).toEqual([text, count]);
+  else expect(ids.length).toBeGreaterThan(0);
+  expect(await pagesOf(text, queries)).toBeLessThanOrEqual(pagesInAccountMax);
 });

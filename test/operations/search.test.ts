@@ -6,6 +6,7 @@ import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   SearchHitKind,
   SearchResponseSchema,
@@ -37,7 +38,7 @@ const nameOf = (kind: SearchHitKind) =>
 
 /** What a text finds, as `KIND id`. */
 async function found(query: string): Promise<string[]> {
-  const { hits } = await operations().search({ query }, call());
+  const { hits } = await operations().search({ query, allAccounts: true }, call());
   return hits.map(({ kind, id }) => `${nameOf(kind)} ${id}`);
 }
 
@@ -285,7 +286,7 @@ test("the list of accounts takes the same texts", async () => {
 });
 
 test("a hit says whose it is and shows no secret", async () => {
-  const answer = await operations().search({ query: world.secret }, call());
+  const answer = await operations().search({ query: world.secret, allAccounts: true }, call());
   expect(answer.hits).toMatchObject([
     { accountId: world.accountId, accountName: "Nordwind Handel", title: "build" },
   ]);
@@ -298,7 +299,10 @@ test("what begins with a text comes first, and of more than 20 an answer says so
      select 'acc_rank_' || n, 'Hill and Rankine ' || n from generate_series(1, 30) n`,
   );
   await client.query("insert into accounts (account_id, name) values ('acc_first', 'Rankine')");
-  const { hits, isIncomplete } = await operations().search({ query: "rankine" }, call());
+  const { hits, isIncomplete } = await operations().search(
+    { query: "rankine", allAccounts: true },
+    call(),
+  );
   expect(hits[0]?.id).toBe("acc_first");
   expect(hits).toHaveLength(20);
   expect(isIncomplete).toBe(true);
@@ -331,11 +335,107 @@ test("texts that are nothing of ours find nothing", async () => {
 test("a text that is too long, blank or not well formed is refused", async () => {
   for (const query of ["x".repeat(10_240), "x".repeat(201), "  ", "a\nb"]) {
     const error = await operations()
-      .search({ query }, call())
+      .search({ query, allAccounts: true }, call())
       .then(
         () => undefined,
         (thrown: unknown) => toApiError(thrown),
       );
     expect([error?.reason, error?.facts.field]).toEqual(["invalid_request", "query"]);
   }
+});
+
+describe("in an account a search", () => {
+  /** The session of somebody who joins the account, or another one. */
+  async function joins(login: string, role: AccountRole, accountId = world.accountId) {
+    const { people } = gateway.admin.core;
+    const invited = await people.invite({ accountId, role }, operator);
+    const token = new URL(invited.link).hash.slice(1);
+    const password = "a long password";
+    const { grant } = await people.redeemLink({ token, login, name: `Name ${login}`, password });
+    return { headers: { authorization: `Session ${grant?.token}` } };
+  }
+  type As = Awaited<ReturnType<typeof joins>>;
+  let operator: As;
+  let viewer: As;
+  let owner: As;
+  beforeAll(async () => {
+    const token = new URL(gateway.ownerLink).hash.slice(1);
+    const first = { token, login: "olga", password: "a long password" };
+    const { grant } = await gateway.admin.core.people.redeemLink(first);
+    operator = { headers: { authorization: `Session ${grant?.token}` } };
+    viewer = await joins("view.only", AccountRole.VIEWER);
+    owner = await joins("own.er", AccountRole.OWNER);
+  });
+
+  async function finds(query: string, as: As, accountId = world.accountId): Promise<string[]> {
+    const { hits } = await operations().search({ query, accountId }, as);
+    return hits.map(({ kind, id }) => `${nameOf(kind)} ${id}`);
+  }
+  const reasonOf = (asked: Promise<unknown>) =>
+    asked.then(
+      () => undefined,
+      (thrown: unknown) => toApiError(thrown).reason,
+    );
+
+  test("shows a viewer what the account has, and its models", async () => {
+    const { keyId, hint, secret, orderId, receipt } = world;
+    for (const query of ["uil", "BUILD", hint, secret, keyId, secret.slice(0, 12)])
+      expect([query, await finds(query, viewer)]).toEqual([query, [`KEY ${keyId}`]]);
+    expect(await finds(orderId, viewer)).toEqual([`ORDER ${orderId}`]);
+    expect(await finds(receipt.toLowerCase(), viewer)).toEqual([`DOCUMENT ${orderId}`]);
+    expect(await finds("haiku", viewer)).toEqual([expect.stringMatching(/^MODEL /)]);
+    const { hits } = await operations().search({ query: "build" }, viewer);
+    expect(hits).toMatchObject([{ title: "build", hint, accountName: "Nordwind Handel" }]);
+  });
+
+  test("shows members to owners alone", async () => {
+    expect(await finds("view.only", viewer)).toEqual([]);
+    expect(await finds("view", owner)).toEqual([expect.stringMatching(/^PERSON per_/)]);
+    expect(await finds("Östlund", owner)).toEqual([]);
+  });
+
+  test("shows nothing of others, nor what only operators have pages of", async () => {
+    const { core } = gateway.admin;
+    const { account } = await core.billing.createAccount({ name: "Südwind" }, call());
+    const accountId = account?.accountId ?? "";
+    const stranger = await joins("stran.ger", AccountRole.OWNER, accountId);
+    const { keyId, secret, orderId, transferId, codeId } = world;
+    for (const query of [keyId, secret, orderId, "build", transferId, codeId, "nordwind"])
+      expect([query, await finds(query, stranger, accountId)]).toEqual([query, []]);
+    for (const query of [transferId, codeId, evmHash, "per_search", "nordwind"])
+      expect([query, await finds(query, owner)]).toEqual([query, []]);
+    const other = operations().search({ query: "build", accountId: world.accountId }, stranger);
+    expect(await reasonOf(other)).toBe("not_found");
+    const all = operations().search({ query: "build", allAccounts: true }, owner);
+    expect(await reasonOf(all)).toBe("not_permitted");
+  });
+
+  test("has for operators all that is elsewhere behind it", async () => {
+    const { billing } = gateway.admin.core;
+    const { account } = await billing.createAccount({ name: "Build and Sons" }, call());
+    const { accountId, keyId } = world;
+    const { hits } = await operations().search({ query: "build", accountId }, call());
+    expect(hits.map(({ id }) => id)).toEqual([keyId, account?.accountId]);
+  });
+
+  test("takes the text of a viewer as text, and refuses one that is too long", async () => {
+    for (const query of ["%", "_", "' & 'x':*", "<b>build</b>", "'; drop table keys; --", "\\"])
+      expect([query, await finds(query, viewer)]).toEqual([query, []]);
+    for (const query of ["x".repeat(10_240), "<p>".repeat(67), "a\u0000b"])
+      expect(await reasonOf(finds(query, viewer))).toBe("invalid_request");
+  });
+
+  test("is open to keys that read the account, and to no others", async () => {
+    const { keys } = gateway.admin.core;
+    const inAccount = { accountId: world.accountId, family: Family.V1 };
+    const reader = await keys.createKey(
+      { ...inAccount, name: "reader", accountReader: true },
+      call(),
+    );
+    const as = (secret: string) => ({ headers: { authorization: `Bearer ${secret}` } });
+    const { hits } = await operations().search({ query: "build" }, as(reader.secret));
+    expect(hits.map(({ id }) => id)).toEqual([world.keyId]);
+    const plain = operations().search({ query: "build" }, as(world.secret));
+    expect(await reasonOf(plain)).toBe("not_permitted");
+  });
 });

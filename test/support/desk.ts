@@ -2,7 +2,11 @@
 // them after years.
 
 import { createHash } from "node:crypto";
+import { create } from "@bufbuild/protobuf";
 import type { Client } from "pg";
+import { CallersSchema } from "../../gen/gateway/common/v1/options_pb.ts";
+import { AdminScope } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { environmentToken } from "../../src/contract/contract.ts";
 import { writeCharges } from "./charges.ts";
 
 export type DeskSize = { readonly accounts: number; readonly orders: number };
@@ -27,6 +31,34 @@ export const deskTexts = {
   runningId: (n: number) => `req_runs_${pad(n)}`,
   refusedId: (n: number) => `req_refused_${pad(n)}`,
 };
+
+/** A call of somebody who sees every account. */
+export const asOperator = {
+  allowed: create(CallersSchema, { admin: AdminScope.READ }),
+  caller: environmentToken,
+  accountId: "",
+};
+
+/** Writes keys of an account: names of 60 characters in three scripts, and one that is the last. */
+export async function writeManyKeys(client: Client, accountId: string, most: number) {
+  await client.query(
+    `insert into keys (key_id, account_id, "family", name)
+     select 'key_many_' || n, $1, 'v1',
+       case when n = 1 then 'zz-last' else left(
+         (array['Größte Schlüssel für Ñandú', 'Μεγάλο κλειδί παραγωγής', '生产环境密钥'])[1 + n % 3]
+         || ' key ' || n || ' ' || repeat('long ', 20), 60) end
+     from generate_series(1, $2::int) n`,
+    [accountId, most],
+  );
+  await client.query(
+    `insert into key_secrets (digest, secret_id, key_id, shown)
+     select sha256(('many' || n)::bytea), 'sec_many_' || n, 'key_many_' || n,
+       'sk-gw2-9' || lpad(n::text, 4, '0') || '…' || lpad(n::text, 4, '0')
+     from generate_series(1, $1::int) n`,
+    [most],
+  );
+  await client.query("analyze keys, key_secrets");
+}
 
 function pad(n: number): string {
   return String(n).padStart(8, "0");

@@ -10,6 +10,7 @@ import { Menu } from "./parts/menu.tsx";
 import { TroubleLine } from "./parts/trouble.tsx";
 import { segments } from "./router.ts";
 import { session } from "./session.ts";
+import { FindButton, Overlay } from "./shortcuts.tsx";
 import { setTheme, type Theme, theme } from "./theme.ts";
 import { words } from "./words.ts";
 
@@ -48,6 +49,7 @@ export function Frame(props: FrameProps): JSX.Element {
           <Brand />
           <span>{words.common.product}</span>
         </a>
+        <FindButton />
         {column}
         {bell}
         <div class="column-foot stack">
@@ -62,6 +64,7 @@ export function Frame(props: FrameProps): JSX.Element {
           {children}
         </main>
       </div>
+      <Overlay />
     </div>
   );
 }

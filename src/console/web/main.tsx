@@ -6,11 +6,10 @@ import { type CallError, refreshOnReturn, setPrompts, toCallError } from "./api.
 import { FirstFrame } from "./frame.tsx";
 import { reportOutcome, takeNext } from "./oidc.ts";
 import { OperatorPage } from "./operators.tsx";
-import { LinkPage } from "./pages/link.tsx";
 import { Door, SignIn, SignUp } from "./pages/sign-in.tsx";
-import { Start } from "./pages/start.tsx";
 import { pages } from "./pages.ts";
 import { LinkButton } from "./parts/button.tsx";
+import { useNeeded } from "./parts/later.tsx";
 import { Messages } from "./parts/message-line.tsx";
 import { Head } from "./parts/page.tsx";
 import { Prompts, prompts } from "./parts/prompts.tsx";
@@ -59,12 +58,23 @@ function App({ arrival }: { arrival: Arrival }): JSX.Element {
 
 function Page({ arrival }: { arrival: Arrival }): JSX.Element {
   const [first] = segments();
-  if (first === "welcome" && arrival.token !== "") return <LinkPage token={arrival.token} />;
+  if (first === "welcome" && arrival.token !== "") return <Link token={arrival.token} />;
   if (first === "welcome" && arrival.outcome !== "")
     return <ProviderReturn outcome={arrival.outcome} />;
   if (first === "sign-in") return <SignIn />;
   if (first === "sign-up") return <SignUp />;
   return <SignedIn />;
+}
+
+/** Few come by a link, and few make their first key: both are loaded by need. */
+function Link({ token }: { readonly token: string }): JSX.Element {
+  const LinkPage = useNeeded(() => import("./pages/link.tsx"))?.LinkPage;
+  return LinkPage ? <LinkPage token={token} /> : <Door title="" />;
+}
+
+function FirstSteps(): JSX.Element {
+  const Start = useNeeded(() => import("./pages/start.tsx"))?.Start;
+  return Start ? <Start /> : <Skeleton />;
 }
 
 const successes = ["signed-in", "confirmed", "added"];
@@ -141,7 +151,7 @@ function Routes(): JSX.Element {
   if (isHome || isPage) return home === undefined && !isOperator() ? <NoAccount /> : <Skeleton />;
   if (!isAccountKnown.value) return <NotFound />;
   if (isOfOperators) return <OperatorPage parts={rest} />;
-  if (rest.join("/") === "start") return <Start key={first} />;
+  if (rest.join("/") === "start") return <FirstSteps key={first} />;
   for (const { path, component: Component } of pages) {
     const params = match(path, rest);
     if (params)

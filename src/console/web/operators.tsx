@@ -13,9 +13,10 @@ const loaded = signal<Loaded | undefined>(undefined);
 const problem = signal<CallError | undefined>(undefined);
 let isAsked = false;
 
-function useLoaded(): Loaded | undefined {
+/** The pages of operators, for who is one: `isWanted`. */
+export function useOperatorPages(isWanted = true): Loaded | undefined {
   useEffect(() => {
-    if (isAsked) return;
+    if (isAsked || !isWanted) return;
     isAsked = true;
     import("./operator/operator.tsx").then(
       (module) => {
@@ -27,19 +28,19 @@ function useLoaded(): Loaded | undefined {
         problem.value = new CallError(words.common.offline, { reason: "offline" });
       },
     );
-  }, []);
-  return loaded.value;
+  }, [isWanted]);
+  return isWanted ? loaded.value : undefined;
 }
 
 /** The links to the pages of operators, in the column. */
 export function OperatorSections(): JSX.Element | null {
-  const module = useLoaded();
+  const module = useOperatorPages();
   return module ? <module.Sections /> : null;
 }
 
 /** A page of operators. `parts`: the path behind their part of the address. */
 export function OperatorPage({ parts }: { readonly parts: readonly string[] }): JSX.Element {
-  const module = useLoaded();
+  const module = useOperatorPages();
   if (module) return <module.Page parts={parts} />;
   if (problem.value) return <Failed error={problem.value} retry={() => location.reload()} />;
   return <Skeleton rows={6} />;

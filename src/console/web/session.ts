@@ -118,3 +118,15 @@ export function preferredAccount(): string | undefined {
 export function rememberAccount(accountId: string): void {
   if (localStorage.getItem(lastAccount) !== accountId) localStorage.setItem(lastAccount, accountId);
 }
+
+/** Credits are sold here, and this person may buy some. */
+export function canBuy(): boolean {
+  return session.value.sellsCredits && mayBuy();
+}
+
+/** Operators look, and book credits in their own way. Who is suspended cannot spend any. */
+export function mayBuy(): boolean {
+  const { accountId, role } = account.value;
+  const own = session.value.accounts.find((one) => one.accountId === accountId);
+  return role >= AccountRole.MEMBER && own?.suspended !== true && own?.closed !== true;
+}

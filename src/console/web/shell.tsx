@@ -17,7 +17,7 @@ import { OperatorSections } from "./operators.tsx";
 import { pages } from "./pages.ts";
 import { LinkButton } from "./parts/button.tsx";
 import { Icon } from "./parts/icon.tsx";
-import { useNeeded } from "./parts/later.tsx";
+import { loadPages, useNeeded } from "./parts/later.tsx";
 import { Menu } from "./parts/menu.tsx";
 import { isSpent } from "./parts/pools.ts";
 import { useVisible } from "./parts/visible.ts";
@@ -58,7 +58,11 @@ function useSettledCharges(accountId: string): void {
   const hasFigures = readAt.value !== undefined;
   useEffect(() => {
     // What the page shows comes first. The stream has the charges of ten seconds before it.
-    const timer = hasFigures ? setTimeout(() => setWhole(true), beginAfterMs) : undefined;
+    const beginWhole = () => {
+      setWhole(true);
+      loadPages();
+    };
+    const timer = hasFigures ? setTimeout(beginWhole, beginAfterMs) : undefined;
     return () => clearTimeout(timer);
   }, [hasFigures]);
   const { watchCharges } = BillingService.method;

@@ -25,6 +25,7 @@ export const words = {
     copyRequestId: "Copy request id",
     code: "Code",
     close: "Close",
+    meaning: (word: string) => `What is meant by “${word}”`,
     typedLoss: {
       text: "What you typed is not saved.",
       leave: "Close without saving",
@@ -63,6 +64,8 @@ export const words = {
   shell: {
     alerts: "Alerts",
     sections: "Sections",
+    find: "Find",
+    connect: "Connect",
     overview: "Overview",
     keys: "Keys",
     members: "Members",
@@ -220,6 +223,7 @@ export const words = {
     v2Hint: "For the command-line coding assistant. It pays from a pool of its own.",
   },
   snippets: {
+    wrong: "What goes wrong:",
     label: "Your tool",
     file: (path: string) => `Save this as ${path}:`,
   },

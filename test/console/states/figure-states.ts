@@ -488,6 +488,11 @@ const creditsBase = (scale: bigint): readonly Answer[] => [
   transfers(scale),
 ];
 
+const refusedLately = answer(BillingService.method.queryErrors, () => ({
+  rows: [{ reason: "CREDITS_EXHAUSTED", requests: 3n }],
+  total: 3n,
+}));
+
 export const figureStates: readonly PageStates[] = [
   {
     name: "usage",
@@ -517,6 +522,16 @@ export const figureStates: readonly PageStates[] = [
     name: "usage-custom",
     path: "usage?period=custom&from=2026-11-30&to=2026-11-01",
     states: { wrong: [...usageBase] },
+  },
+  {
+    name: "connect",
+    path: "connect?tool=python-openai&key=key_3",
+    states: {
+      loading: [keys, pending(listCharges)],
+      unused: [keys, answer(listCharges, () => ({ charges: [] })), refusedLately],
+      failed: [keys, failing(listCharges, "internal"), refusedLately],
+      full: [keys, charges, refusedLately],
+    },
   },
   {
     name: "requests",

@@ -26,6 +26,8 @@ import {
   SalesBucket,
   SalesGroup,
   SearchHitKind,
+  SetupPart,
+  SetupState,
 } from "../../../gen/gateway/operations/v1/operations_pb.ts";
 import {
   Attention,
@@ -674,6 +676,21 @@ const smallStatus = answer(operations.getStatus, () => ({
   at: ago(0),
 }));
 
+const { OPEN, DEFAULT, DONE } = SetupState;
+const setupOf = answer(operations.getStatus, () => ({
+  setup: [
+    { part: SetupPart.REACHABLE, state: OPEN, facts: ["http://localhost:8080"] },
+    { part: SetupPart.PROXIES, state: OPEN, facts: ["10.0.0.7", "2001:db8::7"] },
+    { part: SetupPart.PROVIDER, state: OPEN },
+    { part: SetupPart.MAIL, state: DEFAULT },
+    { part: SetupPart.SIGN_UP, state: DONE, facts: ["domains.of-a-company.example", "acme"] },
+    { part: SetupPart.PAYMENTS, state: OPEN },
+    { part: SetupPart.BACKUP, state: DEFAULT, facts: ["embedded"] },
+    { part: SetupPart.LEDGER, state: DONE, facts: ["2026-11-22T13:58:00.123Z"] },
+    { part: SetupPart.ALERTS, state: OPEN },
+  ],
+}));
+
 const promotions = answer(payments.listPromotions, () => ({
   promotions: [
     {
@@ -734,7 +751,7 @@ const alerts = answer(AlertsService.method.listAlerts, () => ({
 export const operatorStates: readonly PageStates[] = [
   {
     name: "operator-accounts",
-    path: at(""),
+    path: at("/accounts"),
     states: {
       loading: [admin, pending(operations.findAccounts)],
       empty: [admin, findNone],
@@ -743,8 +760,12 @@ export const operatorStates: readonly PageStates[] = [
       "support without an account": [support, find],
     },
   },
-  { name: "operator-accounts-none", path: at("?q=nobody"), states: { full: [admin, findNone] } },
-  { name: "operator-new-account", path: at("?new=1"), states: { full: [admin, find] } },
+  {
+    name: "operator-accounts-none",
+    path: at("/accounts?q=nobody"),
+    states: { full: [admin, findNone] },
+  },
+  { name: "operator-new-account", path: at("/accounts?new=1"), states: { full: [admin, find] } },
   {
     name: "operator-account",
     path: at(`/accounts/${idOf(1)}`),
@@ -887,6 +908,15 @@ export const operatorStates: readonly PageStates[] = [
     name: "operator-sales-accounts",
     path: at("/sales?by=account&month=2026-10"),
     states: { full: [admin, find, ...salesOf(false)] },
+  },
+  {
+    name: "operator-checklist",
+    path: at(""),
+    states: {
+      loading: [admin, pending(operations.getStatus)],
+      failed: [admin, failing(operations.getStatus, "internal")],
+      full: [admin, setupOf],
+    },
   },
   {
     name: "operator-health",

@@ -7,6 +7,10 @@ import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  OperationsService,
+  SearchHitKind,
+} from "../../../gen/gateway/operations/v1/operations_pb.ts";
 import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
 import { type Answer, accountId, answer, type PageStates } from "./answers.ts";
 import { figureStates } from "./figure-states.ts";
@@ -102,6 +106,19 @@ export const commonAnswers: readonly Answer[] = [
       { keyId: "key_0", name: "ci", hint: "sk-gw2-1k000…wyy0" },
       { keyId: "key_1", name: "", hint: "sk-gw2-1k001…wyy1" },
     ],
+  })),
+  // What the palette finds.
+  answer(OperationsService.method.search, () => ({
+    hits: [
+      { kind: SearchHitKind.KEY, id: "key_0", title: "ci", hint: "sk-gw2-1k000…wyy0" },
+      {
+        ...{ kind: SearchHitKind.KEY, id: "key_1", hint: "sk-gw2-1k001…wyy1" },
+        title: "the nightly jobs of the whole research department in Potsdam",
+      },
+      { kind: SearchHitKind.REQUEST, id: "req_0199e1c0a1b27c3d8e4f0000", title: longModel },
+      { kind: SearchHitKind.PERSON, id: "per_1", title: "مریم" },
+    ].map((hit) => ({ ...hit, accountId, accountName: "ACME Robotics" })),
+    isIncomplete: true,
   })),
   answer(InferenceService.method.endRequest, () => ({})),
   answer(KeysService.method.listManagementKeys, () => ({})),

@@ -113,6 +113,22 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
     },
   },
   "settings long names": { closing: press(/^Close/), leaving: press("Leave") },
+  "overview full": {
+    palette: async (page) => {
+      await page.keyboard.press("Control+k");
+      await page.getByRole("combobox", { name: /^Find / }).fill("a");
+      await page.getByText("There are more.").waitFor();
+    },
+    glossary: async (page) => {
+      await page.keyboard.press("?");
+      await page.getByRole("heading", { name: "Glossary" }).waitFor();
+    },
+  },
+  "connect full": {
+    "another tool": (page) =>
+      page.getByRole("link", { name: "Java", exact: false }).first().click(),
+    streaming: press("Streaming"),
+  },
   "credits full": { "running requests": press(/held by running requests/) },
   "usage-by-key full": {
     // Its tip has the longest names.

@@ -15,6 +15,7 @@ import { Accounts } from "./accounts.tsx";
 import { Addresses } from "./addresses.tsx";
 import { Attention } from "./attention.tsx";
 import { AuditEvents } from "./audit.tsx";
+import { Checklist, FirstPage } from "./checklist.tsx";
 import { Health } from "./health.tsx";
 import { Models } from "./models.tsx";
 import { OrderPage } from "./order.tsx";
@@ -24,12 +25,17 @@ import { PriceListPage, PriceLists } from "./price-lists.tsx";
 import { Promotions } from "./promotions.tsx";
 import { RefusalPage } from "./refusal.tsx";
 import { SalesPage } from "./sales.tsx";
-import { SearchBox, SearchPage } from "./search.tsx";
+import { SearchPage } from "./search.tsx";
 import { words } from "./words.ts";
+import { checklistWords } from "./words-checklist.ts";
 
-const pages: readonly PageEntry[] = [
-  { path: "", component: Accounts, nav: { label: words.accounts.title, icon: "members" } },
-  { path: "accounts", component: Accounts },
+// What the palette needs of them.
+export { withoutSecret } from "../parts/secret-text.ts";
+export { hrefOfHit, openSearch } from "./search.tsx";
+
+export const pages: readonly PageEntry[] = [
+  { path: "", component: FirstPage },
+  { path: "accounts", component: Accounts, nav: { label: words.accounts.title, icon: "members" } },
   { path: "accounts/:accountId", component: AccountPage },
   {
     path: "attention",
@@ -61,15 +67,17 @@ const pages: readonly PageEntry[] = [
     component: Addresses,
     nav: { label: words.addresses.title, icon: "requests" },
   },
+  {
+    path: "checklist",
+    component: Checklist,
+    nav: { label: checklistWords.title, icon: "done" },
+  },
 ];
-
-/** Pages that belong to a section by its path. */
-const sectionOf: Readonly<Record<string, string>> = { accounts: "" };
 
 /** The links to these pages, in the column. */
 export function Sections(): JSX.Element {
   const [first, second = ""] = segments();
-  const section = first === operatorPart ? (sectionOf[second] ?? second) : undefined;
+  const section = first === operatorPart ? second : undefined;
   const row = useCurrentInSight(section);
   return (
     <nav ref={row} class="sections stack" aria-label={words.sections}>
@@ -105,7 +113,6 @@ export function Page({ parts }: { readonly parts: readonly string[] }): JSX.Elem
               <Icon name="switch" />
             </a>
           )}
-          <SearchBox />
           <Sections />
         </>
       }

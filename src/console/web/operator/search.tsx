@@ -1,8 +1,8 @@
-// One search over all that people type: the box in the column, and what it finds.
+// All that a text names, of everybody: the palette leads here.
 
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import {
   OperationsService,
   type SearchHit,
@@ -16,7 +16,6 @@ import {
 import { call, useCall } from "../api.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
-import { Icon } from "../parts/icon.tsx";
 import { networkName } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { hasSecret, withoutSecret } from "../parts/secret-text.ts";
@@ -24,6 +23,7 @@ import { Notice, Time } from "../parts/small.tsx";
 import { Empty } from "../parts/view.tsx";
 import { go, hrefOf, useQuery } from "../router.ts";
 import { isOperatorAdmin, operatorPart } from "../session.ts";
+import { paletteWords } from "../words-palette.ts";
 import { AccountLink, accountHref, ListTable, orderHref } from "./common.tsx";
 import { words } from "./words.ts";
 
@@ -32,54 +32,12 @@ const searchHref = (q: string) => hrefOf(operatorPart, "search", { q });
 /** A text that is looked for and is in no address, because it has a secret in it. */
 const secret = signal("");
 
-function openSearch(text: string, settings?: { readonly replace: boolean }): void {
+/** Goes to all that a text names. */
+export function openSearch(text: string, settings?: { readonly replace: boolean }): void {
   const isSecret = hasSecret(text);
   secret.value = isSecret ? text : "";
   go(searchHref(isSecret ? "" : text), settings);
 }
-
-/** The box. The key `/` leads into it. */
-export function SearchBox(): JSX.Element {
-  const input = useRef<HTMLInputElement>(null);
-  const [text, setText] = useState("");
-  useEffect(() => {
-    const focus = (event: KeyboardEvent) => {
-      const isTyping = event.target instanceof HTMLElement && event.target.matches(fields);
-      if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-      event.preventDefault();
-      input.current?.focus();
-    };
-    addEventListener("keydown", focus);
-    return () => removeEventListener("keydown", focus);
-  }, []);
-  return (
-    <search>
-      <form
-        class="search desk-search"
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (text.trim() !== "") openSearch(text.trim());
-        }}
-      >
-        <Icon name="search" />
-        <input
-          ref={input}
-          type="search"
-          aria-label={words.search.box}
-          placeholder={words.search.short}
-          title={words.search.box}
-          maxLength={200}
-          value={text}
-          spellcheck={false}
-          autocomplete="off"
-          onInput={(event) => setText(event.currentTarget.value)}
-        />
-      </form>
-    </search>
-  );
-}
-
-const fields = "input, textarea, select, [contenteditable]";
 
 export function SearchPage(): JSX.Element {
   const [{ q }] = useQuery({ q: "" });
@@ -89,7 +47,10 @@ export function SearchPage(): JSX.Element {
     if (isMisplaced) openSearch(inAddress, { replace: true });
   }, [isMisplaced, inAddress]);
   const query = inAddress || secret.value;
-  const found = useCall(OperationsService.method.search, query === "" ? undefined : { query });
+  const found = useCall(
+    OperationsService.method.search,
+    query === "" ? undefined : { query, allAccounts: true },
+  );
   const hits = found.data?.hits ?? [];
   const [only] = hits.length === 1 ? hits : [];
   const to = only && hrefOfHit(only);
@@ -223,7 +184,7 @@ const columns = [
   {
     name: "what",
     head: words.search.head.what,
-    cell: ({ kind }: SearchHit) => textOf(SearchHitKind, words.search.kinds, kind),
+    cell: ({ kind }: SearchHit) => textOf(SearchHitKind, paletteWords.kinds, kind),
   },
   {
     name: "hit",
@@ -247,8 +208,8 @@ const columns = [
   },
 ];
 
-/** Where people look at a hit. */
-function hrefOfHit({ kind, id, accountId, title }: SearchHit): string {
+/** Where operators look at a hit. */
+export function hrefOfHit({ kind, id, accountId, title }: SearchHit): string {
   switch (kind) {
     case SearchHitKind.ORDER:
     case SearchHitKind.DOCUMENT:
@@ -259,6 +220,8 @@ function hrefOfHit({ kind, id, accountId, title }: SearchHit): string {
       return hrefOf(accountId, `keys/${id}`);
     case SearchHitKind.REQUEST:
       return hrefOf(accountId, `requests/${id}`);
+    case SearchHitKind.MODEL:
+      return hrefOf(operatorPart, "models");
     case SearchHitKind.REFUSAL:
       return hrefOf(operatorPart, `refusals/${id}`);
     default:

@@ -22,9 +22,8 @@ import { Qr } from "../parts/qr.tsx";
 import { Notice } from "../parts/small.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { go, href, type PageProps, useQuery } from "../router.ts";
-import { account } from "../session.ts";
+import { account, mayBuy } from "../session.ts";
 import { words } from "../words.ts";
-import { mayBuy } from "./credits.tsx";
 
 const defaults = { pool: "", pack: "", method: "" };
 

@@ -31,7 +31,7 @@ import { momentOf, Table } from "../parts/table.tsx";
 import { changeOf } from "../parts/transfers.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
-import { account, can, session } from "../session.ts";
+import { account, can, canBuy } from "../session.ts";
 import { words } from "../words.ts";
 
 const pageSize = 20;
@@ -102,18 +102,6 @@ export function Credits(_: PageProps): JSX.Element {
       )}
     </>
   );
-}
-
-/** Credits are sold here, and this person may buy some. */
-export function canBuy(): boolean {
-  return session.value.sellsCredits && mayBuy();
-}
-
-/** Operators look, and book credits in their own way. Who is suspended cannot spend any. */
-export function mayBuy(): boolean {
-  const { accountId, role } = account.value;
-  const own = session.value.accounts.find((one) => one.accountId === accountId);
-  return role >= AccountRole.MEMBER && own?.suspended !== true && own?.closed !== true;
 }
 
 /** Orders that wait for somebody, so that nobody has to ask where the money is. */

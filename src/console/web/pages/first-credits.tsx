@@ -20,10 +20,9 @@ import { PromotionForm } from "../parts/promotion.tsx";
 import { Notice } from "../parts/small.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { hrefOf } from "../router.ts";
-import { account, isOperatorAdmin, operatorPart } from "../session.ts";
+import { account, isOperatorAdmin, mayBuy, operatorPart } from "../session.ts";
 import { words } from "../words.ts";
 import { methodOptions, packOptions, useNewOrder } from "./buy.tsx";
-import { mayBuy } from "./credits.tsx";
 import { Payment, useWatchedOrder } from "./order.tsx";
 
 /** So often it is looked whether somebody gave credits. */

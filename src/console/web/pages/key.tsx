@@ -25,17 +25,18 @@ import {
   RotateKeyDialog,
   resumeKey,
 } from "../parts/key-dialogs.tsx";
+import { KeyTags, mayManage, mayResume } from "../parts/key-tags.tsx";
 import { NewestRequests } from "../parts/newest-requests.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { useSeen } from "../parts/seen.ts";
 import { Facts, Meter, Notice, Tag, Time } from "../parts/small.tsx";
 import { type Column, momentOf, Table } from "../parts/table.tsx";
+import { Term } from "../parts/term.tsx";
 import { DayBars, timedRows, useLastDays } from "../parts/usage-bars.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
-import { KeyTags, mayManage, mayResume } from "./keys.tsx";
 
 export function KeyPage({ params }: PageProps): JSX.Element {
   const keyId = params.keyId ?? "";
@@ -98,6 +99,7 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
           <span class="row">
             <KeyTags apiKey={apiKey} />
             <Tag>{familyName(apiKey.family)}</Tag>
+            <Term of="family" word={familyName(apiKey.family)} />
             <code class="hint">{apiKey.secrets[0]?.hint}</code>
           </span>
         }

@@ -7,19 +7,19 @@ import {
   KeysService,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { usePages } from "../api.ts";
-import { count, credits, day, moment, relative, toDate } from "../format.ts";
+import { count, day, moment } from "../format.ts";
 import { useActorNames } from "../parts/actors.ts";
-import { BudgetBar } from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
 import { choiceOf, optionsOf } from "../parts/filters.tsx";
 import { Search } from "../parts/form.tsx";
 import { CreateKeyDialog, nameOfKey, pauseKey, resumeKey } from "../parts/key-dialogs.tsx";
+import { KeyTags, MonthOfCap, mayManage, mayResume } from "../parts/key-tags.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { KeyName, nearMax, Tag, Time, type Tone } from "../parts/small.tsx";
+import { KeyName, nearMax, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, useQuery } from "../router.ts";
-import { account, can, session } from "../session.ts";
+import { account, can } from "../session.ts";
 import { words } from "../words.ts";
 
 const filters = {
@@ -244,53 +244,6 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
       cell: (key) => <RowAction apiKey={key} />,
     },
   ];
-}
-
-/** What was spent in the window that has least left, and this month where nothing is limited. */
-export function MonthOfCap({ apiKey }: { apiKey: Key }): JSX.Element {
-  const isLimited = apiKey.budget?.windows.some((one) => one.limitMicrocredits !== undefined);
-  if (isLimited !== true) return <>{credits(apiKey.monthSpentMicrocredits)}</>;
-  return <BudgetBar budget={apiKey.budget} />;
-}
-
-const tones: Readonly<Partial<Record<KeyStatus, Tone>>> = {
-  [KeyStatus.ACTIVE]: "good",
-  [KeyStatus.PAUSED]: "warn",
-};
-const names: Readonly<Partial<Record<KeyStatus, "active" | "paused" | "expired" | "revoked">>> = {
-  [KeyStatus.ACTIVE]: "active",
-  [KeyStatus.PAUSED]: "paused",
-  [KeyStatus.EXPIRED]: "expired",
-  [KeyStatus.REVOKED]: "revoked",
-};
-const soonMs = 7 * 86_400_000;
-
-/** The status of a key, and what deserves a look: never used, about to expire. */
-export function KeyTags({ apiKey }: { apiKey: Key }): JSX.Element {
-  const { status, expiresAt, lastUsedAt } = apiKey;
-  const name = names[status] ?? "active";
-  const isLive = status === KeyStatus.ACTIVE || status === KeyStatus.PAUSED;
-  const leftMs = expiresAt ? toDate(expiresAt).getTime() - Date.now() : Number.POSITIVE_INFINITY;
-  return (
-    <span class="tags">
-      <Tag {...(tones[status] && { tone: tones[status] })}>{words.keys.statuses[name]}</Tag>
-      {isLive && !lastUsedAt && <Tag>{words.keys.neverUsed}</Tag>}
-      {isLive && expiresAt && leftMs < soonMs && (
-        <Tag tone="warn">{words.keys.expires(relative(expiresAt))}</Tag>
-      )}
-    </span>
-  );
-}
-
-/** Whether the person may change a key. */
-export function mayManage({ managedBy }: Key): boolean {
-  const own = `person:${session.value.person?.personId}`;
-  return can("owner") || (can("member") && managedBy === own);
-}
-
-/** A member resumes what a member paused. */
-export function mayResume(key: Key): boolean {
-  return can("owner") || (mayManage(key) && !key.pausedByOwner);
 }
 
 function RowAction({ apiKey }: { apiKey: Key }): JSX.Element | null {

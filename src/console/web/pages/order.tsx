@@ -26,8 +26,8 @@ import { Qr } from "../parts/qr.tsx";
 import { Facts, Notice, Time } from "../parts/small.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps } from "../router.ts";
+import { canBuy, mayBuy } from "../session.ts";
 import { words } from "../words.ts";
-import { canBuy, mayBuy } from "./credits.tsx";
 
 /** An order as it changes. */
 export function useWatchedOrder(orderId: string): {

@@ -11,6 +11,7 @@ import { credits, dollars } from "../format.ts";
 import { familyName } from "../names.ts";
 import { BudgetCard } from "../parts/budget.tsx";
 import { LinkButton } from "../parts/button.tsx";
+import { KeyTags, MonthOfCap } from "../parts/key-tags.tsx";
 import { AlertsPart } from "../parts/later.tsx";
 import { NewestRequests } from "../parts/newest-requests.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
@@ -21,10 +22,8 @@ import { startOf } from "../parts/timeline.ts";
 import { barsTitle, DayBars, spentSince, timedRows, useLastDays } from "../parts/usage-bars.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href } from "../router.ts";
-import { account, can, session } from "../session.ts";
+import { account, can, canBuy, session } from "../session.ts";
 import { words } from "../words.ts";
-import { canBuy } from "./credits.tsx";
-import { KeyTags, MonthOfCap } from "./keys.tsx";
 
 const topKeysMax = 5;
 
@@ -124,6 +123,7 @@ function PoolFigure({ pool }: { pool: Forecast }): JSX.Element {
     <Figure
       label={words.overview.free(familyName(pool.family))}
       value={credits(free)}
+      term="pool"
       {...(isSpent(pool) && { tone: "bad" })}
       note={facts.join(" · ")}
     />

@@ -20,11 +20,13 @@ import { Copy } from "../parts/button.tsx";
 import { durationOf, firstEventOf } from "../parts/charge-list.ts";
 import { textOf } from "../parts/enum-names.ts";
 import { hintOf, learnKeys, useKeys } from "../parts/key-names.ts";
+import { OutcomeNotice } from "../parts/outcome.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";
-import { Facts, KeyName, Notice, Tag, Time, type Tone } from "../parts/small.tsx";
+import { Facts, KeyName, Time } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
 import { tagsText } from "../parts/tags.ts";
+import { Term } from "../parts/term.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps } from "../router.ts";
 import { account } from "../session.ts";
@@ -77,9 +79,7 @@ function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
   return (
     <>
       <div class="above">
-        <Notice {...toneProps(toneOf(outcome))}>
-          <strong>{wordsOf(outcome).label}.</strong> {wordsOf(outcome).sentence}
-        </Notice>
+        <OutcomeNotice outcome={outcome} />
       </div>
       <Figures>
         <Figure
@@ -126,7 +126,13 @@ function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
               : undefined,
             [words.receipt.admitted, <Time key="at" at={receipt.admittedAt} as="moment" />],
             [words.receipt.basis, textOf(Basis, words.receipt.bases, receipt.basis)],
-            [words.receipt.hold, words.receipt.credits(credits(receipt.holdMicrocredits, 4))],
+            [
+              words.receipt.hold,
+              <span key="hold" class="row">
+                {words.receipt.credits(credits(receipt.holdMicrocredits, 4))}
+                <Term of="hold" word={words.receipt.hold} />
+              </span>,
+            ],
             [words.receipt.granted, words.receipt.tokens(count(receipt.grantedOutput))],
             isRunning
               ? undefined
@@ -288,43 +294,6 @@ function Attempts({ receipt }: { readonly receipt: Receipt }): JSX.Element {
       keyOf={({ index }) => String(index)}
     />
   );
-}
-
-/** How a request ended, in a word. */
-export function OutcomeTag({ outcome }: { readonly outcome: Outcome }): JSX.Element {
-  const tone = toneOf(outcome);
-  return <Tag {...toneProps(tone)}>{wordsOf(outcome).label}</Tag>;
-}
-
-/** How a request ended, in a sentence. */
-export function outcomeText({ outcome }: Receipt): string {
-  return wordsOf(outcome).sentence;
-}
-
-function toneProps(tone: "good" | "warn" | "bad" | undefined): {
-  tone?: Tone & ("good" | "warn" | "bad");
-} {
-  return tone ? { tone } : {};
-}
-
-function wordsOf(outcome: Outcome): { readonly label: string; readonly sentence: string } {
-  return textOf(Outcome, words.receipt.outcomes, outcome);
-}
-
-function toneOf(outcome: Outcome): "good" | "warn" | "bad" | undefined {
-  switch (outcome) {
-    case Outcome.COMPLETED:
-    case Outcome.UNSPECIFIED:
-      return undefined;
-    case Outcome.PROVIDER_FAILED:
-    case Outcome.PROVIDER_BROKE:
-    case Outcome.GATEWAY_FAILED:
-    case Outcome.REAPED:
-    case Outcome.INPUT_ABOVE_HOLD:
-      return "bad";
-    default:
-      return "warn";
-  }
 }
 
 /** The colour of each category, by its class. Searches are in the part of the input. */

@@ -36,6 +36,7 @@ import {
 } from "../parts/filters.tsx";
 import { KeyFilter } from "../parts/key-filter.tsx";
 import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts";
+import { OutcomeTag } from "../parts/outcome.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { KeyName, Notice } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
@@ -45,7 +46,6 @@ import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
-import { OutcomeTag } from "./receipt.tsx";
 
 const defaults = {
   key: "",

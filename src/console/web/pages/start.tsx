@@ -15,6 +15,7 @@ import { credits } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
 import { Brand, Icon } from "../parts/icon.tsx";
+import { outcomeText } from "../parts/outcome.tsx";
 import { familyOf, type PoolName } from "../parts/pools.ts";
 import { refusalOf } from "../parts/refusals.ts";
 import { Secret, SecretSnippets } from "../parts/secret.tsx";
@@ -24,7 +25,6 @@ import { href } from "../router.ts";
 import { account, can, session } from "../session.ts";
 import { words } from "../words.ts";
 import { FirstCredits } from "./first-credits.tsx";
-import { outcomeText } from "./receipt.tsx";
 import { Door } from "./sign-in.tsx";
 
 type StepsProps = {

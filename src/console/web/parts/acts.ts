@@ -32,7 +32,7 @@ const verbs: Readonly<Record<string, string>> = {
   Move: "moved",
   Pause: "paused",
   Place: "placed",
-  Preview: "looked at a preview of",
+  Preview: "previewed",
   Query: "looked at",
   Receive: "received",
   Redeem: "redeemed",

@@ -196,7 +196,7 @@ export function BudgetCard(props: {
 }): JSX.Element {
   const { title, about, budgets, tools } = props;
   return (
-    <Card title={title} about={about} tools={tools}>
+    <Card title={title} about={about} tools={tools} term="budget">
       {budgets.length === 0 ? (
         <p class="muted">{words.budget.none}</p>
       ) : (

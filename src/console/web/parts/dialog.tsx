@@ -13,6 +13,8 @@ type DialogProps = {
   title: string;
   onClose: () => void;
   wide?: boolean;
+  /** What is typed in it is worth nothing once it is closed. */
+  keepsNothing?: boolean;
   /** What is lost when it is closed now, besides what was typed. */
   loss?: Loss | undefined;
   children: ComponentChildren;
@@ -23,7 +25,7 @@ type DialogProps = {
  * its cross and the way back ask first where something would be lost.
  */
 export function Dialog(props: DialogProps): JSX.Element {
-  const { title, onClose, wide = false, children } = props;
+  const { title, onClose, wide = false, keepsNothing = false, children } = props;
   const element = useRef<HTMLDialogElement>(null);
   const hasTyped = useRef(false);
   const [asked, setAsked] = useState<Loss>();
@@ -59,7 +61,7 @@ export function Dialog(props: DialogProps): JSX.Element {
       class={wide ? "wide-dialog" : undefined}
       aria-labelledby={id}
       onInput={({ target }) => {
-        hasTyped.current ||= isText(target);
+        hasTyped.current ||= !keepsNothing && isText(target);
       }}
       onCancel={(event) => {
         // Of the dialog itself, not of a field inside.

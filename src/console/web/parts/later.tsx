@@ -1,10 +1,13 @@
 // What is loaded by need: parts of the console that not every visit shows are files of their own.
 
-import type { JSX } from "preact";
+import type { ComponentType, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { CallError } from "../call-error.ts";
+import type { PageProps } from "../router.ts";
+import { words } from "../words.ts";
 import { Card } from "./page.tsx";
 import { useSeen } from "./seen.ts";
-import { Skeleton } from "./view.tsx";
+import { Failed, Skeleton } from "./view.tsx";
 
 /**
  * What `load` imports, once it is needed. It stays undefined when the file is gone after an update
@@ -23,6 +26,35 @@ export function useNeeded<Loaded>(
       );
   }, [isNeeded]);
   return loaded;
+}
+
+type LoadPage = () => Promise<ComponentType<PageProps>>;
+
+const pageLoads: LoadPage[] = [];
+
+/** A page that is loaded when somebody comes to it. */
+export function laterPage(load: LoadPage): ComponentType<PageProps> {
+  pageLoads.push(load);
+  return function Later(props): JSX.Element {
+    const [Page, setPage] = useState<ComponentType<PageProps>>();
+    const [isMissing, setMissing] = useState(false);
+    useEffect(() => {
+      load().then(
+        (loaded) => setPage(() => loaded),
+        () => setMissing(true),
+      );
+    }, []);
+    if (Page) return <Page {...props} />;
+    if (!isMissing) return <Skeleton rows={8} />;
+    // Also after an update of the gateway: this page asks for a file that is gone.
+    const offline = new CallError(words.common.offline, { reason: "offline" });
+    return <Failed error={offline} retry={() => location.reload()} />;
+  };
+}
+
+/** Loads all pages: later, people go from one to another at once, also without a network. */
+export function loadPages(): void {
+  for (const load of pageLoads) load().catch(() => undefined);
 }
 
 type AlertsPartProps = {

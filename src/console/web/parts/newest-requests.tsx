@@ -5,12 +5,12 @@ import { BillingService, type Receipt } from "../../../../gen/gateway/billing/v1
 import { tokenCategories } from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
 import { compact, credits } from "../format.ts";
-import { OutcomeTag } from "../pages/receipt.tsx";
 import { href } from "../router.ts";
 import { account } from "../session.ts";
 import { words } from "../words.ts";
 import { LinkButton } from "./button.tsx";
 import { learnKeys, useKeys } from "./key-names.ts";
+import { OutcomeTag } from "./outcome.tsx";
 import { Card } from "./page.tsx";
 import { useSeen } from "./seen.ts";
 import { KeyName, Time } from "./small.tsx";

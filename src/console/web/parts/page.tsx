@@ -3,7 +3,9 @@ import { useEffect } from "preact/hooks";
 import { moment, seconds } from "../format.ts";
 import { following, readAt } from "../live.ts";
 import { words } from "../words.ts";
+import type { GlossaryTerm } from "../words-glossary.ts";
 import { Icon } from "./icon.tsx";
+import { Term } from "./term.tsx";
 
 type HeadProps = {
   title: string;
@@ -54,6 +56,8 @@ type CardProps = {
   title?: string;
   /** A sentence below the title. */
   about?: string;
+  /** The word of ours in the title. */
+  term?: GlossaryTerm;
   note?: ComponentChildren;
   tools?: ComponentChildren;
   /** Without padding: for tables. */
@@ -66,6 +70,7 @@ type CardProps = {
 export function Card({
   title,
   about,
+  term,
   note,
   tools,
   flush = false,
@@ -77,7 +82,12 @@ export function Card({
       {(title || note || tools) && (
         <header>
           <div>
-            {title && <h2>{title}</h2>}
+            {title && (
+              <div class="titled">
+                <h2>{title}</h2>
+                {term && <Term of={term} word={title} />}
+              </div>
+            )}
             {about && <p class="muted">{about}</p>}
           </div>
           {note && <span class="note">{note}</span>}
@@ -102,15 +112,20 @@ type FigureProps = {
   label: string;
   value: ComponentChildren;
   unit?: string;
+  /** The word of ours in the label. */
+  term?: GlossaryTerm;
   note?: ComponentChildren;
   tone?: "good" | "warn" | "bad";
 };
 
 /** One of the large numbers of a page. */
-export function Figure({ label, value, unit, note, tone }: FigureProps): JSX.Element {
+export function Figure({ label, value, unit, term, note, tone }: FigureProps): JSX.Element {
   return (
     <div>
-      <dt>{label}</dt>
+      <dt class={term && "titled"}>
+        {label}
+        {term && <Term of={term} word={label} />}
+      </dt>
       <dd class="value" data-tone={tone} data-long={isLong(value)}>
         {value}
         {unit && <span class="unit"> {unit}</span>}

@@ -6,7 +6,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { words } from "../words.ts";
 import { Copy } from "./button.tsx";
 import { SelectField } from "./form.tsx";
-import { Snippet } from "./small.tsx";
+import { ToolBlocks, useTools } from "./tool-blocks.tsx";
 
 type SecretProps = { secret: string; onCopied?: () => void };
 
@@ -66,11 +66,8 @@ export function WholeText({ label, text, note, onCopied }: WholeTextProps): JSX.
 
 /** What to paste into a tool, with the secret filled in. The list of tools is loaded by need. */
 export function SecretSnippets({ secret, onCopied }: SecretProps): JSX.Element | null {
-  const [list, setList] = useState<typeof import("../tools.ts")>();
+  const list = useTools();
   const [chosen, setChosen] = useState("curl");
-  useEffect(() => {
-    import("../tools.ts").then(setList, () => undefined);
-  }, []);
   if (!list) return null;
   // gRPC has an address of its own, which this page does not know.
   const shown = list.tools.filter(({ format }) => format !== "gRPC");
@@ -85,14 +82,7 @@ export function SecretSnippets({ secret, onCopied }: SecretProps): JSX.Element |
         onInput={setChosen}
         options={shown.map(({ id, title }) => ({ value: id, label: title }))}
       />
-      {tool &&
-        list.blocksOf(tool, place).map(({ path, text }) => (
-          <div class="stack" key={path ?? text}>
-            {path && <p class="hint">{words.snippets.file(path)}</p>}
-            <Snippet text={text} {...(onCopied && { onCopied })} />
-          </div>
-        ))}
-      {tool?.advice && <p class="hint">{list.fillIn(tool.advice, place)}</p>}
+      {tool && <ToolBlocks list={list} tool={tool} place={place} onCopied={onCopied} />}
     </div>
   );
 }

@@ -1,0 +1,94 @@
+// The keys that work on every page, and what they open above it: ⌘K or Ctrl K the palette, `/` too;
+// `?` the glossary; `g` and a letter a page. What they open is loaded by need.
+
+import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
+import { overlay } from "./overlay.ts";
+import { Icon } from "./parts/icon.tsx";
+import { useNeeded } from "./parts/later.tsx";
+import { go, hrefOf, segments } from "./router.ts";
+import { operatorPart, preferredAccount } from "./session.ts";
+import { words } from "./words.ts";
+
+const close = () => {
+  overlay.value = undefined;
+};
+
+export function Overlay(): JSX.Element | null {
+  const open = overlay.value;
+  useKeys();
+  const Palette = useNeeded(() => import("./parts/palette.tsx"), open?.kind === "palette")?.Palette;
+  const Glossary = useNeeded(
+    () => import("./parts/glossary.tsx"),
+    open?.kind === "glossary",
+  )?.Glossary;
+  if (open?.kind === "glossary" && Glossary) return <Glossary term={open.term} onClose={close} />;
+  if (open?.kind === "palette" && Palette) return <Palette typed={open.typed} onClose={close} />;
+  return null;
+}
+
+/** Opens the palette. People learn its keys here. */
+export function FindButton(): JSX.Element {
+  const keys = /Mac|iPhone|iPad/.test(navigator.userAgent) ? "⌘K" : "Ctrl K";
+  return (
+    <button
+      type="button"
+      class="find"
+      aria-label={`${words.shell.find} ${keys}`}
+      aria-keyshortcuts="Control+K Meta+K /"
+      onClick={() => {
+        overlay.value = { kind: "palette" };
+      }}
+    >
+      <Icon name="search" />
+      <span>{words.shell.find}</span> <kbd>{keys}</kbd>
+    </button>
+  );
+}
+
+const fields = "input, textarea, select, [contenteditable]";
+/** So long after `g` the letter counts. */
+const chordMs = 1_500;
+
+/** Pages by the letter behind `g`. */
+const pageOf: Readonly<Record<string, string>> = {
+  ...{ o: "", c: "connect", k: "keys", u: "usage", r: "requests" },
+  ...{ b: "credits", s: "settings", a: "alerts" },
+};
+
+function useKeys(): void {
+  useEffect(() => {
+    let chordAt = Number.NEGATIVE_INFINITY;
+    const press = (event: KeyboardEvent) => {
+      const { key, target } = event;
+      const isCommand = (event.metaKey || event.ctrlKey) && !event.altKey && !event.shiftKey;
+      if (isCommand && key.toLowerCase() === "k") {
+        event.preventDefault();
+        if (!document.querySelector("dialog[open]")) overlay.value = { kind: "palette" };
+        return;
+      }
+      const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
+      const open = overlay.value;
+      if (open?.kind === "palette" && !document.querySelector("dialog[open]")) {
+        // It is on its way: nothing that is typed meanwhile is lost.
+        if (!isPlain || key.length !== 1) return;
+        overlay.value = { ...open, typed: (open.typed ?? "") + key };
+        return event.preventDefault();
+      }
+      const isTyping = target instanceof HTMLElement && target.matches(fields);
+      if (isTyping || !isPlain || document.querySelector("dialog[open]")) return;
+      const isChord = performance.now() - chordAt < chordMs;
+      chordAt = key === "g" ? performance.now() : Number.NEGATIVE_INFINITY;
+      const page = isChord && Object.hasOwn(pageOf, key) ? pageOf[key] : undefined;
+      const [first = ""] = segments();
+      const account = first === operatorPart ? preferredAccount() : first;
+      if (page !== undefined && account !== undefined) go(hrefOf(account, page));
+      else if (key === "/") overlay.value = { kind: "palette" };
+      else if (key === "?") overlay.value = { kind: "glossary" };
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+}

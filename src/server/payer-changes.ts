@@ -32,6 +32,9 @@ export function watchChanges({ billing, keys, ...core }: Core): {
         resumeAccount: after(billing.resumeAccount, ({ account }) =>
           transferred(account?.accountId),
         ),
+        setAccountPriceList: after(billing.setAccountPriceList, ({ account }) =>
+          transferred(account?.accountId),
+        ),
         setBudget: after(billing.setBudget, ofBudget),
         resetBudget: after(billing.resetBudget, ofBudget),
         setDefaultMemberLimits: after(billing.setDefaultMemberLimits, ofBudget),

@@ -147,7 +147,12 @@ describe("the catalogue", () => {
             },
             per_1000_web_searches: null,
             price_version: "v_1",
+            note: null,
+            above_prompt_tokens: null,
+            above: null,
           },
+          public_pricing: null,
+          conditional_pricing: [],
         },
       ],
     });
@@ -274,6 +279,7 @@ describe("money", () => {
       },
       granted_output: 25,
       price_version: "v_1",
+      price_note: null,
       credits_per_token: {
         input: "0.00042",
         output: "0.0021",

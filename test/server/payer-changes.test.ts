@@ -20,6 +20,7 @@ const answers: Readonly<Record<string, Record<string, unknown>>> = {
   createTransfer: { transfer: ofAccount },
   moveCredits: { transfers: [ofAccount, ofAccount] },
   resumeAccount: { account: ofAccount },
+  setAccountPriceList: { account: ofAccount },
   setBudget: ofAccount,
   resetBudget: ofAccount,
   setDefaultMemberLimits: ofAccount,
@@ -30,6 +31,7 @@ const reported: Readonly<Record<string, PayerChange>> = {
   createTransfer: { kind: "transfer", accountId: "acc_1" },
   moveCredits: { kind: "transfer", accountId: "acc_1" },
   resumeAccount: { kind: "transfer", accountId: "acc_1" },
+  setAccountPriceList: { kind: "transfer", accountId: "acc_1" },
   setBudget: { kind: "budget", accountId: "acc_1" },
   resetBudget: { kind: "budget", accountId: "acc_1" },
   setDefaultMemberLimits: { kind: "budget", accountId: "acc_1" },
@@ -46,6 +48,8 @@ const others = [
   ...["createAccount", "renameAccount", "setBillingDetails", "closeAccount", "suspendAccount"],
   ...["createKey", "createManagementKey", "updateManagementKey", "rotateManagementKey"],
   ...["revokeManagementKey", "exportAccount", "settleHold"],
+  // What is known of credits is forgotten within a second: that a list costs less is soon met.
+  ...["createPriceList", "addPriceListVersion"],
 ];
 /** Answers each call. */
 const answering =

@@ -178,7 +178,8 @@ export type ListLiabilitiesRow = { family: "v1" | "v2"; day: string; owed: bigin
  * What the pools of a family had posted at the end of each UTC day of a range, those in debt apart,
  * and what changed it on that day. Counted back from what they have posted now, so that it reads
  * only what came after: a charge counts on the day of its admission. Charges of closed days come
- * from the sums of sales, which have them three days after the day began.
+ * from the sums of sales, which have them three days after the day began; of months whose charges
+ * were removed before there were such sums, from the days of the usage.
  * `to`: the day after the last one
  */
 export const listLiabilities: Many<{ to: string; from: string }, ListLiabilitiesRow> = many(
@@ -187,7 +188,13 @@ export const listLiabilities: Many<{ to: string; from: string }, ListLiabilities
 with bounds as (
   select g.closed_to,
     least(g.closed_to, case when not s.is_emptying and s.complete_to > '-infinity'
-      then (s.complete_to at time zone 'utc')::date - 3 else '-infinity' end) as sums_to
+      then (s.complete_to at time zone 'utc')::date - 3 else '-infinity' end) as sums_to,
+    coalesce((
+      select (max(a.month) + interval '1 month')::date
+      from month_archives a
+      where a.dropped_at is not null
+        and not exists (select from sales_monthly m where m.month = a.month)
+    ), '-infinity') as sums_from
   from usage_progress g
   cross join sales_progress s
 ), charged_days as (
@@ -195,13 +202,20 @@ with bounds as (
   from (
     select t."family" collate "C" as "family", t.day, t.amount
     from sales_totals t
-    where t.day >= $2::date and t.day < (select sums_to from bounds)
+    where t.day >= greatest($2::date, (select sums_from from bounds))
+      and t.day < (select sums_to from bounds)
     union all
     select k."family" collate "C", d.day, d.amount
     from usage_daily d
     join keys k on k.key_id = d.key_id
     where d.day >= greatest($2::date, (select sums_to from bounds))
       and d.day < (select closed_to from bounds)
+    union all
+    select k."family" collate "C", d.day, d.amount
+    from usage_daily d
+    join keys k on k.key_id = d.key_id
+    where d.day >= $2::date
+      and d.day < (select least(sums_from, sums_to, closed_to) from bounds)
     union all
     select k."family" collate "C", (h.hour at time zone 'utc')::date, h.amount
     from usage_hourly h

@@ -1,10 +1,13 @@
 // The roll-up of sales: each charge is in the sums once, with its cost, whatever dies or comes
 // late.
 
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { Client } from "pg";
 import { afterEach, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { GetLiabilitiesRequestSchema } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import * as sql from "../../gen/sql/sales.ts";
 import { findViolations } from "../../src/billing/verifier.ts";
 import { closeMonth } from "../../src/history/history.ts";
@@ -301,6 +304,37 @@ test("charges of a month are removed after the sums have them, and a rebuild kee
   expect(before).toHaveLength(2);
   expect(await openRollup(ledger.postgres).rebuild(async () => undefined)).toBe(3n);
   expect(await sales()).toEqual(before);
+});
+
+test("what is owed counts charges that were removed before there were sums", async () => {
+  const { ledger, days, month } = await fresh();
+  const payer = await world.payer(1_000_000_000n);
+  for (const count of [3, 2, 0]) await world.chargeAgo(payer, count, 5);
+  await days.run();
+  await closeMonth(ledger, month(3));
+  await addAll(ledger.postgres);
+  const reports = createSales({ postgres: ledger.postgres, file: { models: [] }, log });
+  const [from, to] = [3, 0].map((count) => timestampFromDate(new Date(month(count))));
+  expect.assert(from && to);
+  const owed = async () => {
+    const request = create(GetLiabilitiesRequestSchema, { from, to });
+    return (await reports.getLiabilities(request)).rows;
+  };
+  const before = await owed();
+  expect(before.length).toBeGreaterThan(0);
+  await world.run(
+    `insert into month_archives (month, sha256, place, verified_at, dropped_at)
+     select month, sha256, 'here', now(), now() from month_closings`,
+  );
+  for (const [table, column] of [
+    ["daily", "day"],
+    ["totals", "day"],
+    ["monthly", "month"],
+  ])
+    await world.run(`delete from sales_${table} where date_trunc('month', ${column}) = $1::date`, [
+      month(3),
+    ]);
+  expect(await owed()).toEqual(before);
 });
 
 test("a month that is closed is in the sums, and its days are those of the usage", async () => {

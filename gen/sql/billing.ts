@@ -1964,6 +1964,28 @@ order by l.name`,
   "",
 );
 
+export type ReadListsInForceRow = { priceListId: string; name: string; n: number; discountBp: number; models: Json };
+/**
+ * Reads what the newest version of each price list says.
+ */
+export const readListsInForce: Many<undefined, ReadListsInForceRow> = many(
+  "billing/read-lists-in-force",
+  `-- billing/read-lists-in-force
+select l.price_list_id as price_list_id, l.name as name, v.n as n,
+  v.discount_bp as discount_bp, v.models as models
+from price_lists l
+cross join lateral (
+  select *
+  from price_list_versions
+  where price_list_id = l.price_list_id
+  order by n desc
+  limit 1
+) v`,
+  () => [],
+  (v) => ({ priceListId: v[0], name: v[1], n: v[2], discountBp: v[3], models: v[4] }) as never,
+  "",
+);
+
 export type SetPriceListRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; priceListId: string | null; priceListAt: Date | null };
 /**
  * Gives an account a price list. The caller has locked the account.

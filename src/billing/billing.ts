@@ -288,7 +288,7 @@ export function createBilling(parts: Parts): Billing {
   if (parts.metrics) readLedger(parts.metrics, holds, node);
   const keys = parts.keys ?? noKeys;
   const lists = parts.priceLists ?? new PriceLists();
-  lists.readBy(() => readLists(parts.postgres));
+  lists.readBy((known) => readLists(parts.postgres, known));
   let unsettled = 0;
   const usage = createReports(reports);
   const approvalLimit = parts.approvalLimit ?? (() => undefined);

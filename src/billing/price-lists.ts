@@ -59,20 +59,26 @@ export type PriceListParts = {
   readonly file: () => Pick<CatalogFile, "models" | "priceMultipliers">;
 };
 
-/** Reads the newest version of every list. */
-export async function readLists(db: Runner): Promise<PriceList[]> {
-  return (await db.run(sql.readPriceLists)).map(toList);
+/** Reads the newest version of every list. `known`: those that were read before. */
+export async function readLists(
+  db: Runner,
+  known: (priceListId: string, n: number) => PriceList | undefined = () => undefined,
+): Promise<PriceList[]> {
+  const rows = await db.run(sql.readListsInForce);
+  return rows.map((row) => known(row.priceListId, row.n) ?? toList(row));
 }
 
-function toList(row: sql.ReadPriceListsRow): PriceList {
+function toList(row: sql.ReadListsInForceRow): PriceList {
   return { ...row, models: readModels(row.models) };
 }
+
+const noFactors = {};
 
 /** What is stored was right when it was stored, and states every price. */
 function readModels(stored: Json): PriceList["models"] {
   const models = Object.entries(Object(stored)).map(([id, one]) => {
     const { price, discount_bp: discountBp } = Object(one);
-    const terms = price === undefined ? undefined : readTerms(price, {});
+    const terms = price === undefined ? undefined : readTerms(price, noFactors);
     if (Array.isArray(terms)) throw new Error(`a stored price of ${id}: ${terms.join("; ")}`);
     return [id, { terms, ...(typeof discountBp === "number" && { discountBp }) }] as const;
   });

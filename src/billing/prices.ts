@@ -31,14 +31,18 @@ const oldestMs = 30_000;
 /** From this age on they are read beside a request, so that under load none waits for it. */
 const readAfterMs = 15_000;
 
+/** A list that is known already, which need not be read again. */
+type KnownList = (priceListId: string, n: number) => PriceList | undefined;
+
 /** The price lists in force, which requests of their accounts ask for. */
 export class PriceLists {
   #byId: ReadonlyMap<string, PriceList> = new Map();
-  #read: () => Promise<readonly PriceList[]> = async () => [];
-  #reading: Promise<void> | undefined;
-  #readAtMs = 0;
-  /** True: something changed since the last read began. */
-  #isStale = false;
+  #read: (known: KnownList) => Promise<readonly PriceList[]> = async () => [];
+  /** The last read that began, and how many changes this process had been told of by then. */
+  #reading: { readonly told: number; readonly done: Promise<void> } | undefined;
+  #told = 0;
+  /** Of the last read that succeeded: the same, and when it began. */
+  #known = { told: 0, atMs: 0 };
 
   /** Undefined: the public prices. */
   get(priceListId: string | undefined): PriceList | undefined {
@@ -46,33 +50,41 @@ export class PriceLists {
   }
 
   /** Where the newest versions are read from. */
-  readBy(read: () => Promise<readonly PriceList[]>): void {
+  readBy(read: (known: KnownList) => Promise<readonly PriceList[]>): void {
     this.#read = read;
   }
 
   /** Takes other lists. Those that are what they were stay the same objects. */
   replace(lists: readonly PriceList[]): void {
     this.#byId = new Map(
-      lists.map((one) => {
-        const known = this.#byId.get(one.priceListId);
-        return [one.priceListId, known?.n === one.n ? known : one] as const;
-      }),
+      lists.map((one) => [one.priceListId, this.#same(one.priceListId, one.n) ?? one]),
     );
+  }
+
+  #same(priceListId: string, n: number): PriceList | undefined {
+    const known = this.#byId.get(priceListId);
+    return known?.n === n ? known : undefined;
   }
 
   /** Reads the newest versions. Calls at once share a read that began after each of them. */
   async read(): Promise<void> {
-    if (this.#reading) await this.#reading.catch(() => undefined);
-    this.#reading ??= this.#readOnce().finally(() => {
-      this.#reading = undefined;
-    });
-    await this.#reading;
+    const earlier = this.#reading;
+    if (earlier) await earlier.done.catch(() => undefined);
+    if (this.#reading === undefined || this.#reading === earlier) {
+      const reading = { told: this.#told, done: this.#readOnce() };
+      this.#reading = reading;
+      const end = () => {
+        if (this.#reading === reading) this.#reading = undefined;
+      };
+      reading.done.then(end, end);
+    }
+    await this.#reading?.done;
   }
 
   /** Something of this id changed: if it is a list, requests wait for the lists to be read. */
   change(id: string): void {
     if (!id.startsWith("plist_")) return;
-    this.#isStale = true;
+    this.#told += 1;
     // The next request tries again, and fails as long as the database is away.
     this.read().catch(() => undefined);
   }
@@ -84,22 +96,19 @@ export class PriceLists {
    */
   ensure(priceListId: string | undefined): Promise<void> | undefined {
     if (priceListId === undefined) return undefined;
-    if (this.#isStale || !this.#byId.has(priceListId)) return this.read();
-    const ageMs = Date.now() - this.#readAtMs;
-    if (ageMs > oldestMs) return this.read();
-    if (ageMs > readAfterMs && !this.#reading) this.read().catch(() => undefined);
+    if (!this.#byId.has(priceListId)) return this.read();
+    const ageMs = Date.now() - this.#known.atMs;
+    const reading = this.#reading;
+    if (this.#known.told !== this.#told || ageMs > oldestMs)
+      return reading?.told === this.#told ? reading.done : this.read();
+    if (ageMs > readAfterMs && !reading) this.read().catch(() => undefined);
     return undefined;
   }
 
   async #readOnce(): Promise<void> {
-    this.#isStale = false;
-    this.#readAtMs = Date.now();
-    try {
-      this.replace(await this.#read());
-    } catch (error) {
-      this.#isStale = true;
-      throw error;
-    }
+    const known = { told: this.#told, atMs: Date.now() };
+    this.replace(await this.#read((id, n) => this.#same(id, n)));
+    this.#known = known;
   }
 }
 

@@ -439,12 +439,20 @@ export function problemOfStep({ when = [] }: PriceTerms, contextTokens: number) 
     : `when[${index}].prompt_above: never holds: the model takes ${contextTokens} tokens`;
 }
 
+// Making a schema takes as long as reading a price by it.
+const schemas = new WeakMap<Multipliers, ReturnType<typeof termsBy>>();
+
 /**
  * The prices of a price list, given as a file has them. Strings are its problems, each with its
  * place.
  */
 export function readTerms(given: unknown, factors: Multipliers): PriceTerms | string[] {
-  const { success, output, issues } = v.safeParse(termsBy(factors), given);
+  let schema = schemas.get(factors);
+  if (!schema) {
+    schema = termsBy(factors);
+    schemas.set(factors, schema);
+  }
+  const { success, output, issues } = v.safeParse(schema, given);
   return success ? output : issues.map((one) => `${placeOf(one, "price")}: ${one.message}`);
 }
 

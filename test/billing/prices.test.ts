@@ -2,14 +2,14 @@
 // tokens by one stored version.
 
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { costMicro, promptOf, stepOf } from "../../src/base/cost.ts";
 import { byCategory } from "../../src/base/token-categories.ts";
 import { maxHoldMicro, sizeHold } from "../../src/billing/hold-size.ts";
 import { stepsOf } from "../../src/billing/price.ts";
-import { PriceBook, PriceLists } from "../../src/billing/prices.ts";
+import { PriceBook, type PriceList, PriceLists } from "../../src/billing/prices.ts";
 import type { PriceFacts, PriceTerms } from "../../src/config/catalog.ts";
 import { levelsOf } from "../../src/config/catalog.ts";
 import { anyFacts, anyTerms } from "../support/arbitraries.ts";
@@ -283,4 +283,49 @@ test("the versions of 200 lists of 20 models take less than 500 bytes each, whic
   expect(book.priceOf(models[0] ?? "", {}, "plist_0")?.note).toBe("list Customer 0 1");
   expect(bytes / (lists.length * models.length)).toBeLessThan(500);
   expect(bytes / (lists.length * models.length)).toBeGreaterThan(100);
+});
+
+test("a request waits for a read that runs, after a change, and known versions stay", async () => {
+  const versions = [1, 2, 3].map((n) => ({
+    ...{ priceListId: "plist_1", name: "Acme", n, discountBp: 100 * n },
+    models: new Map(),
+  }));
+  const reads: PromiseWithResolvers<readonly PriceList[]>[] = [];
+  const known: unknown[] = [];
+  const lists = new PriceLists();
+  lists.readBy((isKnown) => {
+    known.push(isKnown("plist_1", 1)?.n);
+    const reading = Promise.withResolvers<readonly PriceList[]>();
+    reads.push(reading);
+    return reading.promise;
+  });
+  const answer = (read: number, version: number) =>
+    reads[read]?.resolve(versions.slice(version - 1, version));
+  const first = lists.read();
+  answer(0, 1);
+  await first;
+  expect(lists.ensure("plist_1")).toBeUndefined();
+
+  lists.change("plist_1");
+  const waiting = lists.ensure("plist_1");
+  expect(waiting).toBeDefined();
+  // Told again while it is read: what this read finds may be old.
+  lists.change("plist_1");
+  const second = lists.ensure("plist_1");
+  answer(1, 2);
+  await waiting;
+  expect(lists.get("plist_1")?.n).toBe(2);
+  await vi.waitFor(() => expect(reads).toHaveLength(3));
+  expect(lists.ensure("plist_1")).toBeDefined();
+  answer(2, 3);
+  await second;
+  expect(lists.get("plist_1")?.n).toBe(3);
+  expect(lists.ensure("plist_1")).toBeUndefined();
+  expect(known).toEqual([undefined, 1, undefined]);
+
+  lists.change("plist_1");
+  const failing = expect(lists.ensure("plist_1")).rejects.toThrow("away");
+  reads[3]?.reject(new Error("away"));
+  await failing;
+  expect(lists.get("plist_1")?.n).toBe(3);
 });

@@ -39,6 +39,19 @@ cross join lateral (
 ) v
 order by l.name;
 
+-- name: ReadListsInForce :many
+-- Reads what the newest version of each price list says.
+select l.price_list_id as "price_list_id!", l.name as "name!", v.n as "n!",
+  v.discount_bp as "discount_bp!", v.models as "models!"
+from price_lists l
+cross join lateral (
+  select *
+  from price_list_versions
+  where price_list_id = l.price_list_id
+  order by n desc
+  limit 1
+) v;
+
 -- name: SetPriceList :one
 -- Gives an account a price list. The caller has locked the account.
 -- :price_list_id?  null: the public prices

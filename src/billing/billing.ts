@@ -717,16 +717,18 @@ async function placeHold(
   const found = await store.findPayer(keyId);
   const facts = factsOf(request);
   await lists.ensure(found?.priceListId);
-  const price = priceOf(model, facts, found?.priceListId);
-  if (!price) throw new ApiError("model_not_found", { field: "model" });
-  if (!found) throw noSuch("key");
-  const { payer, priceListId } = found;
+  // Before a price is made of them, which would be remembered.
+  const priced = offered?.(model, found?.priceListId);
   for (const name of ["speed", "geo", "tier"] as const) {
     const value = facts[name];
-    if (value === undefined || offered?.(model, priceListId)?.[name].has(value)) continue;
+    if (value === undefined || !priced || priced[name].has(value)) continue;
     const message = `${name}: ${value.slice(0, 100)} has no price at this model.`;
     throw new ApiError("feature_not_offered", { field: name, message });
   }
+  const price = priceOf(model, facts, found?.priceListId);
+  if (!price) throw new ApiError("model_not_found", { field: "model" });
+  if (!found) throw noSuch("key");
+  const { payer } = found;
   const bounds = { input, mostExpensiveInput, webSearches, minOutput, maxOutput };
   const madeBy = caller.kind === "internal" ? undefined : actorOf(caller);
   const hold = { requestId, nonce, payer, model, price, bounds, deadlineMs, tags, madeBy };

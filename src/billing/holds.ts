@@ -120,6 +120,8 @@ const settings = {
   admitQueueMax: 10_000,
   // Each item stands for an admitted request, so other bounds are reached before this one.
   settleQueueMax: 1_000_000,
+  /** Prices that a new connection registers again in one round trip. */
+  registeredAtOnce: 500,
   pauseMs: 100,
   admitMaxWaitMs: 10_000,
   /**
@@ -228,10 +230,10 @@ export class HoldKeeper implements Holds {
     const prepare = (connection: Connection) => this.#registerPricesAgain(connection);
     const clock = this.#clock;
     const admissions = new BatchConnection(postgres, { prepare, clock });
-    const settlements = new BatchConnection(postgres, { clock });
+    const settlements = new BatchConnection(postgres, { prepare, clock });
     // For blocked groups only.
     const blockedAdmissions = new BatchConnection(postgres, { prepare, clock });
-    const blockedSettlements = new BatchConnection(postgres, { clock });
+    const blockedSettlements = new BatchConnection(postgres, { prepare, clock });
     const admitOn =
       (connection: BatchConnection) =>
       (requests: readonly AdmissionRequest[], isRepeat: boolean) => {
@@ -617,9 +619,12 @@ export class HoldKeeper implements Holds {
   // A restored backup, or a failover without synchronous replication, may have lost prices. Without
   // its price a hold is never found, and never released.
   async #registerPricesAgain(connection: Connection): Promise<void> {
-    for (const { model, price } of this.#registeredPrices.values())
-      for (const step of stepsOf(price))
-        await connection.send([sql.registerPrice.with({ ...priceRow(step), model })]);
+    const all = [...this.#registeredPrices.values()].flatMap(({ model, price }) =>
+      stepsOf(price).map((step) => sql.registerPrice.with({ ...priceRow(step), model })),
+    );
+    // With price lists there are thousands: not a round trip for each.
+    for (let first = 0; first < all.length; first += settings.registeredAtOnce)
+      await connection.send(all.slice(first, first + settings.registeredAtOnce));
   }
 
   // A calling service repeats its request with its own nonce. Only this process knows the nonces

@@ -31,6 +31,7 @@ import {
   type CatalogFile,
   findLosses,
   type PriceTerms,
+  problemOfStep,
   readTerms,
   writeTerms,
 } from "../config/catalog.ts";
@@ -385,12 +386,22 @@ function readVersion(
       throw invalidField(at, "needs a price or discount_bp");
     const terms = price && readTerms(fileOf(price), priceMultipliers);
     if (Array.isArray(terms)) throw invalidField(`${at}.price`, terms.join("; "));
+    const step = terms && problemOfStep(terms, entry.contextTokens);
+    if (step !== undefined) throw invalidField(`${at}.price`, step);
     return [
       id,
-      { ...(terms && { price: writeTerms(terms) }), ...(bp !== undefined && { discount_bp: bp }) },
+      {
+        // Prices of its own without one of web searches keep the public one: none is free unsaid.
+        ...(terms && { price: writeTerms({ ...publicSearch(entry), ...terms }) }),
+        ...(bp !== undefined && { discount_bp: bp }),
+      },
     ];
   });
   return { discountBp, models: JSON.parse(JSON.stringify(Object.fromEntries(stored))) };
+}
+
+function publicSearch({ price: { webSearch } }: CatalogFile["models"][number]) {
+  return webSearch === undefined ? {} : { webSearch };
 }
 
 function checkDiscount(field: string, bp: number): void {

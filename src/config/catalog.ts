@@ -71,6 +71,7 @@ export {
   type PriceFacts,
   type PriceTerms,
   pricedFacts,
+  problemOfStep,
   readTerms,
   searchPriceOf,
   writeTerms,

@@ -19,7 +19,7 @@ const reason = "agreed with Acme";
 const text = defaultCatalogWithoutPauses();
 const cheaper = text.replace(
   "price: { input: 0.70, output: 3.50 }",
-  "price: { input: 0.70, output: 3.50, when: [{ prompt_above: 1000, multiply: 2 }, { speed: fast, multiply: 6 }] }",
+  "price: { input: 0.70, output: 3.50, when: [{ prompt_above: 1000, multiply: 2 }, { speed: fast, multiply: 6 }], per: { web_search: 10.00 } }",
 );
 const catalog = readCatalogFile(cheaper);
 
@@ -298,6 +298,8 @@ test("wrong lists are refused with every problem, and change nothing", async () 
   expect(await add(haiku({ price: { input: "1", output: "2", when: contradiction } }))).toContain(
     "when[1]: contradicts when[0]",
   );
+  const unreachable = { input: "1", output: "2", when: [{ promptAbove: 200_000, multiply: "2" }] };
+  expect(await add(haiku({ price: unreachable }))).toContain("never holds");
   expect(await add({ after: 2 })).toContain("Version 1 is the newest");
   expect(await add({ reason: "no" })).toContain("reason");
   expect(await add({ priceListId: "plist_none" })).toContain("No such price list");
@@ -312,6 +314,12 @@ test("wrong lists are refused with every problem, and change nothing", async () 
 });
 
 test("a preview shows each model before and after, and what is below cost", async () => {
+  const ownPrice = { "model-haiku-4.5": { price: { input: "0.5", output: "2" } } };
+  const own = await billing().previewPrices({ models: ownPrice }, call());
+  const ofOwn = own.prices.find(({ model }) => model === "model-haiku-4.5");
+  // Nothing was said of web searches: they cost what they cost everybody.
+  expect(ofOwn?.after).toMatchObject({ input: 100_000n, webSearch: ofOwn?.before?.webSearch });
+  expect(ofOwn?.after?.webSearch).toBeGreaterThan(0n);
   const { prices } = await billing().previewPrices({ discountBp: 5_000 }, call());
   const haiku = prices.find(({ model }) => model === "model-haiku-4.5");
   expect([haiku?.before?.input, haiku?.after?.input]).toEqual([140_000n, 70_000n]);

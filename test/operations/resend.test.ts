@@ -20,12 +20,36 @@ let gateway: TestGateway;
 let postgres: Postgres;
 let ann: SignedIn;
 let sue: SignedIn;
+let bob: SignedIn;
 let number = "";
 let orderId = "";
 const run = <Row>(text: string, values: readonly unknown[] = []) =>
   query<Row>(postgres, { name: "", text }, values);
 const desk = () => gateway.admin.core.operations;
 const mailsWith = (text: string) => smtp.mails.filter((mail) => mail.text.includes(text));
+
+/** An order of somebody that is paid, and the number of its receipt. */
+async function buys(buyer: SignedIn, idempotencyKey: string) {
+  const { payments } = gateway.admin.core;
+  const { order } = await payments.createOrder(
+    {
+      ...{ accountId: gateway.accountId, family: Family.V1, usdCents: 500 },
+      ...{ method: "simulated:usdc", idempotencyKey },
+    },
+    buyer.call,
+  );
+  const bought = { orderId: order?.orderId ?? "" };
+  const paid = { ...bought, amount: "5", confirmations: 1 };
+  await payments.simulateDeposit(paid, gateway.admin.call);
+  return vi.waitFor(async () => {
+    const { order: now } = await payments.getOrder(bought, gateway.admin.call);
+    expect([now?.state, now?.receiptNumber]).toEqual([
+      OrderState.PAID,
+      expect.stringMatching(/^R/),
+    ]);
+    return { ...bought, number: now?.receiptNumber ?? "" };
+  }, soon);
+}
 
 beforeAll(async () => {
   smtp = await startSmtpServer();
@@ -38,26 +62,11 @@ beforeAll(async () => {
   );
   ann = await operators.newOwner("ann");
   sue = await operators.newOperator("sue", OperatorRole.SUPPORT);
+  bob = await operators.newPerson("bob");
+  await run("update members set role = 'member' where person_id = $1", [bob.personId]);
+  await operators.signIn(bob);
   await run("update people set email = login || '@example.com', email_verified_at = now()");
-  const { core } = gateway.admin;
-  const { order } = await core.payments.createOrder(
-    {
-      ...{ accountId: gateway.accountId, family: Family.V1, usdCents: 500 },
-      ...{ method: "simulated:usdc", idempotencyKey: "the order" },
-    },
-    ann.call,
-  );
-  orderId = order?.orderId ?? "";
-  const paid = { orderId, amount: "5", confirmations: 1 };
-  await core.payments.simulateDeposit(paid, gateway.admin.call);
-  await vi.waitFor(async () => {
-    const { order: now } = await core.payments.getOrder({ orderId }, gateway.admin.call);
-    expect([now?.state, now?.receiptNumber]).toEqual([
-      OrderState.PAID,
-      expect.stringMatching(/^R/),
-    ]);
-    number = now?.receiptNumber ?? "";
-  }, soon);
+  ({ orderId, number } = await buys(ann, "the order"));
   await vi.waitFor(() => expect(mailsWith(`Receipt ${number}`)).toHaveLength(1), soon);
 });
 afterAll(async () => {
@@ -80,6 +89,26 @@ test("support sends a receipt again, to owners or to the buyer, once for each ke
   const [mail] = mailsWith(`The receipt ${number} was sent again.`);
   expect(mail?.to).toEqual(["ann@example.com"]);
   expect(mail?.text).toContain("Total: 1000 credits, 5.00 USD");
+});
+
+test("a buyer who is no owner gets his receipt alone, and so does a notice of it again", async () => {
+  const bought = await buys(bob, "the order of a member");
+  const sent = () => mailsWith(`The receipt ${bought.number} was sent again.`);
+  const asked = { accountId: gateway.accountId, number: bought.number, reason };
+  await desk().resendDocument({ ...asked, to: DocumentReceiver.BUYER }, sue.call);
+  await vi.waitFor(() => expect(sent().map(({ to }) => to)).toEqual([["bob@example.com"]]), soon);
+  const [row] = await run<{ alert_id: string }>(
+    "select alert_id from alerts where kind = 'document_sent' and facts ->> 'document' = $1",
+    [bought.number],
+  );
+  const { accountId } = gateway;
+  await desk().resendNotice({ accountId, alertId: row?.alert_id ?? "", reason }, sue.call);
+  const allSent = async () =>
+    expect(await run("select from alert_deliveries where state = 'waiting'")).toEqual([]);
+  await vi.waitFor(allSent, soon);
+  expect(sent().map(({ to }) => to)).toEqual([["bob@example.com"], ["bob@example.com"]]);
+  // The list of mails below is of the owner alone.
+  await run("delete from alert_deliveries where channel = $1", [`mail:${bob.personId}`]);
 });
 
 test("support sends a notice again, whatever the hour's bound says", async () => {

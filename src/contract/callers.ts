@@ -106,6 +106,13 @@ export function seesEveryAccount(allowed: Callers, caller: Caller): boolean {
   );
 }
 
+/** True if the caller, who has a part in this account, may call the method for it. */
+export function mayCall(allowed: Callers, caller: Caller, accountId: string): boolean {
+  if (caller.kind !== "person") return isAdmitted(allowed, caller);
+  if (isOpenTo(allowed, caller.operator)) return true;
+  return allowed.person !== AccountRole.UNSPECIFIED && roleIn(caller, accountId) >= allowed.person;
+}
+
 /**
  * Checks that the caller may use something of this account, by the rules of `decideAccount`. Throws
  * `absent()` if the account has to look absent.

@@ -52,7 +52,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.alerts.v1.AlertsService.ResendDelivery": "Posts an alert to the webhook again, with the same id. Errors: NOT_FOUND (the alert was not posted within 30 days), WRONG_STATE (there is no webhook, or it is switched off), RATE_LIMITED (one alert of an account in five seconds).",
   "gateway.alerts.v1.AlertsService.SetAlerts": "Replaces the settings of an account. Errors: NOT_FOUND (account), ACCOUNT_CLOSED, INVALID_REQUEST.",
   "gateway.alerts.v1.AlertsService.TestWebhook": "Sends a test to the webhook of an account, once, and reports what became of it. Errors: NOT_FOUND (account), WRONG_STATE (there is no webhook), RATE_LIMITED (one test in five seconds).",
-  "gateway.alerts.v1.AlertsService.WatchAlerts": "Streams the newest 20 alerts on the page of an account: at once, and after each change of them, within seconds. An empty message comes after each 15 s without one. Errors: NOT_FOUND (account), RATE_LIMITED (an account has 100 streams at a node).",
+  "gateway.alerts.v1.AlertsService.WatchAlerts": "Streams the newest 20 alerts on the page of an account: at once, and after each change of them, within seconds. An empty message comes after each 15 s without one. Errors: NOT_FOUND (account), RATE_LIMITED (an account has 100 streams at a node), NOT_PERMITTED (the caller's role is lower than when the stream was opened: open it again).",
   "gateway.alerts.v1.Delivery": "The delivery of an alert to one receiver.",
   "gateway.alerts.v1.Delivery.at": "The last attempt; of one that waits, the next.",
   "gateway.alerts.v1.Delivery.failures": "Attempts that failed.",

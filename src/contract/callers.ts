@@ -171,6 +171,12 @@ export function roleIn({ memberships }: Person, accountId: string): AccountRole 
   return memberships.find((one) => one.accountId === accountId)?.role ?? AccountRole.UNSPECIFIED;
 }
 
+/** True if a person's role in the account, or as an operator, is lower than it was. */
+export function isDemoted(before: Caller, now: Caller, accountId: string): boolean {
+  if (before.kind !== "person" || now.kind !== "person") return false;
+  return now.operator < before.operator || roleIn(now, accountId) < roleIn(before, accountId);
+}
+
 /** True if the caller has the account only as an operator: an owner of it should learn of that. */
 export function isOutsider(caller: Caller, accountId: string): boolean {
   return caller.kind === "person" && roleIn(caller, accountId) === AccountRole.UNSPECIFIED;

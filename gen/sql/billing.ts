@@ -1894,21 +1894,30 @@ insert into price_lists (price_list_id, name, made_by) values ($1, $2, $3)`,
   (p) => [p.priceListId, p.name, p.madeBy],
 );
 
-export type LockPriceListRow = { name: string; newest: number | null };
+export type LockPriceListRow = { name: string };
 /**
- * Locks a price list, and returns the number of its newest version. No row: no such list.
+ * Locks a price list. No row: no such list.
  */
 export const lockPriceList: Optional<{ priceListId: string }, LockPriceListRow> = optional(
   "billing/lock-price-list",
   `-- billing/lock-price-list
-select l.name,
-  (select max(v.n) from price_list_versions v where v.price_list_id = l.price_list_id)
-    as newest
-from price_lists l
-where l.price_list_id = $1
-for update of l`,
+select name from price_lists where price_list_id = $1 for update`,
   (p) => [p.priceListId],
-  (v) => ({ name: v[0], newest: v[1] }) as never,
+  (v) => ({ name: v[0] }) as never,
+  "",
+);
+
+export type ReadNewestVersionRow = { newest: number | null };
+/**
+ * Reads the number of the newest version of a price list that the caller has locked. A statement
+ * of its own: one that waits for the lock sees the versions of before the wait.
+ */
+export const readNewestVersion: One<{ priceListId: string }, ReadNewestVersionRow> = one(
+  "billing/read-newest-version",
+  `-- billing/read-newest-version
+select max(n) as newest from price_list_versions where price_list_id = $1`,
+  (p) => [p.priceListId],
+  (v) => ({ newest: v[0] }) as never,
   "newest",
 );
 

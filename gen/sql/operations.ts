@@ -165,8 +165,9 @@ export type SearchIdsRow = { kind: string; id: string; accountId: string; accoun
  * `small`: the text in small letters
  * `hash`: the text in small letters, without `0x`
  * `digest`: SHA-256 of the text
+ * `accountId`: only what is of this account; null: of all
  */
-export const searchIds: Many<{ text: string; hash: string; digest: Buffer; small: string }, SearchIdsRow> = many(
+export const searchIds: Many<{ text: string; hash: string; digest: Buffer; accountId: string | null; small: string }, SearchIdsRow> = many(
   "operations/search-ids",
   `-- operations/search-ids
 with payments as (
@@ -225,7 +226,7 @@ with payments as (
     select 'promotion', u.code_id, u.account_id, p.name, u.used_at
     from promotion_uses u
     join promotions p on p.code_id = u.code_id
-    where u.code_id = $1
+    where u.code_id = $1 and ($4::text is null or u.account_id = $4)
     order by u.account_id
     limit 20
   )
@@ -243,14 +244,15 @@ with payments as (
   union all
   select 'address', a.address, a.account_id, '', a.created_at
   from deposit_addresses a
-  where a.address = any(array[$1, $4])
+  where a.address = any(array[$1, $5])
   union all
   (
     select 'order', o.order_id, o.account_id, '', o.created_at
     from payment_orders o
-    where lower(o.pay_to) = $4 and o.pay_to <> '' and not exists (
-      select from deposit_addresses a where a.address = any(array[$1, $4])
-    )
+    where lower(o.pay_to) = $5 and o.pay_to <> '' and not exists (
+        select from deposit_addresses a where a.address = any(array[$1, $5])
+      )
+      and ($4::text is null or o.account_id = $4)
     order by o.created_at desc
     limit 20
   )
@@ -259,8 +261,9 @@ select h.kind as kind, h.id as id, h.account_id as account_id,
   coalesce(a.name, '') as account_name, h.title as title, h.at as at
 from hits h
 left join accounts a on a.account_id = h.account_id
+where $4::text is null or h.account_id = $4
 limit 100`,
-  (p) => [p.text, p.hash, p.digest, p.small],
+  (p) => [p.text, p.hash, p.digest, p.accountId, p.small],
   (v) => ({ kind: v[0], id: v[1], accountId: v[2], accountName: v[3], title: v[4], at: v[5] }) as never,
   "",
   5000,
@@ -272,8 +275,9 @@ export type SearchPaymentsRow = { kind: string; id: string; accountId: string; a
  * `coins`: whole coins
  * `atoms`: the amount in atoms, for each number of decimals that a coin may have
  * `day`: 2026-11-20
+ * `accountId`: only what arrived for this account; null: for all
  */
-export const searchPayments: Many<{ asset: string; atoms: readonly (string | bigint)[]; coins: string | bigint; day: string }, SearchPaymentsRow> = many(
+export const searchPayments: Many<{ asset: string; atoms: readonly (string | bigint)[]; coins: string | bigint; day: string; accountId: string | null }, SearchPaymentsRow> = many(
   "operations/search-payments",
   `-- operations/search-payments
 select case when d.order_id is null then 'payment' else 'order' end as kind,
@@ -285,9 +289,10 @@ where d.asset = $1 and d.atoms = any($2::numeric[])
   and d.atoms = $3::numeric * ('1e' || d.decimals)::numeric
   and d.first_seen_at >= $4::date::timestamp at time zone 'utc'
   and d.first_seen_at < ($4::date + 1)::timestamp at time zone 'utc'
+  and ($5::text is null or d.account_id = $5)
 order by d.first_seen_at desc
 limit 21`,
-  (p) => [p.asset, p.atoms, p.coins, p.day],
+  (p) => [p.asset, p.atoms, p.coins, p.day, p.accountId],
   (v) => ({ kind: v[0], id: v[1], accountId: v[2], accountName: v[3], title: v[4], at: v[5] }) as never,
   "",
   5000,

@@ -514,17 +514,17 @@ function createForDesk(parts: {
       };
     },
     async resendDocument({ id, accountId, orderId, number, personId }) {
-      const alertId = `document_sent/${accountId}/${number}/${id}`;
-      const found = await listRecipients([accountId], personId === undefined ? [] : [personId]);
-      // With persons, it lists these and the owners.
-      const channels = channelsOf(
-        found.filter((one) => personId === undefined || one.personId === personId),
-      );
-      const facts = { order_id: orderId, document: number };
+      const kind = "document_sent" as const;
+      const alertId = `${kind}/${accountId}/${number}/${id}`;
+      const facts = {
+        ...{ order_id: orderId, document: number },
+        ...(personId !== undefined && { person_id: personId }),
+      };
+      const alert = { alertId, accountId, kind, facts, onPage: false };
+      const channels = channelsOf((await recipientsOf([alert], listRecipients)).get(alertId));
       return {
         async write(tx) {
-          const kind = "document_sent" as const;
-          await store.on(tx).insertAlerts([{ alertId, accountId, kind, facts, onPage: false }], []);
+          await store.on(tx).insertAlerts([alert], []);
           await tx.run(sql.mailAgain, { alertId, channels, triedMs: mailTriedMs });
         },
         written,

@@ -115,7 +115,10 @@ function alertIdOf({ kind, accountId, about, period }: Finding): string {
   return [kind, accountId, about, period].join("/");
 }
 
-/** Who gets each of these alerts, by their ids: the owners, and the person whom it is about. */
+/**
+ * Who gets each of these alerts, by their ids: the owners, and the person whom it is about. A
+ * document that was sent again to its buyer is for him alone.
+ */
 export async function recipientsOf(
   alerts: readonly NewAlert[],
   listRecipients: ListRecipients,
@@ -126,11 +129,12 @@ export async function recipientsOf(
   const owners = Map.groupBy(await listRecipients(accountIds, []), (one) => one.accountId);
   const members = persons.length === 0 ? [] : await listRecipients(accountIds, persons);
   return new Map(
-    alerts.map(({ alertId, accountId, facts }) => {
+    alerts.map(({ alertId, accountId, kind, facts }) => {
       const others = members.filter(
         (one) => one.accountId === accountId && one.personId === facts.person_id,
       );
-      const all = [...(owners.get(accountId) ?? []), ...others];
+      const isForOne = kind === "document_sent" && facts.person_id !== undefined;
+      const all = [...(isForOne ? [] : (owners.get(accountId) ?? [])), ...others];
       return [alertId, [...new Map(all.map((one) => [one.personId, one])).values()]];
     }),
   );

@@ -186,9 +186,10 @@ async function storeList(
 async function lockNewest(tx: Runner, priceListId: string, n: number) {
   const list = await tx.run(sql.lockPriceList, { priceListId });
   if (!list) throw noSuchList();
-  if (list.newest !== n)
+  const { newest } = await tx.run(sql.readNewestVersion, { priceListId });
+  if (newest !== n)
     throw new ApiError("wrong_state", {
-      message: `Version ${list.newest} is the newest: somebody has changed the list.`,
+      message: `Version ${newest} is the newest: somebody has changed the list.`,
     });
   return list;
 }
@@ -239,6 +240,7 @@ export async function setAccountPriceList(
     return { approval, ...(await give(parts, tx, accountId, priceListId)) };
   });
   parts.keys.publish(keyIds);
+  call.note?.({ priceListId: priceListId === "" ? "public" : priceListId });
   return create(SetAccountPriceListResponseSchema, {
     account: toAccount(account),
     ...(approval && { approval }),

@@ -106,6 +106,13 @@ export function seesEveryAccount(allowed: Callers, caller: Caller): boolean {
   );
 }
 
+/** True if the caller, who has a part in this account, may call the method for it. */
+export function mayCall(allowed: Callers, caller: Caller, accountId: string): boolean {
+  if (caller.kind !== "person") return isAdmitted(allowed, caller);
+  if (isOpenTo(allowed, caller.operator)) return true;
+  return allowed.person !== AccountRole.UNSPECIFIED && roleIn(caller, accountId) >= allowed.person;
+}
+
 /**
  * Checks that the caller may use something of this account, by the rules of `decideAccount`. Throws
  * `absent()` if the account has to look absent.
@@ -162,6 +169,12 @@ function noSuchAccount(): ApiError {
 /** The role of a person in an account. UNSPECIFIED: no member. */
 export function roleIn({ memberships }: Person, accountId: string): AccountRole {
   return memberships.find((one) => one.accountId === accountId)?.role ?? AccountRole.UNSPECIFIED;
+}
+
+/** True if a person's role in the account, or as an operator, is lower than it was. */
+export function isDemoted(before: Caller, now: Caller, accountId: string): boolean {
+  if (before.kind !== "person" || now.kind !== "person") return false;
+  return now.operator < before.operator || roleIn(now, accountId) < roleIn(before, accountId);
 }
 
 /** True if the caller has the account only as an operator: an owner of it should learn of that. */

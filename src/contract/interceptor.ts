@@ -5,7 +5,7 @@ import { type DescMethod, type DescService, getOption, type Message } from "@buf
 import { Code } from "@connectrpc/connect";
 import { audited, callers, endless, strong } from "../../gen/gateway/common/v1/options_pb.ts";
 import { type Clock, every, systemClock } from "../base/clock.ts";
-import { type ApiError, errorCatalog, toApiError } from "../base/errors.ts";
+import { ApiError, errorCatalog, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import {
   type Act,
@@ -19,6 +19,7 @@ import {
   checkStrong,
   decideAccount,
   isAdmitted,
+  isDemoted,
   refusalOf,
   subjectOf,
 } from "./callers.ts";
@@ -101,7 +102,11 @@ export function intercept<S extends DescService>(
         else if (admitted.caller.kind === "person") await looks?.record(method.desc, admitted);
         const follow = followRights(admitted.caller, isEndless, parts);
         if (follow) {
-          const recheck = async () => admit(request, { ...call, caller: undefined });
+          const recheck = async () => {
+            const { caller } = await admit(request, { ...call, caller: undefined });
+            // The method has decided by the role of before what the stream shows.
+            if (isDemoted(admitted.caller, caller, admitted.accountId)) throw roleChanged();
+          };
           const run = (signal: AbortSignal) => open(request, { ...admitted, signal });
           yield* whileAdmitted({ follow, recheck, run, signal: call.signal });
         } else {
@@ -238,6 +243,12 @@ async function* whileAdmitted(parts: {
     if (signal.aborted) closed?.catch(() => undefined);
     else await closed;
   }
+}
+
+function roleChanged(): ApiError {
+  return new ApiError("not_permitted", {
+    message: "Your role has changed. Open the stream again.",
+  });
 }
 
 function isOutage({ reason }: ApiError): boolean {

@@ -28,14 +28,13 @@ export async function listMails({ reports, mails }: MailsParts, { accountId }: L
   const found = await mails.listMails(accountId, rowsMax + 1);
   return create(ListMailsResponseSchema, {
     mails: found.slice(0, rowsMax).map(({ delivery: listed, address }) => {
-      if (address === undefined) return create(AccountMailSchema, { delivery: listed });
-      const masked = maskAddress(address);
       const { delivery } = listed;
-      // A mail server repeats the address that it refuses.
-      const problem = delivery?.problem.replaceAll(address, masked) ?? "";
+      // A mail server repeats the address that it refuses, or another one: of before a change, of
+      // a person who left, or to which the mail was forwarded.
+      const problem = maskAddresses(delivery?.problem ?? "");
       return create(AccountMailSchema, {
         delivery: { ...listed, ...(delivery && { delivery: { ...delivery, problem } }) },
-        address: masked,
+        ...(address !== undefined && { address: maskAddress(address) }),
       });
     }),
     isIncomplete: found.length > rowsMax,
@@ -46,4 +45,12 @@ export async function listMails({ reports, mails }: MailsParts, { accountId }: L
 function maskAddress(address: string): string {
   const [first = ""] = address;
   return `${first}…${address.slice(address.lastIndexOf("@"))}`;
+}
+
+// The name may be in quotes, and the sign may be as URLs write it. An answer has 200 characters.
+const addressForm = /(?:"[^"]+"|[^\s<>()[\]"',;:@]+)(?:@|%40)[^\s<>()[\]"',;:@]+/gi;
+
+/** Masks whatever has the form of an address in a text. */
+function maskAddresses(text: string): string {
+  return text.replace(addressForm, (address) => maskAddress(address.replace("%40", "@")));
 }

@@ -4,9 +4,9 @@
 // keys and members.
 
 import { createHash } from "node:crypto";
-import { create } from "@bufbuild/protobuf";
+import { create, type DescMethod, getOption } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import {
   type SearchHit,
   SearchHitKind,
@@ -15,14 +15,17 @@ import {
   type SearchResponse,
   SearchResponseSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/operations.ts";
 import { invalidField } from "../base/errors.ts";
 import { isRequestId } from "../base/ids.ts";
 import type { CatalogFile } from "../config/catalog.ts";
-import { roleIn, seesEveryAccount } from "../contract/callers.ts";
+import { mayCall, seesEveryAccount } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import type { Reports } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
+import { checkAccount } from "./store.ts";
 
 const queryLengthMax = 200;
 const hitsMax = 20;
@@ -79,6 +82,13 @@ const kinds: Readonly<Record<string, SearchHitKind>> = {
 /** Of what is found by its id alone, what an account has pages of. */
 const ofAccounts: ReadonlySet<string> = new Set(["key", "order", "document", "request"]);
 
+/** In an account, some kinds are shown to those alone who may call the method that lists them. */
+const listedBy: ReadonlyMap<string, DescMethod> = new Map<string, DescMethod>([
+  ["order", PaymentsService.method.listOrders],
+  ["document", PaymentsService.method.getReceiptDocument],
+  ["person", PeopleService.method.listMembers],
+]);
+
 export async function search(
   parts: SearchParts,
   { query, allAccounts }: SearchRequest,
@@ -87,18 +97,24 @@ export async function search(
   const text = checkedQuery(query);
   if (text === "") throw invalidField("query", "must not be blank");
   const seesAll = seesEveryAccount(allowed, caller);
-  const seesMembers =
-    seesAll || (caller.kind === "person" && roleIn(caller, accountId) === AccountRole.OWNER);
-  const found = await lookUp(parts, text, async (db) => {
-    const exact = await findExact(db, text);
-    const isOwn = (one: Found) => one.accountId === accountId && ofAccounts.has(one.kind);
+  const isListed = (kind: string) => {
+    const method = listedBy.get(kind);
+    return !method || mayCall(getOption(method, callers), caller, accountId);
+  };
+  const isOwn = ({ kind }: Found) => ofAccounts.has(kind) && isListed(kind);
+  const findOwn = async (db: Runner) => {
+    // Operators may have invented it.
+    await checkAccount(db, accountId);
     return [
-      ...(allAccounts ? [] : exact.filter(isOwn)),
-      ...(allAccounts ? [] : await findInAccount(db, text, accountId, seesMembers)),
-      ...(allAccounts ? [] : findModels(parts.file(), text)),
-      ...(seesAll ? [...exact, ...(await findNames(db, text))] : []),
+      ...(await findExact(db, text, accountId)).filter(isOwn),
+      ...(await findInAccount(db, text, accountId, isListed("person"))),
+      ...findModels(parts.file(), text),
     ];
-  });
+  };
+  const found = await lookUp(parts, text, async (db) => [
+    ...(allAccounts ? [] : await findOwn(db)),
+    ...(seesAll ? [...(await findExact(db, text)), ...(await findNames(db, text))] : []),
+  ]);
   const isSeen = ({ kind, accountId: owner }: Found) =>
     seesAll || kind === "model" || (owner === accountId && kind !== "refusal");
   const hits = distinct(found.filter(isSeen));
@@ -146,15 +162,21 @@ function checkedQuery(query: string): string {
   return query.trim();
 }
 
-async function findExact(db: Runner, text: string): Promise<Found[]> {
+/**
+ * `accountId`: ids and payments of this account alone. Absent: of all. Keys by their hints are
+ * those of all in any case.
+ */
+async function findExact(db: Runner, text: string, accountId?: string): Promise<Found[]> {
   const small = text.toLowerCase();
   const ids = await db.run(sql.searchIds, {
     text,
     small,
     hash: small.replace(/^0x/, ""),
     digest: createHash("sha256").update(text).digest(),
+    accountId: accountId ?? null,
   });
-  return [...ids, ...(await findPayments(db, text)), ...(await findHints(db, text))];
+  const payments = await findPayments(db, text, accountId);
+  return [...ids, ...payments, ...(await findHints(db, text))];
 }
 
 async function accountNames(db: Runner, requests: readonly FoundRequest[]) {
@@ -167,7 +189,11 @@ async function accountNames(db: Runner, requests: readonly FoundRequest[]) {
 const amountOfDay = /^(\d{1,20}(?:\.\d{1,30})?) ([A-Za-z0-9]{2,12}) (\d{4}-\d{2}-\d{2})$/;
 
 /** What arrived, by an amount, a coin and a UTC day. */
-async function findPayments(db: Runner, text: string): Promise<Found[]> {
+async function findPayments(
+  db: Runner,
+  text: string,
+  accountId: string | undefined,
+): Promise<Found[]> {
   const [, coins, asset, day] = amountOfDay.exec(text.replaceAll(/\s+/g, " ")) ?? [];
   if (coins === undefined || asset === undefined || !isDay(day)) return [];
   const [whole = "", fraction = ""] = coins.split(".");
@@ -175,7 +201,8 @@ async function findPayments(db: Runner, text: string): Promise<Found[]> {
   const atoms = Array.from({ length: decimalsMax + 1 }, (_, decimals) => decimals)
     .filter((decimals) => decimals >= significant.length)
     .map((decimals) => String(BigInt(whole + significant.padEnd(decimals, "0"))));
-  return db.run(sql.searchPayments, { coins, atoms, asset: asset.toUpperCase(), day });
+  const amount = { coins, atoms, asset: asset.toUpperCase(), day };
+  return db.run(sql.searchPayments, { ...amount, accountId: accountId ?? null });
 }
 
 function isDay(day: string | undefined): day is string {

@@ -152,6 +152,15 @@ describe("the stream of a person", () => {
         }),
       "not_permitted",
     ],
+    [
+      "the role is lower, although it suffices: it may show less",
+      () =>
+        sessions.set("owner", {
+          ...owner,
+          memberships: [{ accountId: "acc_a", role: AccountRole.MEMBER }],
+        }),
+      "not_permitted",
+    ],
   ])("ends when %s", async ([, change, reason]) => {
     const { watch, changed, listeners } = open({ watch: endless });
     const messages = watch(as("owner"), { accountId: "acc_a" });

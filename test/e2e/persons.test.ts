@@ -3,10 +3,12 @@
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { callAll, methods } from "../support/bindings.ts";
 import { as, outcomeOf, pathOf } from "../support/contract-cases.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { errorOf } from "../support/keys.ts";
 import { leastRequest } from "../support/samples/messages.ts";
 
 for (const split of [false, true]) {
@@ -91,6 +93,27 @@ for (const split of [false, true]) {
         ["family", "free_credits"],
         ["family", "free_credits", "held_credits", "posted_credits"],
       ]);
+    });
+
+    test("the alerts of an owner who is a viewer from now on end, and open again", async () => {
+      const { people, alerts } = gateway.admin.core;
+      const { accountId } = gateway;
+      const olga = { headers: { authorization } };
+      const invited = await people.invite({ accountId, role: AccountRole.OWNER }, olga);
+      const token = new URL(invited.link).hash.slice(1);
+      const { grant, person } = await people.redeemLink({
+        ...{ token, login: "oskar", password: "a long password" },
+      });
+      const oskar = { headers: { authorization: `Session ${grant?.token}` } };
+      const watching = alerts.watchAlerts({ accountId }, oskar)[Symbol.asyncIterator]();
+      expect((await watching.next()).value?.newest).toBeDefined();
+      const ended = errorOf(watching.next());
+      const { personId = "" } = person ?? {};
+      await people.updateMember({ accountId, personId, role: AccountRole.VIEWER }, olga);
+      expect(await ended).toBe("not_permitted");
+      const again = alerts.watchAlerts({ accountId }, oskar)[Symbol.asyncIterator]();
+      expect((await again.next()).value?.newest).toBeDefined();
+      await again.return?.();
     });
 
     test("what the person did is in the audit, with where from and without the secret", async () => {

@@ -14,6 +14,7 @@ import { startGateway } from "../../src/server/gateway.ts";
 import { defaultCatalogWithoutPauses } from "../support/catalog.ts";
 import { contentKey } from "../support/content-key.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { errorOf } from "../support/keys.ts";
 
 const reason = "agreed with Acme";
 const text = defaultCatalogWithoutPauses();
@@ -311,6 +312,51 @@ test("wrong lists are refused with every problem, and change nothing", async () 
   expect(priceLists.find(({ name }) => name === "Wrong")?.version).toMatchObject({
     ...{ n: 1, discountBp: 100, madeBy: "token:ADMIN_TOKEN" },
   });
+});
+
+test("of two versions that are added at once, one counts and the other is refused", async () => {
+  const { priceListId } = await newList("Twice", { discountBp: 100 });
+  const client = new Client({ connectionString: gateway.databaseUrl });
+  await client.connect();
+  try {
+    await client.query("begin");
+    await client.query("select from price_lists where price_list_id = $1 for update", [
+      priceListId,
+    ]);
+    const adds = [200, 300].map((discountBp) =>
+      errorOf(billing().addPriceListVersion({ priceListId, after: 1, discountBp, reason }, call())),
+    );
+    // Both wait for the lock before either adds.
+    await expect
+      .poll(async () => {
+        await client.query("select pg_stat_clear_snapshot()");
+        const { rows } = await client.query(
+          "select from pg_stat_activity where datname = current_database() " +
+            "and wait_event_type = 'Lock' and query like '%from price_lists%'",
+        );
+        return rows.length;
+      })
+      .toBe(2);
+    await client.query("commit");
+    const answers = await Promise.all(adds);
+    expect(answers.toSorted()).toEqual(["no error", "wrong_state"]);
+  } finally {
+    await client.end();
+  }
+  const { priceLists } = await billing().listPriceLists({}, call());
+  expect(priceLists.find(({ name }) => name === "Twice")?.version?.n).toBe(2);
+});
+
+test("the audit names the list that an account was given, or that it has the public prices", async () => {
+  const { priceListId } = await newList("Audited", { discountBp: 100 });
+  await give(priceListId);
+  await give("");
+  const { accountId } = gateway;
+  const { events } = await gateway.admin.core.people.listAuditEvents(
+    { accountId, method: "SetAccountPriceList" },
+    call(),
+  );
+  expect(events.slice(0, 2).map(({ facts }) => facts.priceListId)).toEqual(["public", priceListId]);
 });
 
 test("a preview shows each model before and after, and what is below cost", async () => {

@@ -20,12 +20,36 @@ let gateway: TestGateway;
 let postgres: Postgres;
 let ann: SignedIn;
 let sue: SignedIn;
+let bob: SignedIn;
 let number = "";
 let orderId = "";
 const run = <Row>(text: string, values: readonly unknown[] = []) =>
   query<Row>(postgres, { name: "", text }, values);
 const desk = () => gateway.admin.core.operations;
 const mailsWith = (text: string) => smtp.mails.filter((mail) => mail.text.includes(text));
+
+/** An order of somebody that is paid, and the number of its receipt. */
+async function buys(buyer: SignedIn, idempotencyKey: string) {
+  const { payments } = gateway.admin.core;
+  const { order } = await payments.createOrder(
+    {
+      ...{ accountId: gateway.accountId, family: Family.V1, usdCents: 500 },
+      ...{ method: "simulated:usdc", idempotencyKey },
+    },
+    buyer.call,
+  );
+  const bought = { orderId: order?.orderId ?? "" };
+  const paid = { ...bought, amount: "5", confirmations: 1 };
+  await payments.simulateDeposit(paid, gateway.admin.call);
+  return vi.waitFor(async () => {
+    const { order: now } = await payments.getOrder(bought, gateway.admin.call);
+    expect([now?.state, now?.receiptNumber]).toEqual([
+      OrderState.PAID,
+      expect.stringMatching(/^R/),
+    ]);
+    return { ...bought, number: now?.receiptNumber ?? "" };
+  }, soon);
+}
 
 beforeAll(async () => {
   smtp = await startSmtpServer();
@@ -38,26 +62,11 @@ beforeAll(async () => {
   );
   ann = await operators.newOwner("ann");
   sue = await operators.newOperator("sue", OperatorRole.SUPPORT);
+  bob = await operators.newPerson("bob");
+  await run("update members set role = 'member' where person_id = $1", [bob.personId]);
+  await operators.signIn(bob);
   await run("update people set email = login || '@example.com', email_verified_at = now()");
-  const { core } = gateway.admin;
-  const { order } = await core.payments.createOrder(
-    {
-      ...{ accountId: gateway.accountId, family: Family.V1, usdCents: 500 },
-      ...{ method: "simulated:usdc", idempotencyKey: "the order" },
-    },
-    ann.call,
-  );
-  orderId = order?.orderId ?? "";
-  const paid = { orderId, amount: "5", confirmations: 1 };
-  await core.payments.simulateDeposit(paid, gateway.admin.call);
-  await vi.waitFor(async () => {
-    const { order: now } = await core.payments.getOrder({ orderId }, gateway.admin.call);
-    expect([now?.state, now?.receiptNumber]).toEqual([
-      OrderState.PAID,
-      expect.stringMatching(/^R/),
-    ]);
-    number = now?.receiptNumber ?? "";
-  }, soon);
+  ({ orderId, number } = await buys(ann, "the order"));
   await vi.waitFor(() => expect(mailsWith(`Receipt ${number}`)).toHaveLength(1), soon);
 });
 afterAll(async () => {
@@ -80,6 +89,26 @@ test("support sends a receipt again, to owners or to the buyer, once for each ke
   const [mail] = mailsWith(`The receipt ${number} was sent again.`);
   expect(mail?.to).toEqual(["ann@example.com"]);
   expect(mail?.text).toContain("Total: 1000 credits, 5.00 USD");
+});
+
+test("a buyer who is no owner gets his receipt alone, and so does a notice of it again", async () => {
+  const bought = await buys(bob, "the order of a member");
+  const sent = () => mailsWith(`The receipt ${bought.number} was sent again.`);
+  const asked = { accountId: gateway.accountId, number: bought.number, reason };
+  await desk().resendDocument({ ...asked, to: DocumentReceiver.BUYER }, sue.call);
+  await vi.waitFor(() => expect(sent().map(({ to }) => to)).toEqual([["bob@example.com"]]), soon);
+  const [row] = await run<{ alert_id: string }>(
+    "select alert_id from alerts where kind = 'document_sent' and facts ->> 'document' = $1",
+    [bought.number],
+  );
+  const { accountId } = gateway;
+  await desk().resendNotice({ accountId, alertId: row?.alert_id ?? "", reason }, sue.call);
+  const allSent = async () =>
+    expect(await run("select from alert_deliveries where state = 'waiting'")).toEqual([]);
+  await vi.waitFor(allSent, soon);
+  expect(sent().map(({ to }) => to)).toEqual([["bob@example.com"], ["bob@example.com"]]);
+  // The list of mails below is of the owner alone.
+  await run("delete from alert_deliveries where channel = $1", [`mail:${bob.personId}`]);
 });
 
 test("support sends a notice again, whatever the hour's bound says", async () => {
@@ -178,6 +207,25 @@ test("support sees what was mailed, to whom without his address, and what became
      where alert_id = $1`,
     [alertId],
   );
+  const refusalOf = async (answer: string) => {
+    await run("update alert_deliveries set problem = $2 where alert_id = $1", [alertId, answer]);
+    return (await list()).mails[0]?.delivery?.delivery?.problem;
+  };
+  for (const [answer, shown] of [
+    ["550 <Ann@Example.com>: no such user", "550 <A…@Example.com>: no such user"],
+    ["550 ann.old@example.org is unknown", "550 a…@example.org is unknown"],
+    ["551 moved: 'x+y@a.example', b@b.example", "551 moved: 'x…@a.example', b…@b.example"],
+    ['550 "ann b"@example.com', '550 "…@example.com'],
+    ["550 see https://a.example/?to=ann%40b.example", "550 see https:/…@b.example"],
+    ["550 @ nobody", "550 @ nobody"],
+  ] as const)
+    expect(await refusalOf(answer)).toBe(shown);
+  await run(
+    `update alert_deliveries set
+       problem = 'The mail server refused the mail: 550 <ann@example.com> is unknown'
+     where alert_id = $1`,
+    [alertId],
+  );
   // Posts are no mails.
   await run(
     `insert into alert_deliveries (alert_id, channel, account_id, ends_at)
@@ -196,8 +244,9 @@ test("support sees what was mailed, to whom without his address, and what became
     [gateway.accountId],
   );
   await run(
-    `insert into alert_deliveries (alert_id, channel, account_id, ends_at, state, next_at)
-     select 'key_created/' || n, 'mail:per_left', $1, now(), 'sent', now() - interval '2 days'
+    `insert into alert_deliveries (alert_id, channel, account_id, ends_at, state, next_at, problem)
+     select 'key_created/' || n, 'mail:per_left', $1, now(), 'sent', now() - interval '2 days',
+       '550 left@example.com'
      from generate_series(1, 101) as n`,
     [gateway.accountId],
   );
@@ -206,6 +255,7 @@ test("support sees what was mailed, to whom without his address, and what became
   // Of a person who left, nothing is known.
   const ofLeft = many.mails.find(({ delivery }) => delivery?.delivery?.personId === "per_left");
   expect(ofLeft?.address).toBe("");
+  expect(ofLeft?.delivery?.delivery?.problem).toBe("550 l…@example.com");
   expect(await errorOf(desk().listMails({ accountId: "acc_none" }, sue.call))).toBe(
     "not_found account_id",
   );

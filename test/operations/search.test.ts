@@ -394,6 +394,60 @@ describe("in an account a search", () => {
     expect(await finds("Östlund", owner)).toEqual([]);
   });
 
+  test("shows no members to support, who may not list them", async () => {
+    const login = "sup.port";
+    await joins(login, AccountRole.VIEWER, gateway.accountId);
+    await client.query("update people set operator = 'support' where login = $1", [login]);
+    const { grant } = await gateway.admin.core.people.signInWithPassword({
+      ...{ login, password: "a long password" },
+    });
+    const as = { headers: { authorization: `Session ${grant?.token}` } };
+    // A part inside of a login is found among the members of an account alone.
+    expect(await finds("iew.onl", as)).toEqual([]);
+    expect(await finds("iew.onl", operator)).toEqual([expect.stringMatching(/^PERSON per_/)]);
+    expect(await finds(world.orderId, as)).toEqual([`ORDER ${world.orderId}`]);
+  });
+
+  test("knows no account that an operator has invented", async () => {
+    for (const as of [operator, call()]) {
+      const asked = operations().search({ query: "build", accountId: "acc_invented" }, as);
+      expect(await reasonOf(asked)).toBe("not_found");
+    }
+  });
+
+  test("finds its own among very many of others", async () => {
+    const { accountId, orderId, payTo, quotedAmount, day } = world;
+    // Newer ones of another account, with the same address and amount.
+    await client.query(
+      `insert into payment_orders
+       select (jsonb_populate_record(o, jsonb_build_object('order_id', 'ord_many_' || n,
+         'account_id', $2::text, 'external_id', 'ext_many_' || n, 'idempotency_key', 'many ' || n,
+         'created_at', now() + interval '1 second'))).*
+       from payment_orders o, generate_series(1, 120) n
+       where o.order_id = $1`,
+      [orderId, gateway.accountId],
+    );
+    await client.query(
+      `insert into payment_deposits
+       select (jsonb_populate_record(d, jsonb_build_object('order_id', null,
+         'account_id', $2::text, 'external_id', 'dep_many_' || n,
+         'first_seen_at', d.first_seen_at + interval '1 millisecond'))).*
+       from payment_deposits d, generate_series(1, 30) n
+       where d.order_id = $1`,
+      [orderId, gateway.accountId],
+    );
+    try {
+      for (const query of [payTo, `${quotedAmount} USDT ${day}`])
+        expect([query, await finds(query, owner, accountId)]).toEqual([
+          query,
+          [`ORDER ${orderId}`],
+        ]);
+    } finally {
+      await client.query("delete from payment_deposits where external_id like 'dep_many_%'");
+      await client.query("delete from payment_orders where order_id like 'ord_many_%'");
+    }
+  });
+
   test("shows nothing of others, nor what only operators have pages of", async () => {
     const { core } = gateway.admin;
     const { account } = await core.billing.createAccount({ name: "Südwind" }, call());
@@ -435,6 +489,8 @@ describe("in an account a search", () => {
     const as = (secret: string) => ({ headers: { authorization: `Bearer ${secret}` } });
     const { hits } = await operations().search({ query: "build" }, as(reader.secret));
     expect(hits.map(({ id }) => id)).toEqual([world.keyId]);
+    for (const query of [world.orderId, world.receipt, world.payTo])
+      expect((await operations().search({ query }, as(reader.secret))).hits).toEqual([]);
     const plain = operations().search({ query: "build" }, as(world.secret));
     expect(await reasonOf(plain)).toBe("not_permitted");
   });

@@ -3,13 +3,13 @@
 insert into price_lists (price_list_id, name, made_by) values (:price_list_id, :name, :made_by);
 
 -- name: LockPriceList :optional
--- Locks a price list, and returns the number of its newest version. No row: no such list.
-select l.name,
-  (select max(v.n) from price_list_versions v where v.price_list_id = l.price_list_id)
-    as "newest?"
-from price_lists l
-where l.price_list_id = :price_list_id
-for update of l;
+-- Locks a price list. No row: no such list.
+select name from price_lists where price_list_id = :price_list_id for update;
+
+-- name: ReadNewestVersion :one
+-- Reads the number of the newest version of a price list that the caller has locked. A statement
+-- of its own: one that waits for the lock sees the versions of before the wait.
+select max(n) as "newest?" from price_list_versions where price_list_id = :price_list_id;
 
 -- name: CountPriceLists :one
 -- Counts the price lists, and those with a name.

@@ -10,6 +10,7 @@ select set_config('enable_seqscan', 'off', true) as "enable_seqscan!";
 -- :small  the text in small letters
 -- :hash  the text in small letters, without `0x`
 -- :digest  SHA-256 of the text
+-- :account_id?  only what is of this account; null: of all
 with payments as (
   select processor, external_id from payment_deposits where external_id = :text
   union
@@ -66,7 +67,7 @@ with payments as (
     select 'promotion', u.code_id, u.account_id, p.name, u.used_at
     from promotion_uses u
     join promotions p on p.code_id = u.code_id
-    where u.code_id = :text
+    where u.code_id = :text and (:account_id::text is null or u.account_id = :account_id)
     order by u.account_id
     limit 20
   )
@@ -90,8 +91,9 @@ with payments as (
     select 'order', o.order_id, o.account_id, '', o.created_at
     from payment_orders o
     where lower(o.pay_to) = :small and o.pay_to <> '' and not exists (
-      select from deposit_addresses a where a.address = any(array[:text, :small])
-    )
+        select from deposit_addresses a where a.address = any(array[:text, :small])
+      )
+      and (:account_id::text is null or o.account_id = :account_id)
     order by o.created_at desc
     limit 20
   )
@@ -100,6 +102,7 @@ select h.kind as "kind!", h.id as "id!", h.account_id as "account_id!",
   coalesce(a.name, '') as "account_name!", h.title as "title!", h.at as "at!"
 from hits h
 left join accounts a on a.account_id = h.account_id
+where :account_id::text is null or h.account_id = :account_id
 limit 100;
 
 -- name: SearchPayments :many
@@ -107,6 +110,7 @@ limit 100;
 -- :coins  whole coins
 -- :atoms  the amount in atoms, for each number of decimals that a coin may have
 -- :day  2026-11-20
+-- :account_id?  only what arrived for this account; null: for all
 select case when d.order_id is null then 'payment' else 'order' end as "kind!",
   coalesce(d.order_id, d.external_id) as "id!", d.account_id as "account_id!",
   coalesce(a.name, '') as "account_name!", '' as "title!", d.first_seen_at as "at!"
@@ -116,6 +120,7 @@ where d.asset = :asset and d.atoms = any(:atoms::numeric[])
   and d.atoms = :coins::numeric * ('1e' || d.decimals)::numeric
   and d.first_seen_at >= :day::date::timestamp at time zone 'utc'
   and d.first_seen_at < (:day::date + 1)::timestamp at time zone 'utc'
+  and (:account_id::text is null or d.account_id = :account_id)
 order by d.first_seen_at desc
 limit 21;
 

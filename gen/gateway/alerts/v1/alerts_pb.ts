@@ -1035,7 +1035,8 @@ export const AlertsService: GenService<{
   /**
    * Streams the newest 20 alerts on the page of an account: at once, and after each change of
    * them, within seconds. An empty message comes after each 15 s without one. Errors: NOT_FOUND
-   * (account), RATE_LIMITED (an account has 100 streams at a node).
+   * (account), RATE_LIMITED (an account has 100 streams at a node), NOT_PERMITTED (the caller's
+   * role is lower than when the stream was opened: open it again).
    *
    * @generated from rpc gateway.alerts.v1.AlertsService.WatchAlerts
    */

@@ -3013,10 +3013,11 @@ export const OperationsService: GenService<{
     output: typeof FindAccountsResponseSchema;
   },
   /**
-   * Finds whatever a text names, by what people type of it. In an account: its keys, requests,
-   * orders and receipts, for owners its members too, and the models. With all_accounts, and for
-   * operators also behind what is in the account: an account, key, person, order, payment,
-   * document, transfer, promotion or request of anybody. What the text is exactly comes first,
+   * Finds whatever a text names, by what people type of it. In an account: its keys and
+   * requests, and the models; its orders, receipts and members for those who may call ListOrders,
+   * GetReceiptDocument or ListMembers for it. With all_accounts, and for operators also behind
+   * what is in the account: an account, key, person, order, payment, document, transfer,
+   * promotion or request of anybody. What the text is exactly comes first,
    * then names that begin with it, then others. The answer shows no secret. Errors: NOT_FOUND
    * (account), NOT_PERMITTED (all_accounts), INVALID_REQUEST.
    *

@@ -10,20 +10,26 @@ import { useSeen } from "./seen.ts";
 import { Failed, Skeleton } from "./view.tsx";
 
 /**
- * What `load` imports, once it is needed. It stays undefined when the file is gone after an update
- * of the gateway, until the page is loaded again.
+ * What `load` imports, once it is needed. It stays undefined when the file does not come, such as
+ * after an update of the gateway: `onFailed` hears of it, unless it is not needed any more. It is
+ * loaded again when it is needed anew.
  */
 export function useNeeded<Loaded>(
   load: () => Promise<Loaded>,
   isNeeded = true,
+  onFailed?: () => void,
 ): Loaded | undefined {
   const [loaded, setLoaded] = useState<Loaded>();
   useEffect(() => {
-    if (isNeeded)
-      load().then(
-        (module) => setLoaded(() => module),
-        () => undefined,
-      );
+    if (!isNeeded) return;
+    let isWaiting = true;
+    load().then(
+      (module) => setLoaded(() => module),
+      () => isWaiting && onFailed?.(),
+    );
+    return () => {
+      isWaiting = false;
+    };
   }, [isNeeded]);
   return loaded;
 }

@@ -214,6 +214,26 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(page.url()).not.toContain(keyId);
   });
 
+  test("credits are offered where the person may buy some, and nowhere else", async () => {
+    const { core, call } = gateway.admin;
+    const { accountId } = gateway;
+    const { account } = await core.billing.createAccount({ name: "A customer" }, call);
+    const offered = async (path: string) => {
+      await page.goto(`${origin}/console/${path}`);
+      await page.getByRole("button", { name: /^Find/ }).waitFor();
+      await page.keyboard.press("Control+k");
+      await field().fill("credits");
+      await page.getByText(/^\d+ found$|^Nothing is so called/).waitFor();
+      return (await option(/^Buy credits/).count()) > 0;
+    };
+    expect(await offered(accountId)).toBe(true);
+    expect(await offered(account?.accountId ?? "")).toBe(false);
+    expect(await offered("operator/accounts")).toBe(false);
+    await core.billing.suspendAccount({ accountId, reason: "An open invoice." }, call);
+    expect(await offered(accountId)).toBe(false);
+    await core.billing.resumeAccount({ accountId, reason: "as before" }, call);
+  });
+
   test("the pages said nothing that should not be", () => {
     expect(problems).toEqual([]);
   });

@@ -51,11 +51,17 @@ export function laterPage(load: LoadPage): ComponentType<PageProps> {
       );
     }, []);
     if (Page) return <Page {...props} />;
-    if (!isMissing) return <Skeleton rows={8} />;
-    // Also after an update of the gateway: this page asks for a file that is gone.
-    const offline = new CallError(words.common.offline, { reason: "offline" });
-    return <Failed error={offline} retry={() => location.reload()} />;
+    return isMissing ? <FileMissing /> : <Skeleton rows={8} />;
   };
+}
+
+const reload = () => location.reload();
+
+/** In place of a page whose file did not come. `retry`: loads the whole page again. */
+export function FileMissing({ retry = reload }: { readonly retry?: () => void }): JSX.Element {
+  // Also after an update of the gateway: this page asks for a file that is gone.
+  const offline = new CallError(words.common.offline, { reason: "offline" });
+  return <Failed error={offline} retry={retry} />;
 }
 
 /** Loads all pages: later, people go from one to another at once, also without a network. */

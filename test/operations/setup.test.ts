@@ -1,5 +1,5 @@
-// The checklist's line for proxies: a peer may be a client who made the header up, and the line must
-// not make the gateway believe a client.
+// The checklist's line for proxies: a peer may be a client who made the header up, and the line
+// must not make the gateway believe a client.
 
 import { expect, test } from "vitest";
 import { SetupPart, SetupState } from "../../gen/gateway/operations/v1/operations_pb.ts";

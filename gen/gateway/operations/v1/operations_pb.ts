@@ -992,8 +992,8 @@ export type SetupStep = Message<"gateway.operations.v1.SetupStep"> & {
   facts: string[];
 
   /**
-   * A line for the environment, if one follows from the facts and the configuration. Of the proxies:
-   * TRUSTED_PROXIES as it is, and one peer with a private address or a placeholder.
+   * A line for the environment, if one follows from the facts and the configuration. Of the
+   * proxies: TRUSTED_PROXIES as it is, and one peer with a private address or a placeholder.
    *
    * @generated from field: string line = 4;
    */

@@ -76,7 +76,10 @@ export type Alerts = {
     export(accountId: string): AsyncIterable<{ alerts: Alert[] }>;
   };
   readonly forDesk: ForDesk;
-  /** The channels that take an alert of the installation off the page: `mail`, `webhook`. */
+  /**
+   * The channels that take an alert of the installation off the page to somebody: `mail`, if an
+   * operator admin has a confirmed address, and `webhook`.
+   */
   operatorChannels(): Promise<readonly string[]>;
   /** Takes the hosts and the proxy of webhooks from another file. Throws without that proxy. */
   reload(config: AlertsConfig): void;
@@ -293,8 +296,11 @@ export function createAlerts(parts: {
       const { rules, webhook } = await settingsOf(store, "");
       const has = (channel: "mail" | "webhook") =>
         Object.values(rules).some((rule) => rule[channel]);
+      // A mail that goes to nobody is none.
+      const isMailed =
+        mailer !== undefined && has("mail") && (await listRecipients([""], [])).length > 0;
       return [
-        ...(mailer && has("mail") ? ["mail"] : []),
+        ...(isMailed ? ["mail"] : []),
         ...(webhook && !webhook.offAt && has("webhook") ? ["webhook"] : []),
       ];
     },

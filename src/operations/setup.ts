@@ -8,11 +8,13 @@ import {
   SetupState,
   type SetupStepSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { VerificationParts } from "./verification.ts";
 
 export type SetupParts = VerificationParts & {
   readonly publicUrl: () => URL;
+  readonly trustedProxies: readonly string[];
   /** The address of the sender of mail. Undefined: no mail is sent. */
   readonly mailFrom: string | undefined;
   /** How alerts of the installation reach people off the page. */
@@ -32,10 +34,12 @@ export async function readSetup(
 ): Promise<Step[]> {
   const { publicUrl, mailFrom, database, alertChannels, ledger, file } = parts;
   const { providers, people, payments } = file();
-  const [channels, { cleanAt }] = await Promise.all([alertChannels(), ledger.latestVerification()]);
+  const [channels, { latest }] = await Promise.all([alertChannels(), ledger.latestVerification()]);
+  // A check before, without a finding, says nothing of a ledger in which the last one found some.
+  const cleanAt = latest?.violationCount === 0 ? latest.endedAt : undefined;
   const real = Object.entries(providers).filter(([, { kind }]) => kind !== "simulated");
   const takers = (payments?.processors ?? []).filter(({ type }) => type !== "simulated");
-  const proxies = new Set(reports.flatMap(({ unnamedProxies }) => unnamedProxies));
+  const peers = [...new Set(reports.flatMap(({ unnamedProxies }) => unnamedProxies))].sort();
   const { mode, domains } = people.signUp;
   const signUp = [...(mode === "domains" ? domains : [mode]), ...Object.keys(people.oidc)];
   const isDecided = mode !== "closed" || signUp.length > 1;
@@ -46,7 +50,13 @@ export async function readSetup(
   });
   return [
     step(SetupPart.REACHABLE, isPublic(url) ? DONE : OPEN, [url.origin]),
-    step(SetupPart.PROXIES, proxies.size > 0 ? OPEN : DONE, [...proxies].sort()),
+    peers.length === 0
+      ? step(SetupPart.PROXIES, DONE)
+      : // Each of them may be a client who made the header up, and then nothing is to be done.
+        {
+          ...step(SetupPart.PROXIES, DEFAULT, peers),
+          line: proxiesLine(parts.trustedProxies, peers),
+        },
     step(
       SetupPart.PROVIDER,
       real.length > 0 ? DONE : OPEN,
@@ -63,6 +73,18 @@ export async function readSetup(
     step(SetupPart.LEDGER, cleanAt ? DONE : OPEN, cleanAt ? [cleanAt.toISOString()] : []),
     step(SetupPart.ALERTS, channels.length > 0 ? DONE : OPEN, channels),
   ];
+}
+
+/** Addresses that no client from elsewhere has, if a peer has one. */
+const isNear = matchAddresses([
+  ...loopbackRanges,
+  ...["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fe80::/10"],
+]);
+
+/** Names no address of the internet: it would be believed of every client behind it. */
+function proxiesLine(trustedProxies: readonly string[], peers: readonly string[]): string {
+  const proxy = peers.find(isNear) ?? "ADDRESS_OF_YOUR_PROXY";
+  return `TRUSTED_PROXIES=${[...trustedProxies, proxy].join(",")}`;
 }
 
 function isPublic({ protocol, hostname }: URL): boolean {

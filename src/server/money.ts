@@ -76,6 +76,7 @@ export function createMoney(
     alertChannels: alerts.operatorChannels,
     mailFrom: config.smtp?.from,
     publicUrl: settings.publicUrl,
+    trustedProxies: config.trustedProxies,
     findDocument: payments.findDocument,
     ...people.forApprovals,
     carryOut: { ...people.forApprovals.carryOut, ...billing.carryOut, ...payments.carryOut },

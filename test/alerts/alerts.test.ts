@@ -599,6 +599,21 @@ test("operators hear of the ledger and of the verifier once, from every node", a
   ]);
 });
 
+test("mail is a way to operators only while one of them would get it", async () => {
+  const node = nodes.node({ mailer: mailer() });
+  expect(await node.alerts.operatorChannels()).toEqual([]);
+  const personId = await nodes.person("", "olga_of_operators");
+  const set = (change: string) =>
+    nodes.run(`update people set ${change} where person_id = $1`, [personId]);
+  await set("operator = 'support'");
+  expect(await node.alerts.operatorChannels()).toEqual([]);
+  await set("operator = 'admin'");
+  expect(await node.alerts.operatorChannels()).toEqual(["mail"]);
+  expect(await nodes.alerts.operatorChannels(), "without a mail server").toEqual([]);
+  await set("email = null, email_verified_at = null");
+  expect(await node.alerts.operatorChannels()).toEqual([]);
+});
+
 test("operators hear of a chain that is not read, once for each time", async () => {
   const stuck = { processor: "onchain", chain: "base", since: new Date("2026-11-26T10:00:00Z") };
   const sources = { listUnreadChains: async () => [{ ...stuck, block: 17n }] };

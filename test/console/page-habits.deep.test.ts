@@ -34,6 +34,33 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.evaluate("localStorage.removeItem('gateway-theme')");
   });
 
+  const unanswered = () => page.getByText("The gateway does not answer. Check your network.");
+
+  test("a link is not lost with the file of its page, nor with an answer", async () => {
+    for (const lost of ["**/assets/link-*.js", "**/BeginPasskey"]) {
+      // Another page first: an address that differs in its hash alone loads nothing.
+      await open("overview");
+      await page.route(lost, (route) => route.abort());
+      await open("link", "invitation");
+      await unanswered().waitFor();
+      expect(page.url()).not.toContain("#");
+      await page.unroute(lost);
+      await button("Try again").click();
+      await page.getByRole("heading", { name: /ACME Robotics/ }).waitFor();
+      expect(page.url()).not.toContain("#");
+    }
+  });
+
+  test("the first steps without their file say so, and come with it", async () => {
+    await page.route("**/assets/start-*.js", (route) => route.abort());
+    await open("start");
+    await unanswered().waitFor();
+    await page.unroute("**/assets/start-*.js");
+    await button("Try again").click();
+    await button("Create key").waitFor();
+    expect(await unanswered().count()).toBe(0);
+  });
+
   test("with forced colours, what is chosen differs by more than its background", async () => {
     await page.emulateMedia({ forcedColors: "active" });
     const looks = (selector: string) =>

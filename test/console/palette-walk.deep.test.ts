@@ -153,6 +153,87 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await leftDialog(page);
   });
 
+  for (const [name, key, heading] of [
+    ["palette", "/", "Find"],
+    ["glossary", "?", "Glossary"],
+  ] as const)
+    test(`without the file of the ${name} the keys still work, and it opens later`, async () => {
+      await page.goto(`${origin}/console/${gateway.accountId}/keys`);
+      await page.getByRole("heading", { name: "Keys", exact: true }).waitFor();
+      const search = page.getByRole("searchbox").first();
+      const file = `**/assets/${name}-*.js`;
+      const opened = page.getByRole("heading", { name: heading, exact: true });
+      // While it is on its way, Escape closes it, and fields take what is typed.
+      let release = () => {};
+      const held = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      await page.route(file, async (route) => {
+        await held;
+        await route.abort();
+      });
+      const asked = page.waitForRequest(file);
+      await page.keyboard.press(key);
+      await asked;
+      await search.focus();
+      await page.keyboard.type("ab");
+      expect(await search.inputValue()).toBe("ab");
+      await page.keyboard.press("Escape");
+      release();
+      await page.evaluate("document.activeElement.blur()");
+      await page.keyboard.press(key);
+      await page.getByText("The gateway does not answer. Check your network.").waitFor();
+      await search.fill("");
+      await search.focus();
+      await page.keyboard.type("more");
+      expect(await search.inputValue()).toBe("more");
+      await page.unroute(file);
+      await page.evaluate("document.activeElement.blur()");
+      await page.keyboard.press(key);
+      await opened.waitFor();
+      await page.keyboard.press("Escape");
+      await leftDialog(page);
+    });
+
+  test("Enter behind a new text does not open what was found for the text before", async () => {
+    await page.goto(`${origin}/console/${gateway.accountId}`);
+    await page.getByRole("heading", { name: "Overview" }).waitFor();
+    await page.keyboard.press("Control+k");
+    await field().fill("ключ");
+    await option(/Größter/).waitFor();
+    // As fast as nobody types: the text is drawn, and no effect of it has run.
+    await page.evaluate(`(async () => {
+      const input = document.querySelector("[role=combobox]");
+      input.value = "nothing like it";
+      input.dispatchEvent(new Event("input", { bubbles: true }));
+      for (let index = 0; index < 20; index++) await undefined;
+      input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+    })()`);
+    await field().waitFor({ state: "hidden" });
+    await leftDialog(page);
+    expect(page.url()).not.toContain(keyId);
+  });
+
+  test("credits are offered where the person may buy some, and nowhere else", async () => {
+    const { core, call } = gateway.admin;
+    const { accountId } = gateway;
+    const { account } = await core.billing.createAccount({ name: "A customer" }, call);
+    const offered = async (path: string) => {
+      await page.goto(`${origin}/console/${path}`);
+      await page.getByRole("button", { name: /^Find/ }).waitFor();
+      await page.keyboard.press("Control+k");
+      await field().fill("credits");
+      await page.getByText(/^\d+ found$|^Nothing is so called/).waitFor();
+      return (await option(/^Buy credits/).count()) > 0;
+    };
+    expect(await offered(accountId)).toBe(true);
+    expect(await offered(account?.accountId ?? "")).toBe(false);
+    expect(await offered("operator/accounts")).toBe(false);
+    await core.billing.suspendAccount({ accountId, reason: "An open invoice." }, call);
+    expect(await offered(accountId)).toBe(false);
+    await core.billing.resumeAccount({ accountId, reason: "as before" }, call);
+  });
+
   test("the pages said nothing that should not be", () => {
     expect(problems).toEqual([]);
   });

@@ -69,7 +69,7 @@ beforeAll(async () => {
   gateway = await startTestGateway({
     split: false,
     catalog: catalogWith("1"),
-    env: { NOWHERE_KEY: credential },
+    env: { NOWHERE_KEY: credential, TRUSTED_PROXIES: "10.1.0.0/16" },
   });
   client = new Client({ connectionString: gateway.databaseUrl });
   await client.connect();
@@ -324,6 +324,12 @@ describe("the installation", () => {
         return nodes.find((one) => one.nodeId === nodeId)?.report?.unnamedProxies;
       }, soon)
       .toEqual(["127.0.0.1"]);
+    // It may be a client as well: nothing is to be done for sure.
+    const { setup } = await operations().getStatus({}, call());
+    expect(setup.find(({ part }) => part === SetupPart.PROXIES)).toMatchObject({
+      ...{ state: SetupState.DEFAULT, facts: ["127.0.0.1"] },
+      line: "TRUSTED_PROXIES=10.1.0.0/16,127.0.0.1",
+    });
   });
 
   test("tells of a provider that fails, and shows no secret of any", async () => {
@@ -377,12 +383,17 @@ describe("the installation", () => {
   });
 
   test("remembers what the last check of the ledger found, and who asked", async () => {
+    const ledgerStep = async () => {
+      const { setup } = await operations().getStatus({}, call());
+      return setup.find(({ part }) => part === SetupPart.LEDGER);
+    };
     const before = await operations().getVerification({}, call());
     expect(before.latest).toBeUndefined();
     await billing().verifyLedger({}, call());
     const clean = await operations().getVerification({}, call());
     expect(clean.latest).toMatchObject({ startedBy: "token:ADMIN_TOKEN", violationCount: 0 });
     expect(clean.latestCleanAt).toEqual(clean.latest?.endedAt);
+    expect(await ledgerStep()).toMatchObject({ state: SetupState.DONE });
     await client.query("update pools set posted = posted + 1 where account_id = $1", [own]);
     await billing().verifyLedger({}, call());
     await client.query("update pools set posted = posted - 1 where account_id = $1", [own]);
@@ -393,5 +404,7 @@ describe("the installation", () => {
       subject: `${own}/v1`,
     });
     expect(found.latestCleanAt).toEqual(clean.latestCleanAt);
+    // The check before the last one does not make it done.
+    expect(await ledgerStep()).toMatchObject({ state: SetupState.OPEN, facts: [] });
   });
 });

@@ -9,7 +9,7 @@ import { OperatorPage } from "./operators.tsx";
 import { Door, SignIn, SignUp } from "./pages/sign-in.tsx";
 import { pages } from "./pages.ts";
 import { LinkButton } from "./parts/button.tsx";
-import { useNeeded } from "./parts/later.tsx";
+import { FileMissing, useNeeded } from "./parts/later.tsx";
 import { Messages } from "./parts/message-line.tsx";
 import { Head } from "./parts/page.tsx";
 import { Prompts, prompts } from "./parts/prompts.tsx";
@@ -68,13 +68,30 @@ function Page({ arrival }: { arrival: Arrival }): JSX.Element {
 
 /** Few come by a link, and few make their first key: both are loaded by need. */
 function Link({ token }: { readonly token: string }): JSX.Element {
-  const LinkPage = useNeeded(() => import("./pages/link.tsx"))?.LinkPage;
-  return LinkPage ? <LinkPage token={token} /> : <Door title="" />;
+  const [isMissing, setMissing] = useState(false);
+  const onFailed = () => setMissing(true);
+  const LinkPage = useNeeded(() => import("./pages/link.tsx"), true, onFailed)?.LinkPage;
+  // The address has lost the secret, and the page that is loaded again needs it.
+  const retry = () => {
+    history.replaceState(null, "", `${location.pathname}#${token}`);
+    location.reload();
+  };
+  if (LinkPage) return <LinkPage token={token} retry={retry} />;
+  return isMissing ? (
+    <Door title={words.links.badTitle}>
+      <FileMissing retry={retry} />
+    </Door>
+  ) : (
+    <Door title="" />
+  );
 }
 
 function FirstSteps(): JSX.Element {
-  const Start = useNeeded(() => import("./pages/start.tsx"))?.Start;
-  return Start ? <Start /> : <Skeleton />;
+  const [isMissing, setMissing] = useState(false);
+  const onFailed = () => setMissing(true);
+  const Start = useNeeded(() => import("./pages/start.tsx"), true, onFailed)?.Start;
+  if (Start) return <Start />;
+  return isMissing ? <FileMissing /> : <Skeleton />;
 }
 
 const successes = ["signed-in", "confirmed", "added"];

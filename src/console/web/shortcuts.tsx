@@ -6,6 +6,7 @@ import { useEffect } from "preact/hooks";
 import { overlay } from "./overlay.ts";
 import { Icon } from "./parts/icon.tsx";
 import { useNeeded } from "./parts/later.tsx";
+import { report } from "./parts/messages.ts";
 import { go, hrefOf, segments } from "./router.ts";
 import { operatorPart, preferredAccount } from "./session.ts";
 import { words } from "./words.ts";
@@ -14,13 +15,23 @@ const close = () => {
   overlay.value = undefined;
 };
 
+const fail = () => {
+  close();
+  report(words.common.offline);
+};
+
 export function Overlay(): JSX.Element | null {
   const open = overlay.value;
   useKeys();
-  const Palette = useNeeded(() => import("./parts/palette.tsx"), open?.kind === "palette")?.Palette;
+  const Palette = useNeeded(
+    () => import("./parts/palette.tsx"),
+    open?.kind === "palette",
+    fail,
+  )?.Palette;
   const Glossary = useNeeded(
     () => import("./parts/glossary.tsx"),
     open?.kind === "glossary",
+    fail,
   )?.Glossary;
   if (open?.kind === "glossary" && Glossary) return <Glossary term={open.term} onClose={close} />;
   if (open?.kind === "palette" && Palette) return <Palette typed={open.typed} onClose={close} />;
@@ -69,14 +80,18 @@ function useKeys(): void {
       }
       const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
       const open = overlay.value;
-      if (open?.kind === "palette" && !document.querySelector("dialog[open]")) {
-        // It is on its way: nothing that is typed meanwhile is lost.
-        if (!isPlain || key.length !== 1) return;
+      const isDialogOpen = document.querySelector("dialog[open]") !== null;
+      // It is on its way.
+      const isWaiting = open !== undefined && !isDialogOpen;
+      if (isWaiting && key === "Escape") return close();
+      const isTyping = target instanceof HTMLElement && target.matches(fields);
+      if (isTyping || !isPlain || isDialogOpen) return;
+      if (isWaiting && open.kind === "palette") {
+        // Nothing that is typed meanwhile is lost.
+        if (key.length !== 1) return;
         overlay.value = { ...open, typed: (open.typed ?? "") + key };
         return event.preventDefault();
       }
-      const isTyping = target instanceof HTMLElement && target.matches(fields);
-      if (isTyping || !isPlain || document.querySelector("dialog[open]")) return;
       const isChord = performance.now() - chordAt < chordMs;
       chordAt = key === "g" ? performance.now() : Number.NEGATIVE_INFINITY;
       const page = isChord && Object.hasOwn(pageOf, key) ? pageOf[key] : undefined;

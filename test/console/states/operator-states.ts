@@ -680,7 +680,10 @@ const { OPEN, DEFAULT, DONE } = SetupState;
 const setupOf = answer(operations.getStatus, () => ({
   setup: [
     { part: SetupPart.REACHABLE, state: OPEN, facts: ["http://localhost:8080"] },
-    { part: SetupPart.PROXIES, state: OPEN, facts: ["10.0.0.7", "2001:db8::7"] },
+    {
+      ...{ part: SetupPart.PROXIES, state: DEFAULT, facts: ["10.0.0.7", "2001:db8::7"] },
+      line: "TRUSTED_PROXIES=10.0.0.1,10.0.0.7",
+    },
     { part: SetupPart.PROVIDER, state: OPEN },
     { part: SetupPart.MAIL, state: DEFAULT },
     { part: SetupPart.SIGN_UP, state: DONE, facts: ["domains.of-a-company.example", "acme"] },

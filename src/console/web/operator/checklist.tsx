@@ -80,7 +80,7 @@ const tones: Readonly<Partial<Record<SetupState, Tone>>> = {
   [SetupState.DONE]: "good",
 };
 
-function Row({ step: { part, state, facts } }: { readonly step: SetupStep }): JSX.Element {
+function Row({ step: { part, state, facts, line } }: { readonly step: SetupStep }): JSX.Element {
   const { title, done, open, lines, page } = textOf(SetupPart, text.parts, part);
   const isDone = state === SetupState.DONE;
   const tone = tones[state];
@@ -91,7 +91,7 @@ function Row({ step: { part, state, facts } }: { readonly step: SetupStep }): JS
         <Tag {...(tone && { tone })}>{textOf(SetupState, text.states, state)}</Tag>
       </div>
       <p class="muted">{isDone ? done(facts.join(", ")) : open(facts.join(", "))}</p>
-      {!isDone && lines && <Snippet text={lines(facts.join(","))} />}
+      {!isDone && lines && <Snippet text={lines(line)} />}
       {!isDone && page && (
         <div>
           <LinkButton href={hrefOf(operatorPart, page.path)}>{page.label}</LinkButton>

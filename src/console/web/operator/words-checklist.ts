@@ -5,7 +5,7 @@ type Step = {
   readonly done: (facts: string) => string;
   readonly open: (facts: string) => string;
   /** To paste into the environment, the configuration file or a shell. */
-  readonly lines?: (facts: string) => string;
+  readonly lines?: (line: string) => string;
   readonly page?: { readonly path: string; readonly label: string };
 };
 
@@ -28,8 +28,8 @@ const parts: Readonly<Record<string, Step>> & { readonly UNSPECIFIED: Step } = {
     title: "Proxies named",
     done: () => "No proxy passes requests on that is not named.",
     open: (peers) =>
-      `${peers} passes requests on, and is not named: all of its clients have one address.`,
-    lines: (peers) => `TRUSTED_PROXIES=${peers}`,
+      `Requests with the header of a proxy come from ${peers}. If one of these is your proxy, name it: all of its clients have one address until then. Otherwise do nothing, a client made the header up.`,
+    lines: (line) => line,
   },
   PROVIDER: {
     title: "A real provider",
@@ -88,7 +88,7 @@ payments:
   LEDGER: {
     title: "First check of the ledger",
     done: (at) => `Its last check without a finding ended at ${at.replace(/\.\d+Z$/, "Z")}.`,
-    open: () => "Nobody has checked it yet, or the check found something.",
+    open: () => "Nobody has checked it yet, or the last check found something.",
     lines: () => "npm run verify-ledger",
     page: { path: "attention", label: "Check it here" },
   },

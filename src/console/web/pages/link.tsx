@@ -21,8 +21,14 @@ import { words } from "../words.ts";
 import { Door } from "./sign-in.tsx";
 import { Steps } from "./start.tsx";
 
-/** `token`: the secret of the link, which is in no address any more. */
-export function LinkPage({ token }: { token: string }): JSX.Element {
+type LinkPageProps = {
+  /** The secret of the link, which is in no address any more. */
+  readonly token: string;
+  /** Opens the link once more. */
+  readonly retry: () => void;
+};
+
+export function LinkPage({ token, retry }: LinkPageProps): JSX.Element {
   const [link, setLink] = useState<Link>();
   const [error, setError] = useState<CallError>();
   const [isOther, setOther] = useState(false);
@@ -37,7 +43,7 @@ export function LinkPage({ token }: { token: string }): JSX.Element {
   if (error && error.reason !== "not_found")
     return (
       <Door title={words.links.badTitle}>
-        <Failed error={error} retry={() => location.reload()} />
+        <Failed error={error} retry={retry} />
       </Door>
     );
   if (error)

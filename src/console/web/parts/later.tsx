@@ -10,20 +10,26 @@ import { useSeen } from "./seen.ts";
 import { Failed, Skeleton } from "./view.tsx";
 
 /**
- * What `load` imports, once it is needed. It stays undefined when the file is gone after an update
- * of the gateway, until the page is loaded again.
+ * What `load` imports, once it is needed. It stays undefined when the file does not come, such as
+ * after an update of the gateway: `onFailed` hears of it, unless it is not needed any more. It is
+ * loaded again when it is needed anew.
  */
 export function useNeeded<Loaded>(
   load: () => Promise<Loaded>,
   isNeeded = true,
+  onFailed?: () => void,
 ): Loaded | undefined {
   const [loaded, setLoaded] = useState<Loaded>();
   useEffect(() => {
-    if (isNeeded)
-      load().then(
-        (module) => setLoaded(() => module),
-        () => undefined,
-      );
+    if (!isNeeded) return;
+    let isWaiting = true;
+    load().then(
+      (module) => setLoaded(() => module),
+      () => isWaiting && onFailed?.(),
+    );
+    return () => {
+      isWaiting = false;
+    };
   }, [isNeeded]);
   return loaded;
 }
@@ -45,11 +51,17 @@ export function laterPage(load: LoadPage): ComponentType<PageProps> {
       );
     }, []);
     if (Page) return <Page {...props} />;
-    if (!isMissing) return <Skeleton rows={8} />;
-    // Also after an update of the gateway: this page asks for a file that is gone.
-    const offline = new CallError(words.common.offline, { reason: "offline" });
-    return <Failed error={offline} retry={() => location.reload()} />;
+    return isMissing ? <FileMissing /> : <Skeleton rows={8} />;
   };
+}
+
+const reload = () => location.reload();
+
+/** In place of a page whose file did not come. `retry`: loads the whole page again. */
+export function FileMissing({ retry = reload }: { readonly retry?: () => void }): JSX.Element {
+  // Also after an update of the gateway: this page asks for a file that is gone.
+  const offline = new CallError(words.common.offline, { reason: "offline" });
+  return <Failed error={offline} retry={retry} />;
 }
 
 /** Loads all pages: later, people go from one to another at once, also without a network. */

@@ -14,7 +14,7 @@ import { useOperatorPages } from "../operators.tsx";
 import { overlay } from "../overlay.ts";
 import { pages } from "../pages.ts";
 import { go, hrefOf, type PageEntry, segments } from "../router.ts";
-import { can, isOperator, operatorPart, preferredAccount, session } from "../session.ts";
+import { can, canBuy, isOperator, operatorPart, preferredAccount } from "../session.ts";
 import { setTheme } from "../theme.ts";
 import { paletteWords as text } from "../words-palette.ts";
 import { Dialog } from "./dialog.tsx";
@@ -164,22 +164,22 @@ type Searched = {
   readonly isAsking: boolean;
 };
 
-const unasked: Searched = { answer: undefined, error: undefined, isAsking: false };
+const nothing = { answer: undefined, error: undefined };
 
 /** What the service finds. The text may be a secret: nothing keeps it. */
 function useSearch(query: string, accountId: string | undefined): Searched {
-  const [state, setState] = useState(unasked);
+  const [found, setFound] = useState<Omit<Searched, "isAsking"> & { readonly query: string }>();
   useEffect(() => {
-    if (query === "") return setState(unasked);
+    setFound(undefined);
+    if (query === "") return;
     const stopped = new AbortController();
-    setState({ ...unasked, isAsking: true });
     const timer = setTimeout(() => {
       const where = accountId === undefined ? { allAccounts: true } : { accountId };
       const settings = { signal: stopped.signal, isByItself: true };
       call(OperationsService.method.search, { query, ...where }, settings).then(
-        (answer) => !stopped.signal.aborted && setState({ ...unasked, answer }),
+        (answer) => !stopped.signal.aborted && setFound({ ...nothing, query, answer }),
         (thrown: unknown) =>
-          !stopped.signal.aborted && setState({ ...unasked, error: toCallError(thrown) }),
+          !stopped.signal.aborted && setFound({ ...nothing, query, error: toCallError(thrown) }),
       );
     }, restMs);
     return () => {
@@ -187,7 +187,9 @@ function useSearch(query: string, accountId: string | undefined): Searched {
       stopped.abort();
     };
   }, [query, accountId]);
-  return state;
+  // Between a key and its effect, what was found is of the text before.
+  if (found?.query === query) return { ...found, isAsking: false };
+  return { ...nothing, isAsking: query !== "" };
 }
 
 type Sources = {
@@ -282,7 +284,8 @@ function actsOf(
   });
   return [
     ...(isMember ? [act("key", "plus", acts.createKey, hrefOf(own, "keys", { new: "1" }))] : []),
-    ...(isMember && session.value.sellsCredits
+    // On pages of operators no account is on screen, and nothing is bought.
+    ...(own !== undefined && canBuy()
       ? [act("buy", "credits", acts.buy, hrefOf(own, "credits/buy"))]
       : []),
     look("light"),

@@ -1995,6 +1995,23 @@ cross join lateral (
   "",
 );
 
+export type ReadAccountsOfListRow = { accounts: number; digest: string };
+/**
+ * Counts the accounts that have a price list, and names them by one digest. The list is locked:
+ * nobody gives it meanwhile.
+ */
+export const readAccountsOfList: One<{ priceListId: string }, ReadAccountsOfListRow> = one(
+  "billing/read-accounts-of-list",
+  `-- billing/read-accounts-of-list
+select count(*)::integer as accounts,
+  coalesce(md5(string_agg(account_id, ' ' order by account_id)), '') as digest
+from accounts
+where price_list_id = $1`,
+  (p) => [p.priceListId],
+  (v) => ({ accounts: v[0], digest: v[1] }) as never,
+  "",
+);
+
 export type SetPriceListRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string; priceListId: string | null; priceListAt: Date | null };
 /**
  * Gives an account a price list. The caller has locked the account.

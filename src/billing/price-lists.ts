@@ -118,10 +118,13 @@ export async function addPriceListVersion(
   const version = readVersion(parts, request);
   const outcome = await parts.transaction(async (tx) => {
     const { name } = await lockNewest(tx, priceListId, after);
+    // Who has the list gets the version with it: the approval is for these accounts.
+    const { accounts, digest } = await tx.run(sql.readAccountsOfList, { priceListId });
+    const whose = accounts === 1 ? "which 1 account has" : `which ${accounts} accounts have`;
     const asked = {
       ...{ kind: "price_list" as const, subject: priceListId, accountId: "", reason },
-      what: `Adds version ${after + 1} to the price list ${name}`,
-      request: { priceListId, after, ...version },
+      what: `Adds version ${after + 1} to the price list ${name}, ${whose}`,
+      request: { priceListId, after, accounts: digest, ...version },
     };
     const approval = await ask(parts, tx, call, version, asked);
     if (approval) return { approval };
@@ -145,6 +148,9 @@ export function carryOutPriceList(parts: PriceListParts): CarryOut {
       return () => parts.keys.publish(changed);
     }
     await lockNewest(tx, priceListId, Number(after));
+    const { digest } = await tx.run(sql.readAccountsOfList, { priceListId });
+    if (digest !== memberOf(approved, "accounts"))
+      throw new ApiError("wrong_state", { message: "Other accounts have the list by now." });
     const made = { ...version, priceListId, n: Number(after) + 1 };
     const { changed } = await storeVersion(parts, tx, made);
     return () => parts.keys.publish(changed);

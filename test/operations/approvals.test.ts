@@ -573,7 +573,7 @@ describe("a price list", () => {
     const { priceList, approval } = await add(id, models, token.call);
     expect(priceList).toBeUndefined();
     expect(approval).toMatchObject({ personId: ann.personId, requestedBy: `token:${token.name}` });
-    expect(approval?.what).toContain("Adds version 2 to the price list");
+    expect(approval?.what).toMatch(/^Adds version 2 to the price list .*, which 0 accounts have: /);
     expect((await find(id))?.version?.n).toBe(1);
     expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
     await approve(approval);
@@ -596,6 +596,20 @@ describe("a price list", () => {
       gateway.admin.call,
     );
     expect(bypassed?.version?.discountBp).toBe(9_000);
+  });
+
+  test("gets a cheap version for the accounts that have it, and for no other", async () => {
+    const id = await made({ discountBp: 100 });
+    const { approval } = await add(id, { discountBp: 9_000 });
+    await giveTo(id);
+    expect(await reasonOf(approve(approval))).toBe("wrong_state");
+    expect((await find(id))?.version?.n).toBe(1);
+    await reject(approval);
+    const asked = await add(id, { discountBp: 9_000 });
+    expect(asked.approval?.what).toContain(", which 1 account has: ");
+    await approve(asked.approval);
+    expect((await find(id))?.version).toMatchObject({ n: 2, discountBp: 9_000 });
+    await giveTo("");
   });
 
   test("of cheap prices is given to each account by two persons, whoever approved the list", async () => {

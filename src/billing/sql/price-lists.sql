@@ -52,6 +52,14 @@ cross join lateral (
   limit 1
 ) v;
 
+-- name: ReadAccountsOfList :one
+-- Counts the accounts that have a price list, and names them by one digest. The list is locked:
+-- nobody gives it meanwhile.
+select count(*)::integer as "accounts!",
+  coalesce(md5(string_agg(account_id, ' ' order by account_id)), '') as "digest!"
+from accounts
+where price_list_id = :price_list_id;
+
 -- name: SetPriceList :one
 -- Gives an account a price list. The caller has locked the account.
 -- :price_list_id?  null: the public prices

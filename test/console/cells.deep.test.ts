@@ -862,8 +862,8 @@ const cases: Readonly<Record<string, Case>> = {
     shown: {
       tables: {
         "The keys of this account": [
-          "Key | Models | Per minute | This month | Last used | Made | Actions",
-          "ci sk-gw2-1aaaa…1111 Active | 3 | 1,429 | 611.00 of 907 this month | 2 hours ago | 1 Oct 2026 | Pause",
+          "Key | This month | Models | Per minute | Last used | Made | Actions",
+          "ci sk-gw2-1aaaa…1111 Active | 611.00 of 907 this month | 3 | 1,429 | 2 hours ago | 1 Oct 2026 | Pause",
         ],
       },
     },
@@ -887,7 +887,7 @@ const cases: Readonly<Record<string, Case>> = {
     },
   },
   accounts: {
-    path: operatorAt(""),
+    path: operatorAt("/accounts"),
     answers: [operator, summaries],
     shown: {
       tables: {
@@ -1123,10 +1123,10 @@ const cases: Readonly<Record<string, Case>> = {
     shown: {
       tables: {
         "The members of this account": [
-          "Person | This month | Budget | Role | Last seen | Actions",
-          "Ana ana@acme.example | 0.00 | Limits | Viewer | 1 hour ago | Remove",
-          "bob@acme.example you | 0.00 | Limits | Owner | never | Leave",
-          "cy@acme.example | 43.19 | v1 31.07 of 47 this week Limits | Member | 2 days ago | Remove",
+          "Person | Budget | This month | Role | Last seen | Actions",
+          "Ana ana@acme.example | Limits | 0.00 | Viewer | 1 hour ago | Remove",
+          "bob@acme.example you | Limits | 0.00 | Owner | never | Leave",
+          "cy@acme.example | v1 31.07 of 47 this week Limits | 43.19 | Member | 2 days ago | Remove",
         ],
         "Invitations that nobody has used yet": [
           "Invited | Role | Link | Good until | By | Actions",

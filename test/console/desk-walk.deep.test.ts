@@ -215,7 +215,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const entries = await sue.evaluate<string>("location.href + JSON.stringify(history.state)");
     for (const text of [...addresses, entries]) expect(text).not.toContain("sk-gw2");
     await open(sue, "/search");
-    await sue.getByText("Type into the box above.").waitFor();
+    await sue.getByText("Press / and type what you look for.").waitFor();
   });
 
   test("an admin grants it, and another one approves", async () => {

@@ -290,7 +290,6 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     ];
     const found: Record<string, readonly string[]> = {};
     const { html } = await loadBundle();
-    const byNeed = /\/(operator|alerts|bell|chunk|drawing|management|notices)-\w+\.js$/;
     await page.setViewportSize({ width: 1440, height: 900 });
     for (const path of paths) {
       // Late calls of the page before end here.
@@ -302,8 +301,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       // A page has no sign of being whole that all have in common: calls that follow each other.
       await expect.poll(() => performance.now() - lastAt).toBeGreaterThan(300);
       // The page, its style and its two scripts, of which one sets the theme. The rest is loaded by
-      // need: this one is an operator, and all have a bell.
-      const first = files.filter((path) => html.includes(path) || !byNeed.test(path));
+      // need: a file for each page.
+      const first = files.filter((path) => path.startsWith("/console/acc_") || html.includes(path));
       expect(first).toHaveLength(4);
       if (calls.length > 3) found[path] = [...calls];
     }

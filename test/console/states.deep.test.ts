@@ -41,7 +41,6 @@ const unsorted: Readonly<Record<string, string>> = {
       "Notes, newest first",
       "Mails to people of the account, newest first",
       "Promotions that the account used, newest first",
-      "What pools, people and programs of the account may spend",
       "Receipts and credit notes of the account, newest first",
       "What waits for an approval, newest first",
       "Accounts in debt",

@@ -407,7 +407,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   async function buy(coin: string): Promise<Page> {
     const { page } = await open("credits");
     await page.getByRole("link", { name: "Buy credits for the v1 pool" }).click();
-    await page.getByText("1,000.00 credits").click();
+    await page.locator("main").getByText("1,000.00 credits").click();
     await page.getByRole("button", { name: "Continue" }).click();
     await page.getByText(coin, { exact: true }).click();
     await page.getByRole("button", { name: "Order for $5" }).click();

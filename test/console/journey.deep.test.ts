@@ -111,7 +111,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     // Credits, by the processor that only pretends.
     await page.getByRole("link", { name: "Credits", exact: true }).click();
     await page.getByRole("link", { name: "Buy credits for the v1 pool" }).click();
-    await page.getByText("1,000.00 credits").click();
+    await page.locator("main").getByText("1,000.00 credits").click();
     await page.getByRole("button", { name: "Continue" }).click();
     await page.getByText("USDT on TRON", { exact: true }).click();
     await page.getByRole("button", { name: "Order for $5" }).click();

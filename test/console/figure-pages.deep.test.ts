@@ -346,7 +346,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByText("Saved.").waitFor();
 
     await page.goto(`${origin}/console/${gateway.accountId}/`);
-    const alerts = page.locator("li").filter({ hasText: "less than 5000 credits" });
+    // The bell has them, too.
+    const alerts = page.locator("main li").filter({ hasText: "is below 5,000" });
     const listed = async () => {
       await page.reload();
       await page.getByRole("heading", { name: "Newest requests" }).waitFor();

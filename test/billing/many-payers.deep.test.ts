@@ -1,5 +1,5 @@
-// What admissions and settlements read among a million payers: the pages of a thousand, and a level
-// or two more of an index.
+// What admissions and settlements read among a million payers: the pages of a thousand, and one
+// level more of each index that they look up in.
 
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -71,15 +71,15 @@ async function pagesOfPair(n: number): Promise<ReadonlyMap<string, number>> {
 
 const isSent = (query: Query) => !isSkipped(query);
 
-test("a million payers cost a statement two pages more than a thousand", async () => {
+test("a million payers cost a statement a page more for each look-up", async () => {
   await addPayers(1, 500);
   const few = await pagesOfPair(321);
   await addPayers(501, 500_000);
   const many = await pagesOfPair(321_321);
-  console.log(few, many);
   expect([...few.keys()]).toEqual(
     expect.arrayContaining(["billing/add-to-budgets", "billing/settle-holds"]),
   );
-  for (const [name, pages] of many)
-    expect([name, pages - (few.get(name) ?? 0)]).toEqual([name, expect.any(Number)]);
+  // `ReadKeys` has the most look-ups: of the key, of its budget, and of its manager's.
+  const more = [...many].map(([name, pages]) => [name, pages - (few.get(name) ?? 0)] as const);
+  expect(more.filter(([, pages]) => pages > 3)).toEqual([]);
 }, 600_000);

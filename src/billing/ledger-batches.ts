@@ -41,6 +41,14 @@ import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 /** A request with its ending. */
 type EndedRequest = SettleRequest & { readonly kind: "settle" };
 
+/** What a request is charged for, and by which version. */
+type Billed = EndedRequest & {
+  readonly charged: Usage;
+  /** The usage beyond the output that it was granted. */
+  readonly over: Metered;
+  readonly price: Price;
+};
+
 /**
  * Admits or rejects each request. When the row of the node no longer exists, rejects all of them
  * and calls `onLost`.
@@ -208,13 +216,13 @@ function resizeHolds(holds: readonly Resized[], mayGrow: boolean): Query<never> 
  * counts.
  */
 export function settlementBatch(requests: readonly SettleRequest[]): Sequence<readonly Settled[]> {
-  const endings = new Map<string, EndedRequest>();
+  const endings = new Map<string, Billed>();
   const shrunk = new Map<string, Resized>();
   for (const request of requests) {
     const requestKey = keyOf(requestKeyOf(request.hold));
     if (request.kind === "shrink")
       shrunk.set(requestKey, { ...request.hold, amountMicro: request.amountMicro });
-    else if (!endings.has(requestKey)) endings.set(requestKey, request);
+    else if (!endings.has(requestKey)) endings.set(requestKey, billed(request));
   }
   const changed = [...shrunk.values(), ...[...endings.values()].map(({ hold }) => hold)];
   const holds = [...new Map(changed.map((one) => [keyOf(requestKeyOf(one)), one])).values()];
@@ -242,20 +250,19 @@ export function settlementBatch(requests: readonly SettleRequest[]): Sequence<re
   );
 }
 
-function settleHolds(requests: readonly EndedRequest[]): Query<sql.SettleHoldsRow> {
+function settleHolds(requests: readonly Billed[]): Query<sql.SettleHoldsRow> {
   const endings = requests.map(({ ending }) => ending);
-  const charged = requests.map(chargedOf);
-  const prices = requests.map(priceOf);
-  const costs = requests.map((request) => costsUpTo(priceOf(request), chargedOf(request)));
-  const over = requests.map(overOf);
+  const charged = requests.map((request) => request.charged);
+  const over = requests.map((request) => request.over);
+  const costs = requests.map(({ price, charged }) => costsUpTo(price, charged));
   return sql.settleHolds.with({
     ...requestIds(requests.map(({ hold }) => hold)),
-    priceVersions: prices.map(({ priceVersion }) => priceVersion),
+    priceVersions: requests.map(({ price }) => price.priceVersion),
     costsInput: costs.map(({ inputMicro }) => inputMicro),
     costsCache: costs.map(({ withCacheMicro }) => withCacheMicro),
     costsThinking: costs.map(({ withThinkingMicro }) => withThinkingMicro),
     costs: costs.map(({ allMicro }) => allMicro),
-    costsOver: requests.map((request) => costMicro(priceOf(request), overOf(request))),
+    costsOver: requests.map(({ price, over }) => costMicro(price, over)),
     outputsOver: over.map(({ output }) => output),
     thinkingsOver: over.map(({ thinking }) => thinking),
     outcomes: endings.map(({ outcome }) => outcomeName(outcome)),
@@ -270,15 +277,20 @@ function settleHolds(requests: readonly EndedRequest[]): Query<sql.SettleHoldsRo
   });
 }
 
+function billed(request: EndedRequest): Billed {
+  const { hold, ending } = request;
+  const charged = chargedUsage(ending.usage, hold.grantedOutput);
+  const over = overOf(ending.usage, charged);
+  return { ...request, charged, over, price: priceOf(request, charged) };
+}
+
 /**
  * The version by which a request is charged: of the hold's price, the step that its prompt demands.
  * Where the provider applied something else, the one that is lower.
  */
-function priceOf(request: EndedRequest): Price {
-  const charged = chargedOf(request);
+function priceOf({ hold, ending: { appliedPrice } }: EndedRequest, charged: Usage): Price {
   const prompt = promptOf(charged);
-  const asked = stepOf(request.hold.price, prompt);
-  const { appliedPrice } = request.ending;
+  const asked = stepOf(hold.price, prompt);
   if (appliedPrice === undefined) return asked;
   const applied = stepOf(appliedPrice, prompt);
   return costMicro(applied, charged) < costMicro(asked, charged) ? applied : asked;
@@ -298,28 +310,20 @@ function firstEventOf(attempts: readonly Attempt[]): number | null {
   return (index === -1 ? firstEventBoundsMs.length : index) + 1;
 }
 
-/** The charged part of the usage of a request. */
-function chargedOf({ hold, ending }: EndedRequest): Usage {
-  return chargedUsage(ending.usage, hold.grantedOutput);
-}
-
 const none: Metered = { ...byCategory(() => 0), webSearches: 0 };
 
-/** The usage of a request beyond the output that it was granted. */
-function overOf(request: EndedRequest): Metered {
-  const { usage } = request.ending;
-  const charged = chargedOf(request);
+function overOf(usage: Usage, charged: Usage): Metered {
   if (charged === usage) return none;
   const output = usage.output - charged.output;
   return { ...none, output, thinking: usage.thinking - charged.thinking };
 }
 
-function chargeOf(request: EndedRequest, row: sql.SettleHoldsRow): Charge {
+function chargeOf({ hold, ending, charged, price }: Billed, row: sql.SettleHoldsRow): Charge {
   return {
-    ...request.ending,
-    hold: request.hold,
-    charged: chargedOf(request),
-    price: priceOf(request),
+    ...ending,
+    hold,
+    charged,
+    price,
     holdMicro: row.hold,
     amountMicro: row.amount,
     overrunMicro: row.overrun,

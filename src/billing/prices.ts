@@ -26,7 +26,7 @@ export type PriceList = {
   >;
 };
 
-/** The feed tells of changes within a second. While it fails, lists are as old as this at most. */
+/** The feed announces changes within a second. While it fails, lists are as old as this at most. */
 const oldestMs = 30_000;
 /** From this age on they are read beside a request, so that under load none waits for it. */
 const readAfterMs = 15_000;
@@ -38,11 +38,11 @@ type KnownList = (priceListId: string, n: number) => PriceList | undefined;
 export class PriceLists {
   #byId: ReadonlyMap<string, PriceList> = new Map();
   #read: (known: KnownList) => Promise<readonly PriceList[]> = async () => [];
-  /** The last read that began, and how many changes this process had been told of by then. */
-  #reading: { readonly told: number; readonly done: Promise<void> } | undefined;
-  #told = 0;
+  /** The last read that began, and how many changes had been announced by then. */
+  #reading: { readonly changes: number; readonly done: Promise<void> } | undefined;
+  #changes = 0;
   /** Of the last read that succeeded: the same, and when it began. */
-  #known = { told: 0, atMs: 0 };
+  #known = { changes: 0, atMs: 0 };
 
   /** Undefined: the public prices. */
   get(priceListId: string | undefined): PriceList | undefined {
@@ -71,7 +71,7 @@ export class PriceLists {
     const earlier = this.#reading;
     if (earlier) await earlier.done.catch(() => undefined);
     if (this.#reading === undefined || this.#reading === earlier) {
-      const reading = { told: this.#told, done: this.#readOnce() };
+      const reading = { changes: this.#changes, done: this.#readOnce() };
       this.#reading = reading;
       const end = () => {
         if (this.#reading === reading) this.#reading = undefined;
@@ -84,29 +84,28 @@ export class PriceLists {
   /** Something of this id changed: if it is a list, requests wait for the lists to be read. */
   change(id: string): void {
     if (!id.startsWith("plist_")) return;
-    this.#told += 1;
+    this.#changes += 1;
     // The next request tries again, and fails as long as the database is away.
     this.read().catch(() => undefined);
   }
 
   /**
-   * Call before the price of a request: resolves once the lists are those that this process was
-   * told of, and were read within 30 seconds. Undefined: they are. Throws while they cannot be
-   * read.
+   * Call before the price of a request: resolves once the lists have every announced change, and
+   * were read within 30 seconds. Undefined: they are. Throws while they cannot be read.
    */
   ensure(priceListId: string | undefined): Promise<void> | undefined {
     if (priceListId === undefined) return undefined;
     if (!this.#byId.has(priceListId)) return this.read();
     const ageMs = Date.now() - this.#known.atMs;
     const reading = this.#reading;
-    if (this.#known.told !== this.#told || ageMs > oldestMs)
-      return reading?.told === this.#told ? reading.done : this.read();
+    if (this.#known.changes !== this.#changes || ageMs > oldestMs)
+      return reading?.changes === this.#changes ? reading.done : this.read();
     if (ageMs > readAfterMs && !reading) this.read().catch(() => undefined);
     return undefined;
   }
 
   async #readOnce(): Promise<void> {
-    const known = { told: this.#told, atMs: Date.now() };
+    const known = { changes: this.#changes, atMs: Date.now() };
     this.replace(await this.#read((id, n) => this.#same(id, n)));
     this.#known = known;
   }

@@ -229,7 +229,7 @@ test("a receiver that is gone for good (410) is switched off at once", async () 
   expect(stage.smtp.mails[0]?.text).toContain("it is gone for good");
 });
 
-test("however many webhooks are switched off at once, each is told, a page at a time", async () => {
+test("however many webhooks are switched off at once, each is reported, a page at a time", async () => {
   await stage.run(
     `insert into alert_settings (account_id, rules, webhook_url, webhook_secret, failing_since,
          last_failed_at, webhook_off_at)

@@ -20,7 +20,7 @@ import { type TokenCategory, tokenCategories } from "../base/token-categories.ts
 import { knownCaller, withFacts } from "../contract/contract.ts";
 import type { Incoming } from "../tracing/tracing.ts";
 import type { IdentifiedCaller } from "./authenticate.ts";
-import { type Envelope, errorTable, failsInStream } from "./error-table.ts";
+import { type Envelope, failsInStream, rowOf } from "./error-table.ts";
 import type { Turn } from "./key-load.ts";
 
 export type RequestContext = {
@@ -97,7 +97,7 @@ export function elapsedMs(context: RequestContext): number {
 export function endOf({ raw }: FastifyReply, context: RequestContext | undefined) {
   // Nothing was sent: Node shows 200 until another status is set.
   const isUnanswered = !raw.headersSent && !raw.writableEnded && raw.statusCode === 200;
-  const status = isUnanswered ? errorTable.cancelled.status : raw.statusCode;
+  const status = isUnanswered ? rowOf("cancelled").status : raw.statusCode;
   const error = context?.logFields.error ?? (isUnanswered ? "cancelled" : undefined);
   // An error in a stream comes after its status.
   const isLate = error !== undefined && status < 400 && !failsInStream(error);

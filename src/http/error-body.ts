@@ -8,7 +8,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../base/errors.ts";
 import { isObject } from "../formats/json.ts";
 import { rfc3339 } from "./context.ts";
-import { type Envelope, errorTable, type Row } from "./error-table.ts";
+import { type Envelope, type Row, rowOf } from "./error-table.ts";
 
 /** True for the two envelopes of OpenAI's formats. */
 function isOpenai(envelope: Envelope): boolean {
@@ -24,7 +24,7 @@ export function toErrorResponse(
   envelope: Envelope,
   requestId: string,
 ): ErrorResponse {
-  const row: Row = errorTable[error.reason];
+  const row = rowOf(error.reason);
   let status = envelope === "native" ? row.status : (row.chatStatus ?? row.status);
   if (error.reason === "upstream_refused" && error.facts.providerAnswer) {
     status = error.facts.providerAnswer.status;

@@ -43,7 +43,6 @@ import {
   requestIdHeaders,
   requestIdOf,
 } from "./context.ts";
-import { docsOperation, getDocs } from "./docs-page.ts";
 import {
   createErrorHandler,
   handleClientError,
@@ -87,7 +86,14 @@ import {
   getSubscription,
   subscriptionOperation,
 } from "./openai-billing.ts";
-import { type DescribedPost, describeApi, getOpenapi, openapiOperation } from "./openapi.ts";
+import {
+  type DescribedPost,
+  describeApi,
+  docsOperation,
+  getDocs,
+  getOpenapi,
+  openapiOperation,
+} from "./openapi.ts";
 import { methodPath } from "./openapi-services.ts";
 import type { DescribedRoute, Operation } from "./operation.ts";
 import { RequestMetrics } from "./request-metrics.ts";
@@ -631,6 +637,6 @@ function createRoutes(
       run: getDescriptorSet(),
     },
     { ...open, paths: ["/openapi.json"], operation: openapiOperation, run: getOpenapi(document) },
-    { ...open, paths: ["/docs"], operation: docsOperation, run: getDocs(document) },
+    { ...open, paths: ["/docs"], operation: docsOperation, run: getDocs() },
   ];
 }

@@ -22,8 +22,7 @@ import { nativeSchemas } from "../formats/native/native.ts";
 import { responsesSchemas } from "../formats/responses/responses.ts";
 import { supportedVersions } from "./authenticate.ts";
 import { receiptSchemas } from "./balance-and-receipts.ts";
-import type { Envelope } from "./error-table.ts";
-import { errorTable, type Row } from "./error-table.ts";
+import { type Envelope, rowOf } from "./error-table.ts";
 import { modelSchemas } from "./models.ts";
 import { openaiBillingSchemas } from "./openai-billing.ts";
 import { describeServices } from "./openapi-services.ts";
@@ -100,6 +99,18 @@ export const openapiOperation: Operation = {
   summary: "Returns this document",
   answer: { [json]: open({ openapi: text, info: { type: "object" }, paths: { type: "object" } }) },
 };
+
+export const docsOperation: Operation = {
+  id: "getDocs",
+  summary: "Leads to this document",
+  answer: openapiOperation.answer,
+};
+
+/** The address under which people look for a description. */
+export function getDocs() {
+  return async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
+    reply.redirect("/openapi.json", 302);
+}
 
 export function getOpenapi(document: () => JsonObject) {
   // Once: everybody may ask for it, and it is large.
@@ -269,7 +280,7 @@ function errorsOf({ credential, needsVersion, envelope, operation }: DescribedRo
   ]);
   const byStatus = new Map<number, string[]>();
   for (const reason of reasons) {
-    const { status, chatStatus = status }: Row = errorTable[reason];
+    const { status, chatStatus = status } = rowOf(reason);
     const shown = envelope === "native" ? status : chatStatus;
     const line = `- \`${codeOf(reason, envelope)}\`: ${errorCatalog[reason].message}`;
     byStatus.set(shown, [...(byStatus.get(shown) ?? []), line]);
@@ -289,7 +300,7 @@ function errorsOf({ credential, needsVersion, envelope, operation }: DescribedRo
 }
 
 function codeOf(reason: ErrorReason, envelope: Envelope): string {
-  const { native, chat }: Row = errorTable[reason];
+  const { native, chat } = rowOf(reason);
   return envelope === "native" ? (native[1] ?? native[0]) : (chat[1] ?? chat[0]);
 }
 

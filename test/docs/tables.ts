@@ -12,12 +12,12 @@ import {
   ManagementScopeSchema,
   OperatorRoleSchema,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { errorCatalog } from "../../src/base/errors.ts";
+import { errorCatalog, isErrorReason } from "../../src/base/errors.ts";
 import { blocksOf, type Tool, tools } from "../../src/console/web/tools.ts";
 import tried from "../../src/console/web/tools-tried.json" with { type: "json" };
 import { scopesFor } from "../../src/contract/callers.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
-import { errorTable } from "../../src/http/error-table.ts";
+import { rowOf } from "../../src/http/error-table.ts";
 import { type Definition, definitions } from "../../src/metrics/metrics.ts";
 import { anchorOf, readDocument, root } from "./documents.ts";
 
@@ -45,21 +45,20 @@ export function refreshTables(document: string, text: string): string {
 }
 
 function reasonsTable(): string {
-  const answers = new Map(Object.entries(errorTable));
-  const rows = Object.entries(errorCatalog).map(([name, { rpc, message }]) => {
-    const answer = answers.get(name);
-    if (!answer) throw new Error(`${name} has no HTTP answer`);
-    const { status, native, chat } = answer;
-    const chatStatus = "chatStatus" in answer ? ` (chat ${answer.chatStatus})` : "";
-    return [
-      `\`${name}\``,
-      `${status}${chatStatus}`,
-      native[0],
-      chat[1] ?? "null",
-      Code[rpc],
-      message,
-    ];
-  });
+  const rows = Object.keys(errorCatalog)
+    .filter(isErrorReason)
+    .map((name) => {
+      const { rpc, message } = errorCatalog[name];
+      const { status, chatStatus, native, chat } = rowOf(name);
+      return [
+        `\`${name}\``,
+        chatStatus === undefined ? String(status) : `${status} (chat ${chatStatus})`,
+        native[0],
+        chat[1] ?? "null",
+        Code[rpc],
+        message,
+      ];
+    });
   return renderTable(
     ["reason", "HTTP", "native `error.type`", "chat `error.code`", "gRPC", "message"],
     rows,

@@ -283,31 +283,7 @@ test("a client that a generator makes of the document runs a paid request", asyn
   }
 });
 
-describe("the page", () => {
-  test("shows every operation, and loads and runs nothing", async () => {
-    const answer = await fetch(`${gateway.address}/docs`);
-    expect([answer.status, answer.headers.get("content-type")]).toEqual([
-      200,
-      "text/html; charset=utf-8",
-    ]);
-    const policy = answer.headers.get("content-security-policy") ?? "";
-    expect(policy).toMatch(/^default-src 'none'; style-src 'sha256-[^']+'; /);
-    const html = await answer.text();
-    const hidden = Object.values(document.paths)
-      .flatMap((methods) => Object.values(Object(methods)))
-      .map((one) => `</code> ${shown(Object(one).summary)}</summary>`)
-      .filter((summary) => !html.includes(summary));
-    expect(hidden).toEqual([]);
-    const loaded = /<script|<link|<img|style="|\son\w+="|(src|href)="(?![/#])/.exec(html);
-    expect(loaded).toBeNull();
-    // Every link within the page leads somewhere.
-    const ids = new Set([...html.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
-    for (const [, id] of html.matchAll(/href="#([^"]+)"/g)) expect(ids).toContain(id);
-  });
+test("leads people to itself", async () => {
+  const answer = await fetch(`${gateway.address}/docs`, { redirect: "manual" });
+  expect([answer.status, answer.headers.get("location")]).toEqual([302, "/openapi.json"]);
 });
-
-/** A text as the page shows it. */
-function shown(text: string): string {
-  const escaped = text.replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
-  return escaped.replace(/`([^`]+)`/g, "<code>$1</code>");
-}

@@ -157,6 +157,8 @@ test("a 401 with nothing new in the file is sent once, and is an alarm without t
 
 test("keys of before and of now are in no log and no reason", async () => {
   const providers = open();
+  await readAll(providers, "Hi");
+  expect(sentKeys()).toEqual([oldKey]);
   replace(newKey);
   await hear("new credential_file of real in use");
   provider.always(errorAnswer(500, "api_error", `${oldKey} or ${newKey}`));

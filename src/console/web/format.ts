@@ -37,6 +37,13 @@ export function dollars(micro: bigint): string {
   return text.startsWith(minus) ? `${minus}$${text.slice(1)}` : `$${text}`;
 }
 
+/** "$0.011550": most requests cost less than a cent. */
+export function smallDollars(micro: bigint): string {
+  const microDollars = micro / BigInt(creditsPerUsd);
+  if (microDollars >= 10_000n || micro === 0n) return dollars(micro);
+  return `$${(Number(microDollars) / 1_000_000).toFixed(6)}`;
+}
+
 function decimal(micro: bigint, digits: 2 | 4): string {
   const unit = microcreditsPerCredit / 10n ** BigInt(digits);
   const size = micro < 0n ? -micro : micro;

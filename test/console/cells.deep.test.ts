@@ -718,10 +718,10 @@ const cases: Readonly<Record<string, Case>> = {
     shown: {
       tables: {
         "Models and their prices": [
-          "Model | This call | Input | Output | Cache read | Context | Largest output | First token | Allowed by | Price rules",
+          "Model | This call | Input | Output | Cached | Context | First token | Keys allowed | Price rules",
           // 2,000 × 400 + 8,000 × 61 + 1,000 × 3,100 micro-credits, and 2,000 × 600 for everybody.
-          "Zero own prices model-0 nought | 4.3880 $0.021940 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 | 32,009 | ≤ 0.5 s | 12 of 14 keys | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out.",
-          "One model-1 | 4.7880 $0.023940 | 600 $3.00 | 3,100 $15.50 | 61 $0.305 | 1,001 | 503 | ≤ 0.5 s | 3 of 14 keys | –",
+          "Zero own prices model-0 nought | 4.3880 $0.0219 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out.",
+          "One model-1 | 4.7880 $0.0239 | 600 $3.00 | 3,100 $15.50 | 61 $0.305 | 1,001 503 out | ≤ 0.5 s | 3 of 14 | –",
         ],
       },
     },
@@ -732,9 +732,9 @@ const cases: Readonly<Record<string, Case>> = {
     shown: {
       tables: {
         "Models and their prices": [
-          "Model | This call | Input | Output | Cache read | Context | Largest output | First token | Allowed by | Price rules",
-          "Zero own prices model-0 nought | 60.0440 $0.30 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 | 32,009 | ≤ 0.5 s | 12 of 14 keys | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out.",
-          "One model-1 | not offered | 600 $3.00 | 3,100 $15.50 | 61 $0.305 | 1,001 | 503 | ≤ 0.5 s | 3 of 14 keys | –",
+          "Model | This call | Input | Output | Cached | Context | First token | Keys allowed | Price rules",
+          "Zero own prices model-0 nought | 60.0440 $0.3002 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out.",
+          "One model-1 | not offered | 600 $3.00 | 3,100 $15.50 | 61 $0.305 | 1,001 503 out | ≤ 0.5 s | 3 of 14 | –",
         ],
       },
     },

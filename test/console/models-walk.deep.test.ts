@@ -1,5 +1,5 @@
-// The page of models, by hand: 200 models with long names, 5,000 keys, the account's own prices, and
-// a calculator whose results are those of receipts. Then an operator takes the price list back.
+// The page of models, by hand: 200 models with long names, 5,000 keys, the account's own prices,
+// and a calculator whose results are those of receipts. Then an operator takes the list back.
 
 import { Client } from "pg";
 import type { Browser, Page } from "playwright-core";
@@ -29,7 +29,8 @@ const catalog = readCatalogFile(
   defaultCatalogWithoutPauses()
     .replace(
       "price: { input: 0.70, output: 3.50 }",
-      "price: { input: 0.70, output: 3.50, when: [{ prompt_above: 1000, multiply: 2 }, { speed: fast, multiply: 6 }] }",
+      "price: { input: 0.70, output: 3.50, when: [{ prompt_above: 1000, multiply: 2 }, " +
+        "{ speed: fast, multiply: 6 }] }",
     )
     .replace("\naliases:\n", `\n${many.join("\n")}\n\naliases:\n`),
 );
@@ -114,9 +115,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       for (const name of longNames) await viewer.getByText(name).waitFor();
       await viewer.getByRole("button", { name: "Input", exact: true }).focus();
       await viewer.keyboard.press("Enter");
-      await expect.poll(() => rows.first().innerText()).toContain("vendor/model-196");
+      await expect.poll(() => rows.first().textContent()).toContain("vendor/model-196");
       await viewer.keyboard.press("Enter");
-      await expect.poll(() => rows.first().innerText()).toContain("Haiku 4.5");
+      await expect.poll(() => rows.first().textContent()).toContain("Haiku 4.5");
       await viewer.getByRole("searchbox", { name: "Find a model" }).focus();
       await viewer.keyboard.type("ДОГОВОРОВ");
       await expect.poll(() => rows.count()).toBe(1);
@@ -162,13 +163,13 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     );
     const all: number = rows[0].n;
     await rowOf(viewer, /model-haiku-4\.5/)
-      .getByText(`${count(all)} of ${count(all)} keys`)
+      .getByText(`${count(all)} of ${count(all)}`)
       .waitFor();
     expect(await cellsOf(viewer, /vendor\/model-7 /)).toContain(
-      `${count(all - 1)} of ${count(all)} keys`,
+      `${count(all - 1)} of ${count(all)}`,
     );
     expect(await cellsOf(viewer, /vendor\/model-8 /)).toContain(
-      `${count(all - 1_001)} of ${count(all)} keys`,
+      `${count(all - 1_001)} of ${count(all)}`,
     );
     expect(answers).toEqual([1]);
     viewer.removeAllListeners("response");
@@ -238,7 +239,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const haiku = rowOf(viewer, /haiku/);
     await haiku.getByText("own prices").waitFor();
     await haiku.getByText("$0.62223").waitFor();
-    await haiku.getByText("public $0.70").waitFor();
+    await haiku.getByText("$0.70").waitFor();
     await look(viewer, "models-own");
     await open(viewer, "models");
     await viewer.getByText("Haiku 4.5").waitFor();
@@ -259,7 +260,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const dialog = owner.getByRole("dialog");
     expect(await dialog.getByLabel("Account").inputValue()).toBe(gateway.accountId);
     await look(owner, "take-back");
-    await dialog.getByLabel("Why").fill(reason);
+    await dialog.getByLabel("Reason").fill(reason);
     await dialog.getByRole("button", { name: "Take a list back" }).click();
     await owner.getByText("default has the public prices.").waitFor();
     await leftDialog(owner);

@@ -252,12 +252,18 @@ function columnsOf(shown: Shown): readonly Column<Row>[] {
       head: head.context,
       end: true,
       sortBy: ({ model }) => model.contextTokens,
-      cell: ({ model }) => count(model.contextTokens),
+      cell: ({ model }) => (
+        <>
+          <div>{count(model.contextTokens)}</div>
+          <div class="faint">{text.out(count(model.maxOutputTokens))}</div>
+        </>
+      ),
     },
     {
       name: "answer",
       head: head.answer,
       end: true,
+      isExtra: true,
       sortBy: ({ model }) => model.maxOutputTokens,
       cell: ({ model }) => count(model.maxOutputTokens),
     },
@@ -296,15 +302,11 @@ function ModelName({ row }: { readonly row: Row }): JSX.Element {
   const { facts, model, price, publicFacts } = row;
   return (
     <>
-      <span class="key-name" title={facts.name}>
+      <span class="key-name" title={[facts.name, price.note].filter(Boolean).join("\n")}>
         <span class="name" dir="auto">
           {facts.name}
         </span>
-        {publicFacts && (
-          <span title={price.note}>
-            <Tag tone="accent">{text.ownPrices}</Tag>
-          </span>
-        )}
+        {publicFacts && <Tag tone="accent">{text.ownPrices}</Tag>}
       </span>
       <span class="model-names">
         {[model.id, ...model.aliases].map((name) => (
@@ -326,7 +328,7 @@ function Cost({ micro, isTyped }: CostProps): JSX.Element {
   return (
     <>
       <div>{credits(micro, 4)}</div>
-      <div class="faint">{smallDollars(micro)}</div>
+      <div class="faint">{smallDollars(micro, 4)}</div>
     </>
   );
 }
@@ -346,7 +348,11 @@ function priceColumn(name: keyof typeof text.head, category: TokenCategory): Col
         <>
           <div>{own?.credits}</div>
           <div class="faint">${own?.usd}</div>
-          {of && of.usd !== own?.usd && <div class="faint">{text.publicly(`$${of.usd}`)}</div>}
+          {of && of.usd !== own?.usd && (
+            <div class="faint">
+              <span class="visually-hidden">{text.publicly}</span> <s>${of.usd}</s>
+            </div>
+          )}
         </>
       );
     },

@@ -82,8 +82,8 @@ export function Form(props: FormProps): JSX.Element {
 }
 
 /**
- * The field of a form whose name is the path of an error, or else the last part of the path, without
- * its place: of `key.allowed_addresses[2]` that is `allowed_addresses`. Undefined: there is none.
+ * The field of a form whose name is the path of an error, or else the last part of that without its
+ * place: of `key.allowed_addresses[2]` it is `allowed_addresses`. Undefined: there is none.
  */
 function fieldOf(error: CallError, fields: readonly string[]) {
   const { field } = error;

@@ -21,8 +21,8 @@ const longNames = [
 ];
 const many = Array.from({ length: 197 }, (_, index) => {
   const name = longNames[index] ?? `Model ${index}`;
-  return `  - { id: vendor/model-${index}, display_name: "${name}", created_at: 2026-02-05T00:00:00Z,
-      context_tokens: ${100_000 + index}, max_output_tokens: 64000, thinking: none,
+  return `  - { id: vendor/model-${index}, display_name: "${name}",
+      created_at: 2026-02-05T00:00:00Z, context_tokens: ${100_000 + index}, max_output_tokens: 64000, thinking: none,
       price: { input: ${1 + index}.00, output: 5.00 }, routes: [[{ provider: simulated }]] }`;
 });
 const catalog = readCatalogFile(

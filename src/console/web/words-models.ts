@@ -1,8 +1,11 @@
 // Texts of the page of models, which is loaded by need. As `words.ts`.
 
+import { creditsPerUsd } from "../../base/shown-figures.ts";
+
 export const modelWords = {
   intro:
-    "What each model takes and costs. 1 credit is 0.005 USD; prices are for a million tokens. Where you have prices of your own, those of everybody are struck out.",
+    `What each model takes and costs. 1 credit is ${1 / creditsPerUsd} USD; prices are for a million tokens. ` +
+    "Where you have prices of your own, those of everybody are struck out.",
   search: "Find a model",
   caption: "Models and their prices",
   emptyTitle: "No models",

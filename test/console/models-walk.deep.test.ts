@@ -22,7 +22,8 @@ const longNames = [
 const many = Array.from({ length: 197 }, (_, index) => {
   const name = longNames[index] ?? `Model ${index}`;
   return `  - { id: vendor/model-${index}, display_name: "${name}",
-      created_at: 2026-02-05T00:00:00Z, context_tokens: ${100_000 + index}, max_output_tokens: 64000, thinking: none,
+      created_at: 2026-02-05T00:00:00Z, context_tokens: ${100_000 + index},
+      max_output_tokens: 64000, thinking: none,
       price: { input: ${1 + index}.00, output: 5.00 }, routes: [[{ provider: simulated }]] }`;
 });
 const catalog = readCatalogFile(
@@ -272,6 +273,37 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await open(viewer, "models?q=haiku-4.5");
     await rowOf(viewer, /haiku/).waitFor();
     expect(await viewer.getByText("own prices").count()).toBe(0);
+  });
+
+  test("what is wrong with a list stands at its model, all of it at once, and conditions are seen", async () => {
+    await owner.goto(`${origin}/console/operator/prices/new`);
+    const field = (name: string) => owner.getByLabel(name, { exact: true });
+    const preview = () => owner.getByRole("button", { name: "Preview" }).click();
+    const way = field("Prices of model-haiku-4.5");
+    await way.selectOption("own");
+    await field("Input of model-haiku-4.5").fill("much");
+    await field("Output of model-haiku-4.5").fill("2");
+    await preview();
+    await expect.poll(() => way.getAttribute("aria-invalid")).toBe("true");
+    await owner.getByText(/^Input: must be a decimal/).waitFor();
+    await field("Prices of model-opus-4.6").selectOption("own");
+    await field("Input of model-opus-4.6").fill("more");
+    await preview();
+    const said = owner.getByRole("alert").filter({ hasText: "models[model-opus-4.6].price" });
+    await said.filter({ hasText: "models[model-haiku-4.5].price: input" }).waitFor();
+    await field("Prices of model-opus-4.6").selectOption("list");
+    await field("Input of model-haiku-4.5").fill("0.5");
+    await field("Conditions of model-haiku-4.5").fill("speed: fast, multiply: 3");
+    await preview();
+    const row = owner.getByRole("table", { name: "Every model before and after" });
+    const haiku = row.getByRole("row", { name: /haiku/ });
+    await haiku.getByText("Fast: 1.50 USD (300 credits) in and 6.00 USD").waitFor();
+    const before = await haiku.locator("s.sentence").allTextContents();
+    expect(before.map((one) => one.split(":")[0])).toEqual([
+      "Above 1,000 tokens of prompt",
+      "Fast",
+      "Fast; above 1,000 tokens of prompt",
+    ]);
   });
 
   test("no page broke its policy", () => {

@@ -259,6 +259,26 @@ select count(*)::int4 as keys
   5000,
 );
 
+export type CountByModelRow = { model: string; keys: number };
+/**
+ * How many of these keys may use a model because they name it, by model; and how many name none, by
+ * an empty text.
+ */
+export const countByModel: Many<{ accountId: string }, CountByModelRow> = many(
+  "keys/count-by-model",
+  `-- keys/count-by-model
+select coalesce(m.model, '') as model, count(*)::int4 as keys
+  from keys k
+  left join lateral unnest(k.allowed_models) as m(model) on true
+ where k.account_id = $1 and k.status = 'active'
+   and (k.expires_at is null or k.expires_at > now())
+ group by 1`,
+  (p) => [p.accountId],
+  (v) => ({ model: v[0], keys: v[1] }) as never,
+  "",
+  5000,
+);
+
 export type CountMadeRow = { keys: number; firstAt: Date | null };
 /**
  * How many keys an account has made in the last hour, and when the first of them was, without those

@@ -99,6 +99,11 @@ export function stepOf<
   return step;
 }
 
+/** What a request is charged for `usage`, in micro-credits: by the step of its prompt. */
+export function chargeMicro(price: SteppedPrices, usage: Metered): bigint {
+  return costMicro(stepOf(price, promptOf(usage)), usage);
+}
+
 /** By category, the highest price of a request whose prompt has at most so many tokens. */
 export function dearestUpTo(price: SteppedPrices, prompt: number): Prices {
   let dearest: Prices = price;

@@ -1,7 +1,7 @@
 // What people read of a model that is sold: its sizes, its prices and what a typical call costs.
 // The open page and the console's page of models are both written from this.
 
-import { costMicro, type Prices, stepOf } from "./cost.ts";
+import { chargeMicro, type Metered, type Prices } from "./cost.ts";
 import { credits, microPerMillion, usd } from "./money.ts";
 import { byCategory, type TokenCategory, tokenCategories } from "./token-categories.ts";
 
@@ -17,14 +17,14 @@ export type SoldModel = {
   readonly conditional: readonly SoldPrice[];
 };
 
-type SoldPrice = Prices & {
+export type SoldPrice = Prices & {
   /** Under which conditions it holds, in words. */
   readonly note: string;
   readonly promptAbove?: number | undefined;
   readonly abovePrice?: SoldPrice | undefined;
 };
 
-/** A decimal number of dollars, and one of credits. */
+/** Decimal numbers of dollars and of credits, such as `19.25` and `3,850`. */
 export type Amount = { readonly usd: string; readonly credits: string };
 
 export type ModelFacts = {
@@ -32,6 +32,8 @@ export type ModelFacts = {
   readonly id: string;
   /** Sentences: the other names, the sizes, what costs beside tokens, a typical call. */
   readonly sentences: readonly string[];
+  /** Of `sentences`: what web searches, longer prompts and other conditions cost. */
+  readonly rules: readonly string[];
   /** Of a million tokens. */
   readonly prices: readonly (Amount & {
     readonly category: TokenCategory;
@@ -48,19 +50,40 @@ const labels: Readonly<Record<TokenCategory, string>> = {
   cacheRead: "Cache read",
 };
 
-/** 10,000 tokens of prompt, of which four fifths are in the cache, and 1,000 of answer. */
-const typicalUsage = {
-  ...{ ...byCategory(() => 0), webSearches: 0 },
-  ...{ input: 2_000, cacheRead: 8_000, output: 1_000 },
+/** A request whose cost people want to know before they send it. Whole numbers. */
+export type PlannedCall = {
+  /** The tokens of its prompt. */
+  readonly input: number;
+  /** The tokens of its answer. */
+  readonly output: number;
+  /** Of the prompt, what is read from the cache: 0 to 100. */
+  readonly cachedPercent: number;
 };
-const typicalPrompt = 10_000;
+
+export const typicalCall: PlannedCall = { input: 10_000, output: 1_000, cachedPercent: 80 };
+
+/** What it will cost, in micro-credits: as a receipt of this usage has it. */
+export function callMicro(price: SoldPrice, call: PlannedCall): bigint {
+  return chargeMicro(price, usageOf(call));
+}
+
+/** Part of a token is not in the cache. */
+export function usageOf({ input, output, cachedPercent }: PlannedCall): Metered {
+  const cacheRead = Math.floor((input * cachedPercent) / 100);
+  return {
+    ...{ ...byCategory(() => 0), webSearches: 0 },
+    ...{ input: input - cacheRead, cacheRead, output },
+  };
+}
 
 export function modelFacts(model: SoldModel): ModelFacts {
   const { id, displayName, price } = model;
+  const rules = priceRules(model);
   return {
     name: displayName || id,
     id,
-    sentences: sentencesOf(model),
+    sentences: sentencesOf(model, rules),
+    rules,
     prices: tokenCategories.map((category) => ({
       category,
       label: labels[category],
@@ -69,19 +92,28 @@ export function modelFacts(model: SoldModel): ModelFacts {
   };
 }
 
-function sentencesOf(model: SoldModel): string[] {
-  const { aliases, contextTokens, maxOutputTokens, price, conditional } = model;
-  const sizes = `Context ${sizeOf(contextTokens)} tokens, answers up to ${sizeOf(maxOutputTokens)}.`;
-  const call = amountOf(costMicro(stepOf(price, typicalPrompt), typicalUsage));
+function sentencesOf(model: SoldModel, rules: readonly string[]): string[] {
+  const { aliases, contextTokens, maxOutputTokens, price } = model;
+  const sizes = `Context ${grouped(String(contextTokens))} tokens, answers up to ${grouped(String(maxOutputTokens))}.`;
+  const call = amountOf(callMicro(price, typicalCall));
   return [
     ...(aliases.length > 0 ? [`Also called ${aliases.join(", ")}.`] : []),
     sizes,
-    ...(price.webSearch ? [searchSentence(price.webSearch)] : []),
-    ...[...stepsAbove(price), ...conditional.flatMap((one) => [one, ...stepsAbove(one)])].map(
-      conditionSentence,
-    ),
+    ...rules,
     `A call of 10,000 tokens in, 80 % of them cached, and 1,000 out costs ${call.usd} USD ` +
       `(${call.credits} credits).`,
+  ];
+}
+
+/** A sentence for each condition under which a model costs something else than plain tokens do. */
+export function priceRules({
+  price,
+  conditional,
+}: Pick<SoldModel, "price" | "conditional">): string[] {
+  const others = [...stepsAbove(price), ...conditional.flatMap((one) => [one, ...stepsAbove(one)])];
+  return [
+    ...(price.webSearch ? [searchSentence(price.webSearch)] : []),
+    ...others.map(conditionSentence),
   ];
 }
 
@@ -94,7 +126,9 @@ function stepsAbove({ abovePrice }: SoldPrice): SoldPrice[] {
 function conditionSentence({ note, input, output }: SoldPrice): string {
   const [inward, outward] = [input, output].map((nano) => amountOf(microPerMillion(nano)));
   const textOf = (amount: Amount | undefined) => `${amount?.usd} USD (${amount?.credits} credits)`;
-  const name = note.slice(0, 1).toUpperCase() + note.slice(1);
+  // Which price list it is of is no condition, and stands last.
+  const [condition = ""] = note.split("; list ");
+  const name = condition.slice(0, 1).toUpperCase() + condition.slice(1);
   return `${name}: ${textOf(inward)} in and ${textOf(outward)} out.`;
 }
 
@@ -104,10 +138,12 @@ function searchSentence(webSearch: bigint): string {
 }
 
 function amountOf(micro: bigint): Amount {
-  return { usd: usd(micro), credits: credits(micro) };
+  return { usd: grouped(usd(micro)), credits: grouped(credits(micro)) };
 }
 
-/** "1,000,000" */
-function sizeOf(tokens: number): string {
-  return String(tokens).replace(/\B(?=(\d{3})+$)/g, ",");
+/** "4,000.5", of a decimal number. */
+export function grouped(number: string): string {
+  const [whole = "", fraction] = number.split(".");
+  const digits = whole.replace(/\B(?=(\d{3})+$)/g, ",");
+  return fraction === undefined ? digits : `${digits}.${fraction}`;
 }

@@ -49,6 +49,7 @@ import { toAccount } from "./rows.ts";
 const listsMax = 200;
 const modelsMax = 100;
 const discountMax = 10_000;
+const discountBound = `is at most ${discountMax}`;
 
 export type PriceListParts = {
   readonly transaction: Postgres["transaction"];
@@ -316,14 +317,15 @@ export async function previewPrices(parts: PriceListParts, request: PreviewPrice
   const lists = new PriceLists();
   lists.replace([...(before ? [before] : []), { ...after, models: readModels(models) }]);
   const { models: entries } = parts.file();
+  const listed = id || undefined;
   const book = new PriceBook((model) => entries.find(({ id }) => id === model)?.price, lists);
   return create(PreviewPricesResponseSchema, {
     prices: entries.flatMap(({ id: model }) => {
-      const [one, other] = [
-        book.priceOf(model, {}, id || undefined),
-        book.priceOf(model, {}, "after"),
-      ];
-      return one && other ? [{ model, before: one, after: other }] : [];
+      const [one, other] = [book.priceOf(model, {}, listed), book.priceOf(model, {}, "after")];
+      if (!one || !other) return [];
+      const conditionalBefore = book.conditional(model, listed).map(({ price }) => price);
+      const conditionalAfter = book.conditional(model, "after").map(({ price }) => price);
+      return [{ model, before: one, after: other, conditionalBefore, conditionalAfter }];
     }),
     belowCost: belowCost(parts, { discountBp, models: readModels(models) }),
     belowHalf: belowHalf(entries, { discountBp, models: readModels(models) }),
@@ -381,39 +383,38 @@ function readVersion(
   { file }: PriceListParts,
   { discountBp, models }: Pick<CreatePriceListRequest, "discountBp" | "models">,
 ): Version {
-  checkDiscount("discount_bp", discountBp);
+  if (discountBp > discountMax) throw invalidField("discount_bp", discountBound);
   const given = Object.entries(models);
   if (given.length > modelsMax) throw invalidField("models", `has more than ${modelsMax} models`);
   const { models: entries, priceMultipliers } = file();
-  const stored = given.map(([id, { price, discountBp: bp }]) => {
+  const problems: ApiError[] = [];
+  const stored = given.flatMap(([id, { price, discountBp: bp }]) => {
     const at = `models[${id}]`;
+    const refuse = (field: string, fault: string) => {
+      problems.push(invalidField(field, fault));
+      return [];
+    };
     const entry = entries.find((one) => one.id === id);
-    if (!entry) throw invalidField(at, "is no model of the catalogue");
-    if (bp !== undefined) checkDiscount(`${at}.discount_bp`, bp);
-    if (price === undefined && bp === undefined)
-      throw invalidField(at, "needs a price or discount_bp");
+    if (!entry) return refuse(at, "is no model of the catalogue");
+    if (bp !== undefined && bp > discountMax) refuse(`${at}.discount_bp`, discountBound);
+    if (price === undefined && bp === undefined) return refuse(at, "needs a price or discount_bp");
     const terms = price && readTerms(fileOf(price), priceMultipliers);
-    if (Array.isArray(terms)) throw invalidField(`${at}.price`, terms.join("; "));
+    if (Array.isArray(terms)) return refuse(`${at}.price`, terms.join("; "));
     const step = terms && problemOfStep(terms, entry.contextTokens);
-    if (step !== undefined) throw invalidField(`${at}.price`, step);
-    return [
-      id,
-      {
-        // Prices of its own without one of web searches keep the public one: none is free unsaid.
-        ...(terms && { price: writeTerms({ ...publicSearch(entry), ...terms }) }),
-        ...(bp !== undefined && { discount_bp: bp }),
-      },
-    ];
+    if (step !== undefined) return refuse(`${at}.price`, step);
+    // Prices of its own without one of web searches keep the public one: none is free unsaid.
+    const own = terms && { price: writeTerms({ ...publicSearch(entry), ...terms }) };
+    return [[id, { ...own, ...(bp !== undefined && { discount_bp: bp }) }] as const];
   });
+  const [first] = problems;
+  if (problems.length > 1)
+    throw invalidField("models", problems.map(({ message }) => message).join("; "));
+  if (first) throw first;
   return { discountBp, models: JSON.parse(JSON.stringify(Object.fromEntries(stored))) };
 }
 
 function publicSearch({ price: { webSearch } }: CatalogFile["models"][number]) {
   return webSearch === undefined ? {} : { webSearch };
-}
-
-function checkDiscount(field: string, bp: number): void {
-  if (bp > discountMax) throw invalidField(field, `is at most ${discountMax}`);
 }
 
 function insertVersion(

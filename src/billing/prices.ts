@@ -2,6 +2,7 @@
 
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import {
+  combinationsOf,
   levelsOf,
   noteOf,
   type Offered,
@@ -175,6 +176,16 @@ export class PriceBook {
       this.#offered.set(terms, offered);
     }
     return offered;
+  }
+
+  /** The versions under each other condition that has a price there. Empty: no such model. */
+  conditional(model: string, priceListId?: string): { facts: PriceFacts; price: Price }[] {
+    const offered = this.offered(model, priceListId);
+    return (offered ? combinationsOf(offered) : []).flatMap((facts) => {
+      const isPlain = !facts.speed && !facts.geo && !facts.tier;
+      const price = isPlain ? undefined : this.priceOf(model, facts, priceListId);
+      return price ? [{ facts, price }] : [];
+    });
   }
 
   #knownOf(list: object): Map<string, Price> {

@@ -187,6 +187,7 @@ function hashSources(): string {
       "src/base/token-categories.ts",
       "src/base/shown-figures.ts",
       "src/base/model-facts.ts",
+      "src/base/cost.ts",
       "src/base/money.ts",
       "gen/**/*.ts",
       "package.json",

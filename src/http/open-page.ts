@@ -8,7 +8,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../base/errors.ts";
 import { closed, decimal, list, ref, text } from "../base/json-schema.ts";
-import { modelFacts } from "../base/model-facts.ts";
+import { grouped, modelFacts } from "../base/model-facts.ts";
 import { creditsPerUsd } from "../base/shown-figures.ts";
 import { type CatalogFile, coinsOf } from "../config/catalog.ts";
 import { createCatalog } from "../inference/inference.ts";
@@ -159,7 +159,7 @@ A key comes with an account.</p>${samplesOf(origin, first).map(renderSample).joi
 
 function renderModel({ name, id, sentences, prices }: ReturnType<typeof modelFacts>): string {
   const rows = prices.map(
-    ({ label, usd, credits }) => `<tr><th scope="row">${label}<td>${usd}<td>${grouped(credits)}`,
+    ({ label, usd, credits }) => `<tr><th scope="row">${label}<td>${usd}<td>${credits}`,
   );
   const of = escaped(name);
   return `<article class="stack"><h2>${of}</h2><p><code>${escaped(id)}</code></p>
@@ -221,13 +221,6 @@ function contactLink(contact: string): string {
 function link(href: string, label: string, kind = ""): string {
   const as = kind === "" ? "" : ` class="${kind}"`;
   return `<a${as} href="${escaped(href)}">${escaped(label)}</a>`;
-}
-
-/** "4,000" */
-function grouped(number: string): string {
-  const [whole = "", fraction] = number.split(".");
-  const digits = whole.replace(/\B(?=(\d{3})+$)/g, ",");
-  return fraction === undefined ? digits : `${digits}.${fraction}`;
 }
 
 const entities: Readonly<Record<string, string>> = {

@@ -7,14 +7,7 @@ import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { type Model, ModelSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { PriceBook, type PriceLists } from "../billing/billing.ts";
-import {
-  type CatalogFile,
-  combinationsOf,
-  type ModelEntry,
-  type Offered,
-  offeredBy,
-  type PriceFacts,
-} from "../config/catalog.ts";
+import type { CatalogFile, ModelEntry, Offered, PriceFacts } from "../config/catalog.ts";
 
 /** The model that a name selects. */
 export type Resolved = {
@@ -113,10 +106,7 @@ export function createCatalog(file: CatalogFile, lists?: PriceLists): Catalog {
       throw notFound(name, models);
     },
     priceOf: (model, facts, priceListId) => prices.priceOf(model, facts, priceListId),
-    conditionalPricesOf(model) {
-      const entry = resolved.get(model);
-      return entry ? pricesFor(prices, entry.model).conditional.map(({ price }) => price) : [];
-    },
+    conditionalPricesOf: (model) => prices.conditional(model).map(({ price }) => price),
     pricesOf: (model, priceListId) => prices.pricesOf(model, priceListId),
     offered: (model, priceListId) => prices.offered(model, priceListId),
   };
@@ -136,19 +126,15 @@ function entryOf(name: string, entry: Resolved | undefined): (readonly [string, 
 type Names = { readonly id: string; readonly aliasFor?: string; readonly aliases?: string[] };
 
 /** The prices of a model for an account with this list. */
-function pricesFor(prices: PriceBook, { id, price: terms }: ModelEntry, priceListId?: string) {
+function pricesFor(prices: PriceBook, { id }: ModelEntry, priceListId?: string) {
   const price = prices.priceOf(id, {}, priceListId);
   const publicPrice = prices.priceOf(id);
-  const { speed, geo, tier } = prices.offered(id, priceListId) ?? offeredBy(terms);
-  const conditional = combinationsOf({ speed, geo, tier }).flatMap((facts) => {
-    const one = prices.priceOf(id, facts, priceListId);
-    const isPlain = !facts.speed && !facts.geo && !facts.tier;
-    return isPlain || !one ? [] : [{ ...withoutAbsent(facts), price: one }];
-  });
   return {
     ...(price && { price }),
     ...(publicPrice && publicPrice !== price && { publicPrice }),
-    conditional,
+    conditional: prices
+      .conditional(id, priceListId)
+      .map(({ facts, price: one }) => ({ ...withoutAbsent(facts), price: one })),
   };
 }
 

@@ -141,8 +141,19 @@ export async function listKeys(
   const account = checkId("account_id", accountId);
   const { entries: keys, nextPageToken } = await readKeyPage(store, account, request);
   const liveKeysMax = keysMax?.() ?? 0;
-  const liveKeys = request.pageToken === "" ? await store.countLive(account) : 0;
-  return create(ListKeysResponseSchema, { keys, nextPageToken, liveKeys, liveKeysMax });
+  const isFirst = request.pageToken === "";
+  const liveKeys = isFirst ? await store.countLive(account) : 0;
+  const counts = isFirst && request.withModelKeys ? await modelKeys(store, account) : {};
+  return create(ListKeysResponseSchema, { keys, nextPageToken, liveKeys, liveKeysMax, ...counts });
+}
+
+async function modelKeys(store: KeyStore, accountId: string) {
+  const named = await store.countByModel(accountId);
+  const anyModelKeys = named.get("") ?? 0;
+  return {
+    modelKeys: Object.fromEntries([...named].filter(([model]) => model !== "")),
+    anyModelKeys,
+  };
 }
 
 const sorts: Readonly<Record<KeyOrder, KeyPage["sort"]>> = {

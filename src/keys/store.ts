@@ -244,6 +244,10 @@ export function createKeyStore(
     countLive: async (accountId: string): Promise<number> =>
       (await run(sql.countLive, { accountId })).keys,
 
+    /** How many of these keys name a model, by its id; by an empty one, how many name none. */
+    countByModel: async (accountId: string): Promise<ReadonlyMap<string, number>> =>
+      new Map((await run(sql.countByModel, { accountId })).map(({ model, keys }) => [model, keys])),
+
     /** Keys of an account in an order, from a place of it on. */
     async listKeys(
       accountId: string,

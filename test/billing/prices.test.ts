@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { costMicro, promptOf, stepOf } from "../../src/base/cost.ts";
+import { callMicro, usageOf } from "../../src/base/model-facts.ts";
 import { byCategory } from "../../src/base/token-categories.ts";
 import { maxHoldMicro, sizeHold } from "../../src/billing/hold-size.ts";
 import { stepsOf } from "../../src/billing/price.ts";
@@ -113,7 +114,7 @@ async function charge(
   price: Price,
   used: Parameters<typeof usage>[0],
   appliedPrice?: Price,
-  { reread = false } = {},
+  { reread = false, maxOutput = 10 } = {},
 ) {
   const payer = await ledger.payer(10n ** 12n);
   const hold = await ledger.holds.place(
@@ -121,7 +122,7 @@ async function charge(
       ...{ requestId: `req_${crypto.randomUUID()}`, payer, model: "model-test", price },
       bounds: {
         ...{ input: 900_000, mostExpensiveInput: InputCategory.CACHE_WRITE_1H, webSearches: 0 },
-        ...{ minOutput: 10, maxOutput: 10 },
+        ...{ minOutput: maxOutput, maxOutput },
       },
       deadlineMs: 60_000,
     },
@@ -155,6 +156,26 @@ for (const [prompt, times, note] of [
       expect(receipt.amountMicrocredits).toBe((nano * times + 999n) / 1000n);
       expect(receipt.price).toMatchObject({ input: plain.input * times, note });
     });
+
+test("what the console says that a call will cost is what its receipt says", async () => {
+  const anyCall = fc.record({
+    // On both sides of each step of `anyTerms`.
+    input: fc.constantFrom(0, 1, 7, 99, 100, 101, 999, 1_000, 1_001, 199_999, 200_000, 200_001),
+    output: fc.integer({ min: 1, max: 3_000 }),
+    cachedPercent: fc.oneof(fc.integer({ min: 0, max: 100 }), fc.constantFrom(0, 33, 80, 100)),
+  });
+  await fc.assert(
+    fc.asyncProperty(anyTerms, anyFacts, anyCall, async (terms, facts, call) => {
+      const price = priceOf(terms, facts);
+      const receipt = await charge(price, usageOf(call), undefined, {
+        maxOutput: call.output,
+      });
+      expect(callMicro(price, call)).toBe(receipt.amountMicrocredits);
+      expect(promptOf(usageOf(call))).toBe(call.input);
+    }),
+    { numRuns: 80 },
+  );
+});
 
 test("a provider that applied a dearer condition changes nothing, and a cheaper one lowers", async () => {
   const terms = stepped();

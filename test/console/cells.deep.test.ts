@@ -19,6 +19,7 @@ import {
 import { BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { type KeySchema, KeyStatus, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   LimitsStore,
@@ -132,6 +133,34 @@ const receipt = {
   grantedOutput: 534,
 } satisfies ReceiptInit;
 const charges = answer(listCharges, () => ({ charges: [receipt], keys: labels }));
+
+/** One model with prices of the account, steps and a condition, and one of everybody. */
+const sold = answer(InferenceService.method.listModels, ({ pricesOf }) => ({
+  models: [
+    {
+      ...{ id: "model-0", displayName: "Zero", aliases: ["nought"] },
+      ...{ contextTokens: 200_003, maxOutputTokens: 32_009 },
+      price: {
+        ...{ ...price, input: 400_000n, note: "list Acme 7", promptAbove: 100_000 },
+        abovePrice: { ...price, note: "above 100,000 tokens of prompt; list Acme 7" },
+      },
+      ...(pricesOf === accountId && { publicPrice: price }),
+      conditional: [
+        {
+          speed: "fast",
+          price: { ...price, output: 6_200_000n, note: "fast; list Acme 7" },
+        },
+      ],
+    },
+    { id: "model-1", displayName: "One", contextTokens: 1_001, maxOutputTokens: 503, price },
+    { id: "nought", aliasFor: "model-0", displayName: "Zero (alias)", price },
+  ],
+}));
+const modelKeys = answer(KeysService.method.listKeys, ({ withModelKeys }) => ({
+  keys: [key],
+  liveKeys: 14,
+  ...(withModelKeys && { modelKeys: { "model-0": 9, "model-gone": 4 }, anyModelKeys: 3 }),
+}));
 
 const key: MessageInitShape<typeof KeySchema> = {
   ...{ keyId: "key_0", accountId, family: Family.V1, name: "ci", status: KeyStatus.ACTIVE },
@@ -350,7 +379,18 @@ const preview = answer(BillingService.method.previewPrices, () => ({
     {
       model: "model-0",
       before: price,
-      after: { ...price, input: price.input - 1_000n, promptAbove: 200_000, abovePrice: price },
+      after: {
+        ...{ ...price, input: price.input - 1_000n, note: "list Acme 8", promptAbove: 200_000 },
+        abovePrice: { ...price, note: "above 200,000 tokens of prompt; list Acme 8" },
+      },
+      conditionalBefore: [
+        { ...price, note: "fast; list Acme 7", output: 6_200_000n },
+        { ...price, note: "tier flex; list Acme 7" },
+      ],
+      conditionalAfter: [
+        { ...price, note: "fast; list Acme 8", output: 6_300_000n },
+        { ...price, note: "tier flex; list Acme 8" },
+      ],
     },
   ],
   belowCost: ["model-0"],
@@ -672,6 +712,33 @@ const returned = [
 
 const operatorAt = (path: string) => `/console/operator${path}`;
 const cases: Readonly<Record<string, Case>> = {
+  "the models that are sold": {
+    path: "models",
+    answers: [sold, modelKeys, usage],
+    shown: {
+      tables: {
+        "Models and their prices": [
+          "Model | This call | Input | Output | Cached | Context | First token | Keys allowed | Price rules",
+          // 2,000 × 400 + 8,000 × 61 + 1,000 × 3,100 micro-credits, and 2,000 × 600 for everybody.
+          "Zero own prices model-0 nought | 4.3880 $0.0219 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out.",
+          "One model-1 | 4.7880 $0.0239 | 600 $3.00 | 3,100 $15.50 | 61 $0.305 | 1,001 503 out | ≤ 0.5 s | 3 of 14 | –",
+        ],
+      },
+    },
+  },
+  "a fast call of a long prompt": {
+    path: "models?in=100,001&out=7&cached=0&as=fast%2F%2F&q=model",
+    answers: [sold, modelKeys, usage],
+    shown: {
+      tables: {
+        "Models and their prices": [
+          "Model | This call | Input | Output | Cached | Context | First token | Keys allowed | Price rules",
+          "Zero own prices model-0 nought | 60.0440 $0.3002 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out.",
+          "One model-1 | not offered | 600 $3.00 | 3,100 $15.50 | 61 $0.305 | 1,001 503 out | ≤ 0.5 s | 3 of 14 | –",
+        ],
+      },
+    },
+  },
   usage: {
     path: "usage",
     answers: [usage],
@@ -937,7 +1004,7 @@ const cases: Readonly<Record<string, Case>> = {
           "C2026-000019 | Credit note | 17 Nov 2026 | Mail it",
         ],
       },
-      texts: ["Pays by the price list Acme, version 23, since 5 Nov 2026."],
+      texts: ["Pays by the price list Acme, version 23, since 5 Nov 2026. Take a list back"],
     },
   },
   models: {
@@ -952,7 +1019,7 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "The catalogue": [
           "Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read | Context | Routes",
-          "model-0 Also called small. Context 200,000 tokens, answers up to 32,000. Fast: 3.00 USD (600 credits) in and 31.00 USD (6200 credits) out. A call of 10,000 tokens in, 80 % of them cached, and 1,000 out costs 0.02394 USD (4.788 credits). | 600 | 3100 | 3700 | 750 | 1200 | 61 | 200.0 K | primary: m-1, weight 3 fallback: m-2, weight 1",
+          "model-0 Also called small. Context 200,000 tokens, answers up to 32,000. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out. A call of 10,000 tokens in, 80 % of them cached, and 1,000 out costs 0.02394 USD (4.788 credits). | 600 | 3,100 | 3,700 | 750 | 1,200 | 61 | 200.0 K | primary: m-1, weight 3 fallback: m-2, weight 1",
         ],
         "Every price at which requests were charged": [
           "Model | First used | Prices | Version",
@@ -1059,7 +1126,7 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "Every model before and after": [
           "Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read",
-          "model-0 below cost less than half above 200,000 tokens of prompt 600 in, 3,100 out | 600 599 | 3,100 | 3,700 | 750 | 1,200 | 61",
+          "model-0 below cost less than half Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out. Above 200,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. Fast: 3.00 USD (600 credits) in and 31.50 USD (6,300 credits) out. Tier flex: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. | 600 599 | 3,100 | 3,700 | 750 | 1,200 | 61",
         ],
       },
       texts: [

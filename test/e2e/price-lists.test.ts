@@ -291,6 +291,21 @@ test("wrong lists are refused with every problem, and change nothing", async () 
   );
   expect(await add(haiku({}))).toContain("needs a price or discount_bp");
   expect(await add(haiku({ discountBp: 10_001 }))).toContain("at most 10000");
+  // Of all models at once.
+  const both = await add({
+    models: {
+      "model-haiku-4.5": { price: { input: "1" }, discountBp: 10_001 },
+      "model-opus-4.6": { price: { input: "1", output: "much" } },
+      nobody: { discountBp: 1 },
+    },
+  });
+  for (const problem of [
+    "models[model-haiku-4.5].discount_bp: is at most 10000",
+    "models[model-haiku-4.5].price: output: is required",
+    "models[model-opus-4.6].price: output: must be a decimal",
+    "models[nobody]: is no model of the catalogue",
+  ])
+    expect(both).toContain(problem);
   expect(await add(haiku({ price: { input: "1" } }))).toContain("output: is required");
   const contradiction = [
     { speed: "fast", multiply: "2" },
@@ -369,6 +384,18 @@ test("a preview shows each model before and after, and what is below cost", asyn
   const { prices } = await billing().previewPrices({ discountBp: 5_000 }, call());
   const haiku = prices.find(({ model }) => model === "model-haiku-4.5");
   expect([haiku?.before?.input, haiku?.after?.input]).toEqual([140_000n, 70_000n]);
+  // Conditions too, with what the list says of them.
+  expect(haiku?.after?.abovePrice).toMatchObject({ input: 140_000n, promptOver: 1_000 });
+  const inputs = (prices: readonly { note: string; input: bigint }[] = []) =>
+    prices.map(({ note, input }) => [note, input]);
+  expect(inputs(haiku?.conditionalBefore)).toEqual([["fast", 840_000n]]);
+  expect(inputs(haiku?.conditionalAfter)).toEqual([["fast; list preview 1", 420_000n]]);
+  const geo = { geo: "us", multiply: "1.5" };
+  const other = { "model-haiku-4.5": { price: { input: "0.5", output: "2", when: [geo] } } };
+  const [first] = (await billing().previewPrices({ models: other }, call())).prices.filter(
+    ({ model }) => model === "model-haiku-4.5",
+  );
+  expect(inputs(first?.conditionalAfter)).toEqual([["geography us; list preview 1", 150_000n]]);
   const before = (await billing().listPriceLists({}, call())).priceLists.length;
   expect(before).toBeGreaterThan(0);
 });

@@ -80,6 +80,33 @@ test("limits that are not set are absent, and a limit of zero stays zero", async
   expect([caller.key.requestsPerMinute, caller.key.monthlyCapMicrocredits]).toStrictEqual([0, 0n]);
 });
 
+test("the first page counts the keys that may use each model, among 5,000", async () => {
+  const { client } = fixture;
+  await run("insert into accounts (account_id, name) values ('acc_many', 'many')");
+  // Every fourth may use haiku alone, haiku and opus, what it likes, or nothing any more.
+  await run(`with made as (
+      insert into keys (key_id, account_id, family, name, created_by, managed_by, paused,
+                        expires_at, allowed_models)
+      select 'key_' || md5(n::text), 'acc_many', 'v1', 'service ' || n, '', '', n % 8 = 0,
+             case when n % 4 = 3 then now() - interval '1 day' end,
+             case n % 4 when 0 then '{model-haiku-4.5}' when 2 then '{}'
+                        else '{model-haiku-4.5,model-opus-4.6}' end::text[]
+        from generate_series(1, 5000) n
+      returning key_id)
+    insert into budgets (account_id, family, payer) select 'acc_many', 'v1', key_id from made`);
+  const page = { accountId: "acc_many", pageSize: 1 };
+  const first = await client.listKeys({ ...page, withModelKeys: true });
+  expect(first.keys.length).toBe(1);
+  expect(first).toMatchObject({
+    ...{ liveKeys: 3_750, anyModelKeys: 1_250 },
+    modelKeys: { "model-haiku-4.5": 2_500, "model-opus-4.6": 1_250 },
+  });
+  const none = { modelKeys: {}, anyModelKeys: 0 };
+  expect(await client.listKeys(page)).toMatchObject(none);
+  const next = { ...page, withModelKeys: true, pageToken: first.nextPageToken };
+  expect(await client.listKeys(next)).toMatchObject(none);
+});
+
 test("a secret is not stored, and only the response that creates it contains it", async () => {
   const { client } = fixture;
   const { key, secret } = await client.createKey({ accountId: "acc_a", name: "kept" });

@@ -32,9 +32,16 @@ export function signedCredits(micro: bigint, digits: 2 | 4 = 2): string {
 }
 
 /** "$32.06". */
-export function dollars(micro: bigint): string {
-  const text = decimal(micro / BigInt(creditsPerUsd), 2);
+export function dollars(micro: bigint, digits: 2 | 4 = 2): string {
+  const text = decimal(micro / BigInt(creditsPerUsd), digits);
   return text.startsWith(minus) ? `${minus}$${text.slice(1)}` : `$${text}`;
+}
+
+/** "$0.009706": most requests cost less than a cent. `digits`: from one cent on. */
+export function smallDollars(micro: bigint, digits: 2 | 4 = 2): string {
+  const microDollars = micro / BigInt(creditsPerUsd);
+  if (microDollars >= 10_000n || micro === 0n) return dollars(micro, digits);
+  return `$${(Number(microDollars) / 1_000_000).toFixed(6)}`;
 }
 
 function decimal(micro: bigint, digits: 2 | 4): string {

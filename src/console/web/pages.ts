@@ -15,6 +15,11 @@ export const pages: readonly PageEntry[] = [
     nav: { label: words.shell.connect, icon: "connect" },
   },
   {
+    path: "models",
+    component: laterPage(async () => (await import("./pages/models.tsx")).Models),
+    nav: { label: words.shell.models, icon: "models" },
+  },
+  {
     path: "keys",
     component: laterPage(async () => (await import("./pages/keys.tsx")).Keys),
     nav: { label: words.shell.keys, icon: "keys" },

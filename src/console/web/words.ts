@@ -66,6 +66,7 @@ export const words = {
     sections: "Sections",
     find: "Find",
     connect: "Connect",
+    models: "Models",
     overview: "Overview",
     keys: "Keys",
     members: "Members",

@@ -87,6 +87,16 @@ select count(*)::int4 as "keys!"
  where account_id = :account_id and status = 'active'
    and (expires_at is null or expires_at > now());
 
+-- name: CountByModel :many
+-- How many of these keys may use a model because they name it, by model; and how many name none, by
+-- an empty text.
+select coalesce(m.model, '') as "model!", count(*)::int4 as "keys!"
+  from keys k
+  left join lateral unnest(k.allowed_models) as m(model) on true
+ where k.account_id = :account_id and k.status = 'active'
+   and (k.expires_at is null or k.expires_at > now())
+ group by 1;
+
 -- name: CountMade :one
 -- How many keys an account has made in the last hour, and when the first of them was, without those
 -- of management keys.

@@ -225,6 +225,53 @@ const catalogue = answer(InferenceService.method.listModels, () => ({
   models: models.map((id) => ({ id, displayName: id })),
 }));
 
+const manyNames = [
+  "Größtes Sprachmodell für Übersetzungen und lange Verträge XL",
+  "Большая модель для перевода и разбора длинных договоров, XL",
+  "用于翻译和分析超长合同的最大型语言模型专业版本支持图片和工具调用的企业级别产品名称恰好六十个字符长度超大型号的完整名称",
+];
+
+/** As many as an operator sells, with long names, prices of the account, steps and conditions. */
+const soldModels = (count: number) =>
+  answer(InferenceService.method.listModels, () => ({
+    models: Array.from({ length: count }, (_, index) => {
+      const id = models[index] ?? `vendor/model-${index}`;
+      const times = BigInt(1 + (index % 40));
+      const [input, output] = [60_000n * times, 300_000n * times];
+      const plain = { ...price, input, output, thinking: output, cacheRead: input / 10n };
+      const over = { ...plain, input: input * 2n, promptOver: 200_000 };
+      const listed = index % 5 === 0;
+      return {
+        ...{ id, displayName: manyNames[index % 7] ?? `Model ${index}` },
+        aliases:
+          index % 4 === 0 ? [`small-${index}`, `fast-and-cheap-for-everything-${index}`] : [],
+        ...{ contextTokens: 200_000 + (index % 5) * 200_000, maxOutputTokens: 64_000 },
+        price: {
+          ...plain,
+          ...(listed && { input: (input * 9n) / 10n, note: "list ACME Robotics 4" }),
+          ...(index % 3 === 0 && {
+            promptAbove: 200_000,
+            abovePrice: { ...over, note: "above 200,000 tokens of prompt" },
+          }),
+        },
+        ...(listed && { publicPrice: plain }),
+        conditional:
+          index % 2 === 0
+            ? [
+                { speed: "fast", price: { ...over, note: "fast" } },
+                { geo: "us", price: { ...plain, note: "geography us" } },
+                { tier: "flex", price: { ...plain, note: "tier flex" } },
+              ]
+            : [],
+      };
+    }),
+  }));
+
+const modelKeys = answer(KeysService.method.listKeys, () => ({
+  ...{ keys: [keyOf(0)], liveKeys: 4_998, anyModelKeys: 4_321 },
+  modelKeys: Object.fromEntries(models.map((id, index) => [id, 677 - index])),
+}));
+
 const usageBase: readonly Answer[] = [keys, catalogue];
 
 const price = {
@@ -532,6 +579,28 @@ export const figureStates: readonly PageStates[] = [
       failed: [keys, failing(listCharges, "internal"), refusedLately],
       full: [keys, charges, refusedLately],
     },
+  },
+  {
+    name: "models",
+    path: "models",
+    states: {
+      loading: [modelKeys, pending(InferenceService.method.listModels), pending(queryUsage)],
+      empty: [modelKeys, soldModels(0), noUsage],
+      failed: [modelKeys, failing(InferenceService.method.listModels, "internal"), noUsage],
+      partly: [failing(KeysService.method.listKeys, "internal"), soldModels(3), noUsage],
+      full: [modelKeys, soldModels(12), usageAnswer(1n)],
+      "200 models": [modelKeys, soldModels(200), usageAnswer(1n)],
+    },
+  },
+  {
+    name: "models-wrong-call",
+    path: "models?in=many&cached=101&as=fast%2F%2F&q=sonnet",
+    states: { full: [modelKeys, soldModels(12), usageAnswer(1n)] },
+  },
+  {
+    name: "models-none",
+    path: "models?q=nothing-is-so-called",
+    states: { none: [modelKeys, soldModels(12), usageAnswer(1n)] },
   },
   {
     name: "requests",

@@ -523,8 +523,15 @@ const preview = answer(billing.previewPrices, () => ({
       before: price(`now${index}`, micro),
       after: {
         ...price(`next${index}`, micro, micro * (index === 1 ? 1_000n : 612n)),
-        ...(index === 0 && { promptAbove: 200_000, abovePrice: price("over", micro * 2n) }),
+        ...(index === 0 && {
+          promptAbove: 200_000,
+          abovePrice: { ...price("over", micro * 2n), note: "above 200,000 tokens of prompt" },
+        }),
       },
+      ...(index === 0 && {
+        conditionalBefore: [{ ...price("fast", 4_200n), note: "fast; list ACME Robotics 4" }],
+        conditionalAfter: [{ ...price("us", 4_400n), note: "fast; geography us; list ACME 5" }],
+      }),
     };
   }),
   belowCost: ["model-opus-4.6"],
@@ -980,6 +987,11 @@ export const operatorStates: readonly PageStates[] = [
   {
     name: "operator-give-price-list",
     path: at("/prices?give=plist_1"),
+    states: { full: [admin, listPeople, priceLists] },
+  },
+  {
+    name: "operator-take-price-list-back",
+    path: at("/prices?give=public&account=acct_acme"),
     states: { full: [admin, listPeople, priceLists] },
   },
   {

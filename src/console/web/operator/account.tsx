@@ -47,6 +47,7 @@ import {
 } from "./common.tsx";
 import { DocumentDialog, MailsCard } from "./mails.tsx";
 import { NotesCard, RefusalsCard, RunningCard } from "./notes.tsx";
+import { takeBackHref } from "./price-lists.tsx";
 import { MoveDialog, TransferDialog } from "./transfer.tsx";
 import { words } from "./words.ts";
 
@@ -206,7 +207,12 @@ function PriceListNotice({ account }: { readonly account: Account }): JSX.Elemen
   const list = data?.priceLists.find((one) => one.priceListId === priceListId);
   if (!has || !list?.version) return null;
   const when = priceListAt ? day(priceListAt) : "";
-  return <Notice>{words.account.priceList(list.name, list.version.n, when)}</Notice>;
+  const takeBack = isOperatorAdmin() && (
+    <LinkButton href={takeBackHref(account.accountId)}>{words.priceLists.takeBack}</LinkButton>
+  );
+  return (
+    <Notice action={takeBack}>{words.account.priceList(list.name, list.version.n, when)}</Notice>
+  );
 }
 
 function StatusNotice({ account }: { readonly account: Account }): JSX.Element | null {

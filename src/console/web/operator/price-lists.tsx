@@ -8,8 +8,8 @@ import {
   type PriceList,
   type PricePreview,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Price } from "../../../../gen/gateway/common/v1/usage_pb.ts";
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { priceRules } from "../../../base/model-facts.ts";
 import { type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { count, perMillion } from "../format.ts";
@@ -37,12 +37,17 @@ import {
 import { words } from "./words.ts";
 
 const part = "prices";
+/** In the address, in place of the id of a list. */
+const publicPrices = "public";
+/** Where an account loses its list. */
+export const takeBackHref = (account: string) =>
+  hrefOf(operatorPart, part, { give: publicPrices, account });
 const listHref = (id: string) => hrefOf(operatorPart, `${part}/${id}`);
 const { addPriceListVersion, createPriceList, listPriceLists } = BillingService.method;
 const { previewPrices, setAccountPriceList } = BillingService.method;
 
 export function PriceLists(): JSX.Element {
-  const [query, setQuery] = useQuery({ give: "" });
+  const [query, setQuery] = useQuery({ give: "", account: "" });
   const lists = useCall(listPriceLists, {});
   const nameOf = usePeopleNames();
   const isAdmin = isOperatorAdmin();
@@ -51,11 +56,18 @@ export function PriceLists(): JSX.Element {
       {words.priceLists.make}
     </LinkButton>
   );
-  const give = (priceListId: string) => setQuery({ give: priceListId }, { replace: true });
+  const tools = isAdmin && (
+    <>
+      <Button onClick={() => give(publicPrices)}>{words.priceLists.takeBack}</Button>
+      {make}
+    </>
+  );
+  const give = (priceListId: string) =>
+    setQuery({ give: priceListId, account: "" }, { replace: true });
   const given = lists.data?.priceLists.find(({ priceListId }) => priceListId === query.give);
   return (
     <>
-      <Head title={words.priceLists.title} tools={make} />
+      <Head title={words.priceLists.title} tools={tools} />
       <p class="intro muted">{words.priceLists.intro}</p>
       <LookOnly />
       <Card flush>
@@ -74,7 +86,9 @@ export function PriceLists(): JSX.Element {
           keyOf={({ priceListId }) => priceListId}
         />
       </Card>
-      {given && isAdmin && <GiveDialog list={given} onClose={() => give("")} />}
+      {isAdmin && (given || query.give === publicPrices) && (
+        <GiveDialog list={given} accountId={query.account} onClose={() => give("")} />
+      )}
     </>
   );
 }
@@ -149,31 +163,40 @@ function columnsOf(
   ];
 }
 
-type GiveDialogProps = { readonly list: PriceList; readonly onClose: () => void };
+type GiveDialogProps = {
+  /** Undefined: the public prices, in place of the list that the account has. */
+  readonly list: PriceList | undefined;
+  /** Empty: still to be typed. */
+  readonly accountId: string;
+  readonly onClose: () => void;
+};
 
-function GiveDialog({ list, onClose }: GiveDialogProps): JSX.Element {
-  const { priceListId, name } = list;
-  const [accountId, setAccountId] = useState("");
+function GiveDialog({ list, onClose, ...given }: GiveDialogProps): JSX.Element {
+  const { priceListId = "", name = "" } = list ?? {};
+  const [accountId, setAccountId] = useState(given.accountId);
+  const texts = words.priceLists;
   const give = async ({ reason }: Act) => {
     const { account, approval } = await call(setAccountPriceList, {
       ...{ accountId: accountId.trim(), priceListId, reason },
     });
     invalidate(listPriceLists, BillingService.method.getAccount);
-    notify(approval ? words.people.waits : words.priceLists.given(name, account?.name ?? ""));
+    const whose = account?.name ?? "";
+    const done = list ? texts.given(name, whose) : texts.takenBack(whose);
+    notify(approval ? words.people.waits : done);
   };
   return (
     <ActDialog
-      title={words.priceLists.giveTitle(name)}
-      submit={words.priceLists.give}
+      title={list ? texts.giveTitle(name) : texts.takeBackTitle}
+      submit={list ? texts.give : texts.takeBack}
       fields={["account_id"]}
       onAct={give}
       onClose={onClose}
     >
-      <p>{words.priceLists.giveLead}</p>
+      <p>{list ? texts.giveLead : texts.takeBackLead}</p>
       <TextField
         name="account_id"
-        label={words.priceLists.account}
-        hint={words.priceLists.accountHint}
+        label={texts.account}
+        hint={texts.accountHint}
         value={accountId}
         onInput={setAccountId}
         isFirst
@@ -352,14 +375,14 @@ function Preview({ answer }: { readonly answer: PreviewPricesResponse }): JSX.El
       name: "model",
       head: words.models.head.model,
       sortBy: ({ model }) => model,
-      cell: ({ model, after }) => (
+      cell: (one) => (
         <>
-          <span class="key-name" title={model}>
-            <span class="name">{model}</span>
-            {belowCost.includes(model) && <Tag tone="bad">{texts.belowCost}</Tag>}
-            {belowHalf.includes(model) && <Tag tone="warn">{texts.belowHalf}</Tag>}
+          <span class="key-name" title={one.model}>
+            <span class="name">{one.model}</span>
+            {belowCost.includes(one.model) && <Tag tone="bad">{texts.belowCost}</Tag>}
+            {belowHalf.includes(one.model) && <Tag tone="warn">{texts.belowHalf}</Tag>}
           </span>
-          {after?.abovePrice && <span class="faint sentence">{stepsText(after)}</span>}
+          <ChangedRules preview={one} />
         </>
       ),
     },
@@ -396,12 +419,29 @@ function Changed({ preview, category }: ChangedProps): JSX.Element {
   );
 }
 
-/** "above 200,000 tokens of prompt 1,200 in, 4,500 out" */
-function stepsText({ promptAbove, abovePrice }: Price): string {
-  if (promptAbove === undefined || !abovePrice) return "";
-  const { input, output } = abovePrice;
-  const step = words.priceLists.step(count(promptAbove), perMillion(input), perMillion(output));
-  return [step, stepsText(abovePrice)].filter((one) => one !== "").join("; ");
+/** What longer prompts, other conditions and searches cost after it, and what goes with it. */
+function ChangedRules({ preview }: { readonly preview: PricePreview }): JSX.Element {
+  const { before, after, conditionalBefore, conditionalAfter } = preview;
+  const rulesOf = (price: typeof before, conditional: typeof conditionalBefore) =>
+    price ? priceRules({ price, conditional }) : [];
+  const was = rulesOf(before, conditionalBefore);
+  const is = rulesOf(after, conditionalAfter);
+  return (
+    <>
+      {was
+        .filter((rule) => !is.includes(rule))
+        .map((rule) => (
+          <s key={rule} class="faint sentence">
+            {rule}
+          </s>
+        ))}
+      {is.map((rule) => (
+        <span key={rule} class="sentence">
+          {rule}
+        </span>
+      ))}
+    </>
+  );
 }
 
 type StoreDialogProps = {

@@ -844,6 +844,10 @@ export const words = {
     giveLead: "It counts for the next request of the account, in place of the list that it has.",
     account: "Account",
     accountHint: "Its id, such as acc_0123. The page of the account has it.",
+    takeBack: "Take a list back",
+    takeBackTitle: "Public prices for an account",
+    takeBackLead: "They count for the next request of the account, in place of the list it has.",
+    takenBack: (account: string) => `${account} has the public prices.`,
     given: (list: string, account: string) => `${account} has the prices of ${list}.`,
     detail: (n: number, accounts: number) =>
       `Version ${n}, ${plural(accounts, "account", "accounts")}`,
@@ -880,8 +884,6 @@ export const words = {
     previewCaption: "Every model before and after",
     belowCost: "below cost",
     belowHalf: "less than half",
-    step: (tokens: string, input: string, output: string) =>
-      `above ${tokens} tokens of prompt ${input} in, ${output} out`,
     add: "Put in force",
     addTitle: (name: string) => `New version of ${name}`,
     addLead: (accounts: number) =>

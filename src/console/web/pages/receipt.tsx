@@ -15,7 +15,7 @@ import {
   type UsageCount,
 } from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
-import { count, credits, dollars, duration, perMillion, signedCredits } from "../format.ts";
+import { count, credits, duration, perMillion, signedCredits, smallDollars } from "../format.ts";
 import { Copy } from "../parts/button.tsx";
 import { durationOf, firstEventOf } from "../parts/charge-list.ts";
 import { textOf } from "../parts/enum-names.ts";
@@ -306,11 +306,3 @@ const categoryClasses: Readonly<Record<TokenCategory | UsageCount, string>> = {
   cacheRead: "cat-read",
   webSearches: "cat-input",
 };
-
-/** Most requests cost less than a cent. */
-function smallDollars(micro: bigint): string {
-  // 1 credit is 5,000 micro-dollars.
-  const microDollars = micro / 200n;
-  if (microDollars >= 10_000n || micro === 0n) return dollars(micro);
-  return `$${(Number(microDollars) / 1_000_000).toFixed(6)}`;
-}

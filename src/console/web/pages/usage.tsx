@@ -6,7 +6,6 @@ import type {
   QueryErrorsResponse,
   UsageRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import { firstEventBoundsMs } from "../../../base/shown-figures.ts";
 import { clock, compact, count, credits, percent } from "../format.ts";
 import { Bars, Legend, type Series } from "../parts/bars.tsx";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
@@ -21,6 +20,7 @@ import {
   TextFilter,
   useKnownTags,
 } from "../parts/filters.tsx";
+import { boundText } from "../parts/first-token.ts";
 import { KeyFilter } from "../parts/key-filter.tsx";
 import { hintOf, type KeyText, useKeys } from "../parts/key-names.ts";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
@@ -341,12 +341,6 @@ function Totals({
       />
     </Figures>
   );
-}
-
-/** Counts have bounds, so a median is known as well as they are apart. */
-function boundText(ms: number): string {
-  if (ms === Infinity) return words.usage.beyond(`${(firstEventBoundsMs.at(-1) ?? 0) / 1000} s`);
-  return words.usage.about(`${ms / 1000} s`);
 }
 
 function changeNote(now: bigint, before: bigint, period: Period): string {

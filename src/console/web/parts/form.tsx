@@ -10,8 +10,10 @@ import { Icon } from "./icon.tsx";
 
 export { fieldError } from "../call-error.ts";
 
-/** The error of the last try, if it names a field. */
-const FieldError = createContext<CallError | undefined>(undefined);
+/** The error of the last try, if it names a field of the form, and the name of that. */
+const FieldError = createContext<{ readonly error: CallError; readonly name: string } | undefined>(
+  undefined,
+);
 
 type FormProps = {
   /** What the button says: "Create key". */
@@ -36,7 +38,8 @@ export function Form(props: FormProps): JSX.Element {
   const form = useRef<HTMLFormElement>(null);
   const alert = useRef<HTMLDivElement>(null);
   useEffect(() => form.current?.querySelector<HTMLElement>("[data-autofocus=true]")?.focus(), []);
-  const isAtField = error?.field !== undefined && fields.includes(fieldNameOf(error));
+  const atField = error && fieldOf(error, fields);
+  const isAtField = atField !== undefined;
   useEffect(() => {
     if (isAtField) form.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
     // In a long form it may be out of sight.
@@ -64,9 +67,7 @@ export function Form(props: FormProps): JSX.Element {
         void send();
       }}
     >
-      <FieldError.Provider value={isAtField ? error : undefined}>
-        {props.children}
-      </FieldError.Provider>
+      <FieldError.Provider value={atField}>{props.children}</FieldError.Provider>
       <div role="alert" ref={alert}>
         {error && !isAtField && <p class="problem">{messageOf(error)}</p>}
       </div>
@@ -80,9 +81,16 @@ export function Form(props: FormProps): JSX.Element {
   );
 }
 
-/** The last part of a path such as `key.allowed_addresses[2]`, without its place. */
-function fieldNameOf({ field = "" }: CallError): string {
-  return (field.split(".").at(-1) ?? "").replace(/\[\d+\]$/, "");
+/**
+ * The field of a form whose name is the path of an error, or else the last part of that without its
+ * place: of `key.allowed_addresses[2]` it is `allowed_addresses`. Undefined: there is none.
+ */
+function fieldOf(error: CallError, fields: readonly string[]) {
+  const { field } = error;
+  if (field === undefined) return undefined;
+  const last = (field.split(".").at(-1) ?? "").replace(/\[\d+\]$/, "");
+  const name = [field, last].find((one) => fields.includes(one));
+  return name === undefined ? undefined : { error, name };
 }
 
 function messageOf({ message, field }: CallError): string {
@@ -107,7 +115,7 @@ type Described = {
 function useField(name: string, hint: string | undefined, other?: string): Described {
   const failure = useContext(FieldError);
   const id = useId();
-  const error = failure && fieldNameOf(failure) === name ? sentence(messageOf(failure)) : undefined;
+  const error = failure?.name === name ? sentence(messageOf(failure.error)) : undefined;
   const ids = [hint && `${id}-hint`, other, error && `${id}-error`].filter(Boolean);
   return { id, error, describedBy: ids.join(" ") || undefined };
 }

@@ -7,6 +7,7 @@ import {
   type ListMailsRequest,
   ListMailsResponseSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { maskAddress } from "../base/mail-address.ts";
 import type { Reports } from "../postgres/postgres.ts";
 import { checkAccount } from "./store.ts";
 
@@ -27,30 +28,12 @@ export async function listMails({ reports, mails }: MailsParts, { accountId }: L
   await checkAccount(reports, accountId);
   const found = await mails.listMails(accountId, rowsMax + 1);
   return create(ListMailsResponseSchema, {
-    mails: found.slice(0, rowsMax).map(({ delivery: listed, address }) => {
-      const { delivery } = listed;
-      // A mail server repeats the address that it refuses, or another one: of before a change, of
-      // a person who left, or to which the mail was forwarded.
-      const problem = maskAddresses(delivery?.problem ?? "");
-      return create(AccountMailSchema, {
-        delivery: { ...listed, ...(delivery && { delivery: { ...delivery, problem } }) },
+    mails: found.slice(0, rowsMax).map(({ delivery, address }) =>
+      create(AccountMailSchema, {
+        delivery,
         ...(address !== undefined && { address: maskAddress(address) }),
-      });
-    }),
+      }),
+    ),
     isIncomplete: found.length > rowsMax,
   });
-}
-
-/** Enough to tell two addresses of a customer apart, and too little to write to one. */
-function maskAddress(address: string): string {
-  const [first = ""] = address;
-  return `${first}…${address.slice(address.lastIndexOf("@"))}`;
-}
-
-// The name may be in quotes, and the sign may be as URLs write it. An answer has 200 characters.
-const addressForm = /(?:"[^"]+"|[^\s<>()[\]"',;:@]+)(?:@|%40)[^\s<>()[\]"',;:@]+/gi;
-
-/** Masks whatever has the form of an address in a text. */
-function maskAddresses(text: string): string {
-  return text.replace(addressForm, (address) => maskAddress(address.replace("%40", "@")));
 }

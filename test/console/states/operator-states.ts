@@ -405,9 +405,16 @@ const mails = answer(operations.listMails, () => ({
       delivery: { personId: "per_left", state: DeliveryState.WAITING },
       address: "",
     },
-  ].map(({ address, ...delivery }, index) => ({
-    delivery: { ...delivery, alertId: `alert_${index}`, madeAt: ago(index * day + 60) },
-    address,
+    {
+      delivery: { state: DeliveryState.FAILED, problem: "The mail server refused the mail" },
+      ...{ address: "n…@new.example", invitationId: "lnk_1" },
+    },
+  ].map(({ address, invitationId = "", ...delivery }, index) => ({
+    delivery: {
+      ...delivery,
+      ...{ alertId: invitationId ? "" : `alert_${index}`, madeAt: ago(index * day + 60) },
+    },
+    ...{ address, invitationId },
   })),
   isIncomplete: true,
 }));

@@ -446,6 +446,20 @@ where alert_id = any($4::text[]) and channel = $5 and state = 'waiting'`,
 );
 
 /**
+ * Makes deliveries due that a process took and has not tried.
+ */
+export const giveBackDeliveries: Run<{ alertIds: readonly string[]; channels: readonly string[] }> = run(
+  "alerts/give-back-deliveries",
+  `-- alerts/give-back-deliveries
+update alert_deliveries d
+set next_at = now()
+from unnest($1::text[], $2::text[]) as t (alert_id, channel)
+where d.alert_id = t.alert_id and d.channel = t.channel and d.state = 'waiting'`,
+  (p) => [p.alertIds, p.channels],
+  5000,
+);
+
+/**
  * Gives up all posts of an account that wait: its webhook is switched off.
  */
 export const failPosts: Run<{ problem: string; accountId: string }> = run(

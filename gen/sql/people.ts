@@ -739,6 +739,27 @@ update mails
   5000,
 );
 
+export type ListInvitationMailsRow = { invitationId: string; address: string; state: "waiting" | "sent" | "failed"; problem: string; attempts: number; nextAt: Date; madeAt: Date };
+/**
+ * Lists the mails of the invitations to an account, newest first.
+ */
+export const listInvitationMails: Many<{ accountId: string; rows: bigint | number }, ListInvitationMailsRow> = many(
+  "people/list-invitation-mails",
+  `-- people/list-invitation-mails
+select m.link_id as invitation_id, m.address, m.state, m.problem, m.attempts, m.next_at, m.made_at
+from links l
+join mails m on m.link_id = l.link_id
+-- Older mails are removed.
+where l.account_id = $1 and l.made_at > now() - interval '8 days'
+  and l.purpose = 'invitation'
+order by m.made_at desc, m.mail_id desc
+limit $2`,
+  (p) => [p.accountId, p.rows],
+  (v) => ({ invitationId: v[0], address: v[1], state: v[2], problem: v[3], attempts: v[4], nextAt: v[5], madeAt: v[6] }) as never,
+  "",
+  5000,
+);
+
 /**
  * Deletes the mails to a person, those with a link to him, and those about him. Run it before his
  * links are deleted.

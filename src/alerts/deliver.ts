@@ -56,7 +56,7 @@ export function createDeliverer(parts: {
   async function deliverMails(send: Mailer["send"]): Promise<boolean> {
     const due = await store.claimMails(mailsAtOnce, leaseMs);
     // Asked now: an owner who left gets nothing, and a new address is used.
-    const recipients = await recipientsOf(due.flat(), listRecipients);
+    const recipients = await orGiveBack(due.flat(), () => recipientsOf(due.flat(), listRecipients));
     await Promise.all(
       due.map(async ([newest, ...others]) => {
         if (newest) await deliverMail([newest, ...others], recipients, send);
@@ -90,11 +90,28 @@ export function createDeliverer(parts: {
         { code: "alert_not_delivered", alert: alertId, kind, failures: failures + 1, problem },
         "an alert was not delivered by mail",
       );
-      const waitMs = Math.min(mailWaitMsMax, minute * 2 ** Math.min(failures, 10));
+      // What this process could not read is no reason to leave the mail server alone.
+      const firstMs = error instanceof MailError ? minute : second;
+      const waitMs = Math.min(mailWaitMsMax, firstMs * 2 ** Math.min(failures, 10));
       return settleAll(isPermanent ? "failed" : "waiting", problem, waitMs);
     }
     const counted = `The mail about ${delivery.alertId} counted it.`;
     await Promise.all([settle([delivery], "sent", "", 0), settle(others, "sent", counted, 0)]);
+  }
+
+  /** Reads what deliveries need. If that fails, they do not wait for the lease to end. */
+  async function orGiveBack<T>(taken: readonly DueDelivery[], read: () => Promise<T>): Promise<T> {
+    try {
+      return await read();
+    } catch (error) {
+      await store
+        .run(sql.giveBackDeliveries, {
+          alertIds: taken.map(({ alertId }) => alertId),
+          channels: taken.map(({ channel }) => channel),
+        })
+        .catch((err: unknown) => warnUnread(err));
+      throw error;
+    }
   }
 
   /** What a mail holds besides: the receipt of what was bought, the credit note of what went. */
@@ -107,7 +124,9 @@ export function createDeliverer(parts: {
   async function deliverPosts(): Promise<boolean> {
     const due = await store.claimPosts(webhooksAtOnce, leaseMs);
     if (due.length === 0) return false;
-    const settings = await store.readSettings(due.map(({ accountId }) => accountId));
+    const settings = await orGiveBack(due, () =>
+      store.readSettings(due.map(({ accountId }) => accountId)),
+    );
     await Promise.all(
       due.map(async (delivery) => {
         const webhook = settings.get(delivery.accountId)?.webhook;

@@ -193,6 +193,8 @@ const overlapMs = 10_000;
 /** A model that is answered for so long has recovered. */
 const answeredMs = 300_000;
 const firstMs = 5_000;
+/** Until notices that failed are tried again; each further failure doubles it. */
+const noticeAgainMs = 1_000;
 const dayMs = 86_400_000;
 
 export type Evaluation = {
@@ -235,18 +237,26 @@ export function createEvaluation(
   });
 
   // A process that died before it raised what it had written is covered by the looks of all.
+  let noticesFailed = 0;
   const noticing = new Task({
     async run() {
       let isMore = false;
-      await attempt("payments", async () => {
-        isMore = await lookAtPayments();
-      });
-      await attempt("webhooks", async () => {
-        await lookAtWebhooks();
-      });
+      const areNoticed = [
+        await attempt("payments", async () => {
+          isMore = await lookAtPayments();
+        }),
+        await attempt("webhooks", async () => {
+          await lookAtWebhooks();
+        }),
+      ];
+      noticesFailed = areNoticed.includes(false) ? noticesFailed + 1 : 0;
       return isMore;
     },
-    everyMs: 10 * everyMs,
+    // A notice waits for no look of all: what failed once is tried again at once.
+    everyMs: () =>
+      noticesFailed === 0
+        ? 10 * everyMs
+        : Math.min(everyMs, noticeAgainMs * 2 ** Math.min(noticesFailed - 1, 16)),
     report: warnOnce(log, report),
   });
 

@@ -23,3 +23,25 @@ export function readMailAddress(text: string): string | undefined {
 export function domainOf(address: string): string {
   return address.slice(address.lastIndexOf("@") + 1);
 }
+
+/** Enough to tell two addresses of a customer apart, and too little to write to one. */
+export function maskAddress(address: string): string {
+  const [first = ""] = address;
+  return `${first}…${address.slice(address.lastIndexOf("@"))}`;
+}
+
+// The name may be in quotes, and the sign may be as URLs write it.
+const addressForm = /(?:"[^"]+"|[^\s<>()[\]"',;:@]+)(?:@|%40)[^\s<>()[\]"',;:@]+/gi;
+// The search takes time with the square of a text without the sign.
+const textMax = 1_000;
+
+/**
+ * Masks whatever has the form of an address in a text, of which it returns the first 1,000
+ * characters. A mail server repeats the address that it refuses, or another one: of before a
+ * change, or to which the mail was forwarded.
+ */
+export function maskAddresses(text: string): string {
+  return text
+    .slice(0, textMax)
+    .replace(addressForm, (address) => maskAddress(address.replace("%40", "@")));
+}

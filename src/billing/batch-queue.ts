@@ -120,6 +120,7 @@ export class BatchQueue<Item, Outcome> {
     const blockedQueue =
       this.#blocked.size > 0 ? this.#blocked.get(this.#settings.groupOf(item)) : undefined;
     const queue = blockedQueue ?? this.#queue;
+    if (this.#isStopped) this.#failedAtStop += 1;
     if (this.#isStopped || queue.length >= this.#settings.queueMax) {
       return Promise.reject(new ApiError("gateway_unavailable", { retryAfterMs: 1000 }));
     }
@@ -175,7 +176,8 @@ export class BatchQueue<Item, Outcome> {
 
   /**
    * Waits up to `withinMs` until the queue is empty, then stops it. Returns how many items failed
-   * because of that, or are in a batch that the database does not answer.
+   * because of that, also those that came after it, or are in a batch that the database does not
+   * answer.
    */
   async drain(withinMs: number): Promise<number> {
     const timeout = new AbortController();

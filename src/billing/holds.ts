@@ -12,6 +12,7 @@ import { type Clock, pause, systemClock, withTimeout } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
+import { WaitGroup } from "../base/wait-group.ts";
 import { type Connection, isUnreachable, type Postgres } from "../postgres/postgres.ts";
 import {
   type AdmissionRequest,
@@ -204,6 +205,8 @@ export class HoldKeeper implements Holds {
   readonly #shrinking = new Map<string, Promise<void>>();
   /** Endings that replace those of queued settlements, by request. */
   readonly #amended = new Map<string, Ending>();
+  /** Settlements that are not queued yet: the price that they name is not durable. */
+  readonly #pricing = new WaitGroup();
   readonly #maxWaitMs: number;
   readonly #clock: Clock;
   readonly #liveNodes: () => number;
@@ -461,7 +464,7 @@ export class HoldKeeper implements Holds {
   /** Requests that wait for their admission, and for their settlement. */
   get waiting(): { readonly admit: number; readonly settle: number } {
     const { admission, settlement } = this.#queues;
-    return { admit: admission.size, settle: settlement.size };
+    return { admit: admission.size, settle: settlement.size + this.#pricing.count };
   }
 
   /**
@@ -496,11 +499,7 @@ export class HoldKeeper implements Holds {
   async settle(hold: PlacedHold, ending: Ending): Promise<Receipt> {
     if (this.#unwritten.size > 0) this.#unwritten.delete(keyOf(requestKeyOf(hold)));
     try {
-      const { appliedPrice } = ending;
-      // However long the database is unavailable, as the charge itself.
-      if (appliedPrice && !this.#hasPrice(appliedPrice))
-        await this.#registerPrice(hold.model, appliedPrice, Number.POSITIVE_INFINITY);
-      const settled = await this.#settle({ kind: "settle", hold, ending });
+      const settled = await this.#settlePriced({ kind: "settle", hold, ending });
       this.#onSettled?.(hold.payer.accountId, hold.admittedAt);
       if (settled.kind === "charged") this.#metrics?.count(settled.charge);
       const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
@@ -515,6 +514,24 @@ export class HoldKeeper implements Holds {
     } finally {
       if (this.#amended.size > 0) this.#amended.delete(keyOf(requestKeyOf(hold)));
     }
+  }
+
+  /** Settles a hold, once the price that the provider applied is durable. */
+  async #settlePriced(request: Extract<SettleRequest, { kind: "settle" }>): Promise<Settled> {
+    const { hold, ending } = request;
+    const { appliedPrice } = ending;
+    if (!appliedPrice || this.#hasPrice(appliedPrice)) return this.#settle(request);
+    this.#pricing.add();
+    let settling: Promise<Settled>;
+    try {
+      // However long the database is unavailable, as the charge itself.
+      await this.#registerPrice(hold.model, appliedPrice, Number.POSITIVE_INFINITY);
+      settling = this.#settle(request);
+    } finally {
+      // Not before it is queued, so that a stop meets it in one of the two places.
+      this.#pricing.done();
+    }
+    return settling;
   }
 
   amend(request: RequestKey, ending: Ending): void {
@@ -568,8 +585,10 @@ export class HoldKeeper implements Holds {
   async close(withinMs = settings.closeMsMax): Promise<number> {
     const until = this.#clock.now() + withinMs;
     const { admission, settlement, connections } = this.#queues;
+    const leftMs = () => Math.max(0, until - this.#clock.now());
     await admission.drain(withinMs);
-    const left = await settlement.drain(Math.max(0, until - this.#clock.now()));
+    await withTimeout(this.#pricing.wait(), leftMs(), () => undefined, this.#clock);
+    const left = (await settlement.drain(leftMs())) + this.#pricing.count;
     if (left > 0)
       this.#log.error(
         { code: "settlements_left", requests: left },

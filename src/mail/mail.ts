@@ -2,6 +2,7 @@
 // for longer. Nothing is repeated here: who hands a mail in decides that.
 
 import { createTransport } from "nodemailer";
+import { maskAddresses } from "../base/mail-address.ts";
 import { isLocalhost, type SmtpServer } from "../config/environment.ts";
 
 /** A mail of plain text. `to` is what `readMailAddress` returned. */
@@ -13,15 +14,22 @@ export type Mailer = {
   close(): void;
 };
 
-/** Why a mail was not taken, for operators and for those who asked for it. */
+/**
+ * Why a mail was not taken, for operators and for those who asked for it: no address in it is
+ * whole, and neither is one in `reason`.
+ */
 export class MailError extends Error {
   override readonly name = "MailError";
   /** True: a repetition fails as well. */
   readonly isPermanent: boolean;
+  /** What failed, for the log. */
+  readonly reason: string;
 
   constructor(message: string, isPermanent: boolean, cause: unknown) {
-    super(message, { cause });
+    // Not as the cause, which the log would write with the address.
+    super(message);
     this.isPermanent = isPermanent;
+    this.reason = maskAddresses(String(Object(cause).message ?? cause));
   }
 }
 
@@ -73,7 +81,7 @@ export function createMailer(server: SmtpServer, limit = limitMs): Mailer {
 
 function toMailError(error: unknown): MailError {
   const { code, responseCode, response } = Object(error);
-  const said = typeof response === "string" ? `: ${oneLine(response, 200)}` : "";
+  const said = typeof response === "string" ? `: ${oneLine(maskAddresses(response), 200)}` : "";
   if (code === "EAUTH")
     return new MailError("The mail server refused the user of SMTP_URL", false, error);
   if (code === "ETLS")

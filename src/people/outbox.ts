@@ -76,7 +76,7 @@ export function createOutbox(parts: {
       const isPermanent = error instanceof MailError && error.isPermanent;
       const problem = error instanceof MailError ? error.message : "The mail could not be sent.";
       const waitMs = Math.min(waitMsMax, minuteMs * 2 ** (attempts - 1));
-      const reason = Object(Object(error).cause ?? error).message;
+      const reason = error instanceof MailError ? error.reason : Object(error).message;
       log.warn(
         { code: "mail_not_sent", mail: mailId, kind, attempts, problem, reason },
         "a mail was not sent",

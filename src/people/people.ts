@@ -98,6 +98,11 @@ export type People = {
   readonly ofAccount: MembersOfAccount;
   /** Who owns these accounts. One without an owner is left out. */
   ownersOf(accountIds: readonly string[]): Promise<ReadonlyMap<string, Owners>>;
+  /** The newest mails of invitations to an account, newest first: of the last 8 days. */
+  listInvitationMails(
+    accountId: string,
+    rows: number,
+  ): Promise<readonly sql.ListInvitationMailsRow[]>;
   /** Takes other providers of OIDC and rules of signing up. Throws if a secret is missing. */
   reload(settings: PeopleSettings): void;
   readonly forAlerts: PeopleForAlerts;
@@ -353,6 +358,8 @@ export function createPeople(parts: {
       listRecipients: (accountIds, personIds) =>
         store.run(sql.listRecipients, { accountIds, personIds }),
     },
+    listInvitationMails: (accountId, rows) =>
+      store.run(sql.listInvitationMails, { accountId, rows }),
     reload(next) {
       oidc = createProviders(next);
       settings = next;

@@ -73,6 +73,7 @@ export function createMoney(
     ownersOf: people.ownersOf,
     waitingOrders: payments.waitingOrders,
     mails: alerts.forDesk,
+    listInvitationMails: people.listInvitationMails,
     alertChannels: alerts.operatorChannels,
     mailFrom: config.smtp?.from,
     publicUrl: settings.publicUrl,

@@ -1,5 +1,6 @@
 // What is found, and how it is told: with the real ledger, keys, people and payments.
 
+import { inspect } from "node:util";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import {
@@ -14,6 +15,7 @@ import { CreateOrderRequestSchema } from "../../gen/gateway/payments/v1/payments
 import type { PostWebhook } from "../../src/alerts/webhook.ts";
 import { startsOf, unlimited } from "../../src/base/budgets.ts";
 import { newRequestId } from "../../src/base/ids.ts";
+import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import { setLimits } from "../../src/billing/budgets.ts";
 import { type Caller, environmentToken } from "../../src/contract/contract.ts";
@@ -878,6 +880,28 @@ test("an address that is refused for good, and a person who left, are given up",
   ]);
   const seen = await nodes.as(member(accountId, AccountRole.VIEWER)).listAlerts({ accountId });
   expect(seen.alerts[0]?.deliveries).toEqual([]);
+});
+
+test("what a mail server says of an address names no whole one to owners or in the log", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await nodes.person(accountId, "mara");
+  const lines: unknown[] = [];
+  const log = Object.assign(createLog("silent"), { warn: (line: unknown) => lines.push(line) });
+  const node = nodes.node({ mailer: mailer(), log });
+  await nodes.keys.createKey({ accountId, name: "refused" });
+  await look(node);
+  refusal = { code: 550, message: "<mara@example.com> moved to mara.new@example.org" };
+  const problem = "The mail server refused the mail: 550 <m…@example.com> moved to m…@example.org";
+  node.alerts.start();
+  await until(async () => (await deliveries(accountId))[0]?.state).toBe("failed");
+  await node.alerts.stop();
+  const asOwner = nodes.as(member(accountId));
+  const { alerts } = await asOwner.listAlerts({ accountId });
+  expect(alerts[0]?.deliveries.map((one) => one.problem)).toEqual([problem]);
+  const listed = await asOwner.listDeliveries({ accountId });
+  expect(listed.deliveries.map(({ delivery }) => delivery?.problem)).toEqual([problem]);
+  expect(lines).toEqual([expect.objectContaining({ code: "alert_not_delivered", problem })]);
+  expect(inspect(lines, { depth: 9 })).not.toContain("mara");
 });
 
 test("a webhook is tried six times, and given up with its problem", async () => {

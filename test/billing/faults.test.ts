@@ -4,9 +4,12 @@ import { DatabaseError } from "pg";
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
+import { byCategory } from "../../src/base/token-categories.ts";
 import { requestKeyOf } from "../../src/billing/admission.ts";
 import { BatchConnection, decision, isTransient, sequence } from "../../src/billing/batch-queue.ts";
 import { ClusterNode } from "../../src/billing/cluster-node.ts";
+import type { HoldKeeper } from "../../src/billing/holds.ts";
+import { priceVersion } from "../../src/billing/price.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import type { Text } from "../../src/postgres/statement.ts";
 import { breakableHolds, lockPool, lockWaits } from "../support/breakable-holds.ts";
@@ -17,6 +20,7 @@ import {
   heldFor,
   holdRequest,
   log,
+  price,
   startNode,
   usage,
 } from "../support/ledger.ts";
@@ -187,6 +191,55 @@ test("a gateway stops in time while the ledger is unavailable, and leaves its se
   expect(await ledger.store.findCharge(requestKeyOf(hold))).toMatchObject({
     outcome: Outcome.REAPED,
   });
+});
+
+/** A request of 7 output tokens that its provider answered at half the price of its hold. */
+async function answeredCheaper(keeper: Pick<HoldKeeper, "place" | "settle">) {
+  const payer = await ledger.payer(heldFor(100));
+  const hold = await keeper.place(holdRequest(payer, 100), never);
+  const halves = { ...byCategory((category) => price[category] / 2n), webSearch: 0n };
+  const appliedPrice = priceVersion("model-test", halves);
+  return { payer, hold, ending: { ...endingWith({ output: 7 }), appliedPrice } };
+}
+const charges = () =>
+  ledger.run<{ outcome: string; amount: bigint }>("select outcome, amount from charges");
+
+test("a stop waits for a settlement whose price is not stored yet", async () => {
+  const { keeper, holds, breakAfter, sentTo, passing, close } = breakableHolds(ledger);
+  const { hold, ending } = await answeredCheaper(holds);
+  const before = sentTo("billing/register-price").length;
+  breakAfter("billing/register-price");
+  const settling = keeper.settle(hold, ending);
+  await vi.waitFor(() => expect(sentTo("billing/register-price")).toHaveLength(before + 1));
+  expect(keeper.waiting.settle).toBe(1);
+  expect(await passing(keeper.close(10_000))).toBe(0);
+  expect((await settling).amountMicrocredits).toBe(175n);
+  expect(keeper.waiting.settle).toBe(0);
+  expect(await charges()).toEqual([{ outcome: "completed", amount: 175n }]);
+  await close();
+});
+
+test("a settlement whose price is never stored is left to others at a stop, once", async () => {
+  const { clock, keeper, holds, breakAfter, sentTo, close } = breakableHolds(ledger);
+  const { payer, hold, ending } = await answeredCheaper(holds);
+  const before = sentTo("billing/register-price").length;
+  breakAfter("billing/register-price", Number.POSITIVE_INFINITY);
+  const settling = expect(keeper.settle(hold, ending)).rejects.toMatchObject({
+    reason: "database_unavailable",
+  });
+  await vi.waitFor(() => expect(sentTo("billing/register-price")).toHaveLength(before + 1));
+  const closing = keeper.close(50);
+  await clock.advance(50);
+  expect(await closing).toBe(1);
+  await clock.advance(100);
+  await settling;
+  await close();
+  expect(await charges()).toEqual([]);
+  await ledger.run("update holds set deadline = now() - interval '1 second'");
+  for (let times = 0; times < 2; times++) await ledger.node.poll(ledger.holds);
+  expect(await charges()).toEqual([{ outcome: "reaped", amount: 0n }]);
+  expect((await ledger.pool(payer)).held).toBe(0n);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
 test("released credits wake as many waiting requests as they may cover, the oldest first", async () => {

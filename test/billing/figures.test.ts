@@ -288,7 +288,7 @@ const anyBudget = fc.record({
   // One of its limits was changed so many seconds before the last rejection.
   change: fc.option(
     fc.record({
-      secondsAgo: fc.constantFrom(-60, 4, 6, 6, 60),
+      secondsAgo: fc.constantFrom(-60, 4, 5, 6, 6, 60),
       window: fc.constantFrom("day", "week", "month", "total"),
       passed: fc.constantFrom(null, 400, 500),
     }),
@@ -311,11 +311,59 @@ test("alerts read the limits of which a part is spent, or for which a request wa
       const accounts = [await newBudgets(one), await newBudgets(other)];
       // An account that nobody asks for has no part in it.
       await newBudgets(one);
-      const found = await alerts.findSpentLimits(accounts);
-      expect(found.toSorted(byPlace)).toEqual(accounts.flatMap(spentLimits).toSorted(byPlace));
+      // One alone, and both.
+      for (const asked of [accounts.slice(0, 1), accounts]) {
+        const found = await alerts.findSpentLimits(asked);
+        expect(found.toSorted(byPlace)).toEqual(asked.flatMap(spentLimits).toSorted(byPlace));
+      }
     }),
     { numRuns: 60 },
   );
+});
+
+test("a rejection counts in its hour and in the next one of its day", async () => {
+  const now = new Date();
+  const noonMs = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1, 1, 12, 30);
+  const other = await freshDatabase();
+  await (await movableNow(other))(noonMs - now.getTime());
+  const atNoon = connectPostgres(other.url);
+  const { findSpentLimits } = createAlertFigures(atNoon);
+  const refused = async (hoursAgo: number) => {
+    const accountId = `acc_${hoursAgo}`;
+    const statements = [
+      "insert into accounts (account_id, name) values ($1, '')",
+      "insert into pools (account_id, family) values ($1, 'v1')",
+      `insert into keys (key_id, account_id, family, name) values ('key_' || $1, $1, 'v1', 'a key')`,
+      `insert into budgets (payer, account_id, family, spent, total_limit)
+         values ('key_' || $1, $1, 'v1', 90, 100)`,
+      `insert into errors_hourly (account_id, hour, key_id, reason, requests, last_at)
+         values ($1, date_trunc('hour', now()) - ${hoursAgo} * interval '1 hour', 'key_' || $1,
+           'budget_reached', 1, now())`,
+    ];
+    for (const text of statements) await query(atNoon, { name: "", text }, [accountId]);
+    const [limit] = await findSpentLimits([{ accountId, percent: 80 }]);
+    return limit?.isRefused;
+  };
+  expect([await refused(0), await refused(1), await refused(2)]).toEqual([true, true, false]);
+  await atNoon.close();
+  await other.drop();
+});
+
+test("a limit of a management key has the name of that key", async () => {
+  const accountId = await newAccount();
+  for (const id of ["mgk_a", "mgk_b"])
+    await run(
+      `insert into management_keys (management_key_id, account_id, name, scopes, most_keys,
+         created_by) values ($1 || $2, $2, $1, '{read}', 1, 'test')`,
+      [id, accountId],
+    );
+  await run(
+    `insert into budgets (account_id, family, payer, spent, total_limit)
+     values ($1, 'v1', 'mgmt:mgk_b' || $1, 90, 100)`,
+    [accountId],
+  );
+  const found = await alerts.findSpentLimits([{ accountId, percent: 80 }]);
+  expect(found).toMatchObject([{ payer: `mgmt:mgk_b${accountId}`, name: "mgk_b" }]);
 });
 
 type AnyBudgets = Parameters<Parameters<typeof anyBudgets.map>[0]>[0];

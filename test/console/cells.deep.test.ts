@@ -631,6 +631,13 @@ const mails = answer(OperationsService.method.listMails, () => ({
       },
       address: "",
     },
+    {
+      delivery: {
+        madeAt: at("2026-11-19T13:04:05Z"),
+        delivery: { state: DeliveryState.SENT },
+      },
+      ...{ address: "n…@new.example", invitationId: "lnk_1" },
+    },
   ],
 }));
 const documents = answer(OperationsService.method.listDocuments, () => ({
@@ -953,6 +960,25 @@ const cases: Readonly<Record<string, Case>> = {
       },
     },
   },
+  "key with addresses, behind a proxy": {
+    path: "keys/key_0",
+    answers: [
+      ...[operator, usage, charges, keys],
+      answer(KeysService.method.getKey, () => ({
+        key: { ...key, allowedAddresses: ["192.0.2.0/24"] },
+      })),
+      answer(OperationsService.method.getStatus, () => ({
+        nodes: ["198.51.100.9", "198.51.100.7"].map((peer) => ({
+          report: { unnamedProxies: [peer] },
+        })),
+      })),
+    ],
+    shown: {
+      texts: [
+        "Peers that forward addresses and are not in TRUSTED_PROXIES: 198.51.100.7, 198.51.100.9.",
+      ],
+    },
+  },
   accounts: {
     path: operatorAt("/accounts"),
     answers: [operator, summaries],
@@ -998,6 +1024,7 @@ const cases: Readonly<Record<string, Case>> = {
             "Ana a…@acme.example | Sent | Send again",
           "20 Nov 2026, 13:04:05 UTC | Sign-in from a new place | " +
             "bob@acme.example no confirmed address | Failed 550 no such user | Send again",
+          "19 Nov 2026, 13:04:05 UTC | Invitation | n…@new.example | Sent |",
         ],
         "Receipts and credit notes of the account, newest first": [
           "Number | What | Issued | Mail it",

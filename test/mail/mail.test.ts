@@ -1,5 +1,6 @@
 // Mail over SMTP: what is sent, and servers that refuse, hang or are away.
 
+import { inspect } from "node:util";
 import { afterEach, expect, test } from "vitest";
 import { readMailAddress } from "../../src/base/mail-address.ts";
 import { createMailer, type Mail, MailError, type Mailer } from "../../src/mail/mail.ts";
@@ -87,6 +88,27 @@ test.for([
     kind,
   ]);
   expect(server.mails).toEqual([]);
+});
+
+test.for([
+  ["<Ada@Example.com>: no such user", "<A…@Example.com>: no such user"],
+  ["ada.old@example.org is unknown", "a…@example.org is unknown"],
+  ["moved: 'x+y@a.example', b@b.example", "moved: 'x…@a.example', b…@b.example"],
+  ['"ada b"@example.com', '"…@example.com'],
+  ["see https://a.example/?to=ada%40b.example", "see https:/…@b.example"],
+  ["@ nobody", "@ nobody"],
+  [`${"a ".repeat(91)}ada.long@example.com`, `${"a ".repeat(91)}a…@example.com`],
+  // The cut leaves no name without its sign.
+  [`${"a ".repeat(94)}ada.long@example.com`, `${"a ".repeat(94)}a…@examp`],
+] as const)("an address in the answer of a server is masked: %s", async ([message, shown]) => {
+  const server = await serverWith({ refuse: () => ({ code: 550, message }) });
+  const error: unknown = await mailerTo(server.url)
+    .send(mail, signal)
+    .catch((thrown: unknown) => thrown);
+  if (!(error instanceof MailError)) throw new Error("the mail was sent");
+  expect(error.message).toBe(`The mail server refused the mail: 550 ${shown}`);
+  expect(error.reason).toContain(shown.slice(0, 180));
+  expect(inspect(error, { showHidden: true, depth: 9 })).not.toMatch(/ada[. ]|ada@|ada%40/i);
 });
 
 test("a server that says nothing is given up", async () => {

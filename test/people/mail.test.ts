@@ -1,8 +1,10 @@
 // Mail of the people service: invitations, recovery, and servers that hang or refuse.
 
+import { inspect } from "node:util";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { MailState } from "../../gen/gateway/people/v1/people_pb.ts";
+import { createLog } from "../../src/base/log.ts";
 import { createMailer } from "../../src/mail/mail.ts";
 import { errorOf } from "../support/keys.ts";
 import {
@@ -28,10 +30,15 @@ let smtp: TestSmtpServer;
 let node: PeopleNode;
 let owner: SignedIn;
 let refusal: Refusal | undefined;
+/** The warnings of the node. */
+const lines: unknown[] = [];
 beforeAll(async () => {
   people = await startTestPeople();
   smtp = await startSmtpServer({ refuse: () => refusal });
-  node = people.node({ mailer: createMailer({ url: new URL(smtp.url), from: "gw@localhost" }) });
+  node = people.node({
+    mailer: createMailer({ url: new URL(smtp.url), from: "gw@localhost" }),
+    log: Object.assign(createLog("silent"), { warn: (line: unknown) => lines.push(line) }),
+  });
   owner = await firstOwner(node);
 });
 afterEach(() => {
@@ -121,6 +128,15 @@ test("a refused address is told, and not tried again", async () => {
       mail: MailState.FAILED,
       mailProblem: "The mail server refused the mail: 550 user unknown",
     });
+});
+
+test("what a server says of an address names no whole one, on the page and in the log", async () => {
+  refusal = { code: 550, message: "<told@example.com> moved to told.new@example.org" };
+  await invite("told@example.com");
+  const problem = "The mail server refused the mail: 550 <t…@example.com> moved to t…@example.org";
+  await expect.poll(() => invitationTo("told@example.com")).toMatchObject({ mailProblem: problem });
+  await expect.poll(() => lines.at(-1)).toMatchObject({ code: "mail_not_sent", problem });
+  expect(inspect(lines, { depth: 9 })).not.toContain("told");
 });
 
 test("a mail that is refused for now is sent later, and its link works", async () => {

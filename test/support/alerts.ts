@@ -21,7 +21,9 @@ import { freshLedger, log, price } from "./ledger.ts";
 
 type Parts = Parameters<typeof createAlerts>[0];
 
-export type AlertNodeOptions = Partial<Pick<Parts, "mailer" | "post" | "times" | "contentKeys">> & {
+export type AlertNodeOptions = Partial<
+  Pick<Parts, "mailer" | "post" | "times" | "contentKeys" | "log">
+> & {
   readonly sources?: Partial<Parts["sources"]>;
 };
 
@@ -150,7 +152,7 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
     publicUrl,
     config: publicAlerts,
     contentKeys: options.contentKeys ?? [Buffer.from(contentKey, "base64")],
-    log,
+    log: options.log ?? log,
     listRecipients: people.forAlerts.listRecipients,
     mailer: options.mailer,
     times: { everyMs: 60_000, pollMs: 20, ...options.times },

@@ -284,6 +284,13 @@ set state = case
   next_at = now() + :wait_ms::float8 * interval '1 millisecond'
 where alert_id = any(:alert_ids::text[]) and channel = :channel and state = 'waiting';
 
+-- name: GiveBackDeliveries :run
+-- Makes deliveries due that a process took and has not tried.
+update alert_deliveries d
+set next_at = now()
+from unnest(:alert_ids::text[], :channels::text[]) as t (alert_id, channel)
+where d.alert_id = t.alert_id and d.channel = t.channel and d.state = 'waiting';
+
 -- name: FailPosts :run
 -- Gives up all posts of an account that wait: its webhook is switched off.
 update alert_deliveries

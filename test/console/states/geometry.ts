@@ -9,10 +9,10 @@ export const fonts = ["DejaVu Sans", "DejaVu Sans Condensed"] as const;
 /**
  * Runs in the page. One sentence for each fault: something leaves its card, its dialog or the
  * screen; a control of a dialog is out of reach; the last row of figures has a hole; the axis of a
- * chart is not beside it; a table scrolls sideways on a laptop; what should be copied is not seen
- * whole; a name is cut, and its whole is nowhere, or it has no place at all; a date in a table is
- * broken; a hint is squeezed beside a free place; one of several tools is left alone on a row; an
- * id is the title of the page.
+ * chart is not beside it; a table scrolls sideways on a laptop, or as a list; what should be
+ * copied is not seen whole; a name is cut, and its whole is nowhere, or it has no place at all; a
+ * date in a table is broken; a hint is squeezed beside a free place; one of several tools is left
+ * alone on a row; an id is the title of the page.
  */
 export const findMisplaced = `(() => {
   const problems = new Set();
@@ -59,8 +59,8 @@ export const findMisplaced = `(() => {
       const last = list.lastElementChild?.getBoundingClientRect();
       if (last && last.right < list.getBoundingClientRect().right - 2) say("figures leave a hole");
     }
-    // Narrower screens have to: there, the first columns are those that matter.
-    for (const one of innerWidth >= 1280 ? document.querySelectorAll(".wide") : [])
+    // Narrower screens have to, but for lists: there, the first columns are those that matter.
+    for (const one of document.querySelectorAll(innerWidth >= 1280 ? ".wide" : ".wide.as-list"))
       if (one.scrollWidth > one.clientWidth + 1 && one.checkVisibility())
         say(name(one) + " scrolls sideways");
     for (const one of document.querySelectorAll(":is(input, textarea)[readonly]"))

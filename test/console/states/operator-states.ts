@@ -385,30 +385,42 @@ const documents = answer(operations.listDocuments, () => ({
 }));
 const mails = answer(operations.listMails, () => ({
   mails: [
-    {
-      kind: AlertKind.PAYMENT_CREDITED,
-      title: "1000 credits were added to the pool v1.",
-      delivery: { personId: "per_ana", state: DeliveryState.SENT },
-      address: "a…@customer.example",
-    },
-    {
-      kind: AlertKind.NEW_PLACE,
-      title: longText,
-      delivery: {
-        ...{ personId: "per_bob", state: DeliveryState.FAILED, failures: 3 },
-        problem: `The mail server refused the mail: 550 <b…@customer.example> ${longText}`,
+    ...[
+      {
+        kind: AlertKind.PAYMENT_CREDITED,
+        title: "1000 credits were added to the pool v1.",
+        delivery: { personId: "per_ana", state: DeliveryState.SENT },
+        address: "a…@customer.example",
       },
-      address: `b…@${longText.slice(0, 50)}.example`,
-    },
+      {
+        kind: AlertKind.NEW_PLACE,
+        title: longText,
+        delivery: {
+          ...{ personId: "per_bob", state: DeliveryState.FAILED, failures: 3 },
+          problem: `The mail server refused the mail: 550 <b…@customer.example> ${longText}`,
+        },
+        address: `b…@${longText.slice(0, 50)}.example`,
+      },
+      {
+        ...{ kind: AlertKind.DOCUMENT_SENT, title: "The receipt R2026-000001 was sent again." },
+        delivery: { personId: "per_left", state: DeliveryState.WAITING },
+        address: "",
+      },
+    ].map(({ address, ...delivery }, index) => ({
+      delivery: { ...delivery, alertId: `alert_${index}`, madeAt: ago(index * day + 60) },
+      address,
+    })),
     {
-      ...{ kind: AlertKind.DOCUMENT_SENT, title: "The receipt R2026-000001 was sent again." },
-      delivery: { personId: "per_left", state: DeliveryState.WAITING },
-      address: "",
+      delivery: {
+        madeAt: ago(9 * day),
+        delivery: {
+          ...{ state: DeliveryState.FAILED, failures: 1 },
+          problem: "The mail server refused the mail: 550 no such user",
+        },
+      },
+      ...{ address: "n…@new.example", invitationId: "lnk_1" },
     },
-  ].map(({ address, ...delivery }, index) => ({
-    delivery: { ...delivery, alertId: `alert_${index}`, madeAt: ago(index * day + 60) },
-    address,
-  })),
+  ],
   isIncomplete: true,
 }));
 const noMails = answer(operations.listMails, () => ({}));

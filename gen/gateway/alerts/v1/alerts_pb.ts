@@ -240,7 +240,8 @@ export type Delivery = Message<"gateway.alerts.v1.Delivery"> & {
   state: DeliveryState;
 
   /**
-   * Why the last attempt failed. Empty: it did not.
+   * Why the last attempt failed. Empty: it did not. Mail addresses in it are masked, such as
+   * o…@example.com.
    *
    * @generated from field: string problem = 3;
    */

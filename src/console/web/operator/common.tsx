@@ -108,6 +108,7 @@ type ListProps<Row> = {
   readonly keyOf: (row: Row) => string;
   /** As of `Table`. */
   readonly name?: string;
+  readonly isList?: boolean;
   /** How many grey rows hold the place while it is read. */
   readonly greyRows: number;
   /** What stands there while there is nothing: a sentence, or a part of its own. */

@@ -49,16 +49,22 @@ export function MailsCard({ accountId }: OfAccount): JSX.Element {
           {
             name: "what",
             head: head.what,
-            cell: ({ delivery }) => (
+            cell: ({ delivery, invitationId }) => (
               <span class="clipped" title={delivery?.title}>
-                {kindText(delivery?.kind ?? 0)}
+                {invitationId === "" ? kindText(delivery?.kind ?? 0) : words.mails.invitation}
               </span>
             ),
           },
           {
             name: "to",
             head: head.to,
-            cell: ({ delivery, address }) => {
+            cell: ({ delivery, address, invitationId }) => {
+              if (invitationId !== "")
+                return (
+                  <span class="clipped" title={address}>
+                    {address}
+                  </span>
+                );
               const name = nameOf(`person:${delivery?.delivery?.personId}`);
               const to = address || words.mails.noAddress;
               return (
@@ -74,14 +80,17 @@ export function MailsCard({ accountId }: OfAccount): JSX.Element {
             name: "again",
             head: <span class="visually-hidden">{words.mails.again}</span>,
             end: true,
-            cell: (mail) => (
-              <Button kind="quiet" onClick={() => setAgain(mail)}>
-                {words.mails.again}
-              </Button>
-            ),
+            cell: (mail) =>
+              mail.invitationId === "" && (
+                <Button kind="quiet" onClick={() => setAgain(mail)}>
+                  {words.mails.again}
+                </Button>
+              ),
           },
         ]}
-        keyOf={({ delivery }) => `${delivery?.alertId} ${delivery?.delivery?.personId}`}
+        keyOf={({ delivery, invitationId }) =>
+          invitationId || `${delivery?.alertId} ${delivery?.delivery?.personId}`
+        }
         foot={({ isIncomplete }) =>
           isIncomplete && <p class="card-text muted">{words.account.olderOnes}</p>
         }

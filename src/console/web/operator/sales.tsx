@@ -264,6 +264,7 @@ function Rows({ range, by, onBy }: RowsProps): JSX.Element {
         greyRows={4}
         empty={words.sales.empty}
         name="sales"
+        isList
         caption={words.sales.caption}
         columns={columnsOf(by, names)}
         keyOf={({ accountId, model, provider }) => `${accountId} ${provider} ${model}`}
@@ -368,6 +369,7 @@ function Bills({ range, month }: BillsProps): JSX.Element {
         greyRows={2}
         empty={words.sales.billsEmpty}
         name="bills"
+        isList
         caption={words.sales.billsCaption}
         columns={columns}
         keyOf={({ provider }) => provider}

@@ -144,7 +144,8 @@ export const words = {
 
   mails: {
     title: "Mails",
-    note: "30 days",
+    note: "30 days, invitations 8",
+    invitation: "Invitation",
     none: "Nothing was mailed.",
     caption: "Mails to people of the account, newest first",
     head: { at: "Time", what: "About", to: "To", state: "State" },

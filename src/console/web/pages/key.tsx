@@ -6,6 +6,7 @@ import {
   KeysService,
   type Secret,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { type AuditEvent, PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, useCall } from "../api.ts";
 import { count, credits, day, dollars, moment, relative, toDate } from "../format.ts";
@@ -35,7 +36,7 @@ import { Term } from "../parts/term.tsx";
 import { DayBars, timedRows, useLastDays } from "../parts/usage-bars.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps } from "../router.ts";
-import { account, can } from "../session.ts";
+import { account, can, isOperator, session } from "../session.ts";
 import { words } from "../words.ts";
 
 export function KeyPage({ params }: PageProps): JSX.Element {
@@ -106,6 +107,7 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
         tools={tools}
       />
       {apiKey.pausedByOwner && !mayResume(apiKey) && <Notice>{words.key.pausedByOwner}</Notice>}
+      {apiKey.allowedAddresses.length > 0 && <UnnamedProxies />}
       <KeyFigures apiKey={apiKey} />
       <Usage keyId={keyId} />
       <div class="two columns">
@@ -119,6 +121,21 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
       {dialog === "revoke" && <RevokeKeyDialog apiKey={apiKey} onClose={close} />}
     </>
   );
+}
+
+/**
+ * What keeps a list of addresses from its clients: a proxy that the operator has not named. Only
+ * operators see which peers look like one, since some are clients who make the header up.
+ */
+function UnnamedProxies(): JSX.Element {
+  const status = useCall(OperationsService.method.getStatus, isOperator() ? {} : undefined);
+  const peers = status.data?.nodes.flatMap(({ report }) => report?.unnamedProxies ?? []) ?? [];
+  if (peers.length > 0)
+    return (
+      <Notice tone="warn">{words.key.unnamedProxies([...new Set(peers)].sort().join(", "))}</Notice>
+    );
+  const { address } = session.value;
+  return <>{address !== "" && <Notice>{words.key.seenAt(address)}</Notice>}</>;
 }
 
 function KeyFigures({ apiKey }: { apiKey: Key }): JSX.Element {

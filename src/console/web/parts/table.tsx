@@ -24,11 +24,13 @@ type TableProps<Row> = {
   rowsMax?: number;
   /** People choose its columns, and the browser keeps the choice by this name. */
   name?: string;
+  /** True: where the page is narrow, each row is a list of its cells, with their heads beside. */
+  isList?: boolean;
 };
 
 /** A table that scrolls sideways inside its card. The first cell of a row is its heading. */
 export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
-  const { caption, keyOf, name, isPart = false } = props;
+  const { caption, keyOf, name, isPart = false, isList = false } = props;
   const [order, setOrder] = useState<Order>();
   const sort: Partial<Order> & Pick<Sort, "onSort"> = props.sort ?? {
     ...order,
@@ -40,7 +42,7 @@ export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
   const hasFoot = columns.some(({ foot }) => foot !== undefined);
   const table = (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard.
-    <section class="wide" tabIndex={0} aria-label={caption}>
+    <section class={isList ? "wide as-list" : "wide"} tabIndex={0} aria-label={caption}>
       <table>
         <caption class="visually-hidden">{caption}</caption>
         <thead>
@@ -111,7 +113,9 @@ function Cell<Row>({ column, isHead, children }: CellProps<Row>): JSX.Element {
       {children}
     </th>
   ) : (
-    <td class={alignOf(column)}>{children}</td>
+    <td class={alignOf(column)} data-head={typeof column.head === "string" ? column.head : ""}>
+      {children}
+    </td>
   );
 }
 

@@ -746,7 +746,8 @@ export type ListInvitationMailsRow = { invitationId: string; address: string; st
 export const listInvitationMails: Many<{ accountId: string; rows: bigint | number }, ListInvitationMailsRow> = many(
   "people/list-invitation-mails",
   `-- people/list-invitation-mails
-select m.link_id as invitation_id, m.address, m.state, m.problem, m.attempts, m.next_at, m.made_at
+select m.link_id as invitation_id, m.address, m.state, m.problem, m.attempts, m.next_at,
+  m.made_at
 from links l
 join mails m on m.link_id = l.link_id
 -- Older mails are removed.

@@ -56,7 +56,8 @@ test("the highest prices for the most tokens overflow nowhere", async () => {
           tags: { of: "most" },
           bounds: {
             ...{ input: tokensMax, minInput: 0, mostExpensiveInput: InputCategory.CACHE_WRITE_1H },
-            ...{ webSearches: funds === enough ? searchesMax : 0, minOutput: 0, maxOutput: tokensMax },
+            webSearches: funds === enough ? searchesMax : 0,
+            ...{ minOutput: 0, maxOutput: tokensMax },
           },
         },
         never,

@@ -144,7 +144,7 @@ export const words = {
 
   mails: {
     title: "Mails",
-    note: "30 days, invitations 8",
+    note: "30 days",
     invitation: "Invitation",
     none: "Nothing was mailed.",
     caption: "Mails to people of the account, newest first",

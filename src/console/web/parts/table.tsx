@@ -63,7 +63,7 @@ export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
           {rows.map((row) => (
             <tr key={keyOf(row)}>
               {columns.map((column, index) => (
-                <Cell key={column.name} column={column} isHead={index === 0}>
+                <Cell key={column.name} column={column} isHead={index === 0} isList={isList}>
                   {column.cell(row)}
                 </Cell>
               ))}
@@ -104,16 +104,18 @@ function alignOf<Row>({ end }: Column<Row>): string | undefined {
 type CellProps<Row> = {
   readonly column: Column<Row>;
   readonly isHead: boolean;
+  readonly isList?: boolean;
   readonly children: ComponentChildren;
 };
 
-function Cell<Row>({ column, isHead, children }: CellProps<Row>): JSX.Element {
+function Cell<Row>({ column, isHead, isList = false, children }: CellProps<Row>): JSX.Element {
   return isHead ? (
     <th scope="row" class={alignOf(column)}>
       {children}
     </th>
   ) : (
-    <td class={alignOf(column)} data-head={typeof column.head === "string" ? column.head : ""}>
+    <td class={alignOf(column)}>
+      {isList && <span class="cell-head">{column.head}</span>}
       {children}
     </td>
   );

@@ -203,6 +203,8 @@ export function createPeople(parts: {
   postgres: Postgres;
   /** The address under which people reach the console. */
   publicUrl: () => URL;
+  /** As `GetSessionResponse.grpc_address`. Default: empty. */
+  grpcAddress?: () => string;
   keys: ManagedKeys;
   /** What a person who becomes a member may spend. Absent: as much as the account has. */
   budgets?: MemberBudgets;
@@ -268,6 +270,7 @@ export function createPeople(parts: {
     ensureAccount,
     forecastsOf: parts.forecastsOf ?? (async () => []),
     sellsCredits: () => sellsCredits(),
+    grpcAddress: parts.grpcAddress ?? (() => ""),
     log,
     publish: changes.publish,
     keys: parts.keys,

@@ -215,17 +215,107 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByText("The request ends now.").waitFor();
   });
 
-  test("a moment is shown by the reader's clock too", async () => {
+  test("times are those of the reader's zone, which may change while the page is open", async () => {
     const there = await browser.newContext({ timezoneId: "Asia/Tokyo", bypassCSP: true });
-    const tokyo = await there.newPage();
-    await tokyo.goto(server.address + statePath("credits", "full"));
-    const orders = tokyo.getByRole("table", { name: "Orders, newest first" });
-    const title = await orders.locator("time").first().getAttribute("title");
-    expect(title?.split("\n")).toEqual([
-      "22\u00a0Nov\u00a02026, 14:01:46\u00a0UTC",
-      expect.stringMatching(/^22 Nov 2026, 23:01:46 /),
-    ]);
+    const page = await there.newPage();
+    const session = await there.newCDPSession(page);
+    await page.goto(server.address + statePath("credits", "full"));
+    const time = page.getByRole("table", { name: "Orders, newest first" }).locator("time").first();
+    const inUtc = "22\u00a0Nov\u00a02026, 14:01:46\u00a0UTC";
+    await expect.poll(() => time.textContent()).toBe("22\u00a0Nov\u00a02026, 23:01:46\u00a0UTC+9");
+    expect(await time.getAttribute("title")).toBe(
+      `22\u00a0Nov\u00a02026, 23:01:46\u00a0UTC+9\n${inUtc}`,
+    );
+    // The reader lands elsewhere, and comes back to the page.
+    await session.send("Emulation.setTimezoneOverride", { timezoneId: "America/St_Johns" });
+    await page.evaluate("dispatchEvent(new Event('focus'))");
+    await expect
+      .poll(() => time.textContent())
+      .toBe("22\u00a0Nov\u00a02026, 10:31:46\u00a0UTC\u22123:30");
+
+    // A choice holds wherever the browser is, in all of its tabs, and after a reload.
+    const other = await there.newPage();
+    await other.goto(server.address + statePath("settings", "full"));
+    const zone = other.getByLabel("Time zone");
+    expect(await zone.inputValue()).toBe("");
+    await zone.selectOption("Europe/Berlin");
+    await other.getByText(/^Now it is .* UTC\+[12]\. Budgets, usage/).waitFor();
+    await expect.poll(() => time.textContent()).toBe("22\u00a0Nov\u00a02026, 15:01:46\u00a0UTC+1");
+    await page.reload();
+    await expect.poll(() => time.textContent()).toBe("22\u00a0Nov\u00a02026, 15:01:46\u00a0UTC+1");
+    await zone.selectOption("UTC");
+    await expect.poll(() => time.textContent()).toBe(inUtc);
+    expect(await time.getAttribute("title")).toBe(inUtc);
+    // A name that this browser does not know is as none.
+    await page.evaluate("localStorage.setItem('gateway-zone', 'Mars/Olympus')");
+    await page.reload();
+    await expect.poll(() => time.textContent()).toContain("10:31:46");
     await there.close();
+  });
+
+  test("budgets, usage and documents are in UTC for a reader far from it, and say so", async () => {
+    const there = await browser.newContext({ timezoneId: "Pacific/Kiritimati", bypassCSP: true });
+    const page = await there.newPage();
+    const show = async (name: string, text: string) => {
+      await page.goto(server.address + statePath(name, "full"));
+      await page.getByText(text).first().waitFor();
+    };
+    await show("usage", "All days and months are UTC");
+    await page.getByText("As table").first().click();
+    await page.getByRole("columnheader", { name: "Day, UTC" }).first().waitFor();
+    await show("member", "00:00\u00a0UTC");
+    await show("document", "All times are UTC.");
+    await show("requests", "Newest first.");
+    await page.getByLabel("From (UTC)").waitFor();
+    await page.getByRole("columnheader", { name: "Time", exact: true }).waitFor();
+    await there.close();
+  });
+
+  /** Parts that are files of their own: where, and what brings them on screen. */
+  const parts = [
+    ["settings", "alerts", "Alerts"],
+    ["settings", "management", "Management keys"],
+    ["connect", "tools", "Command line"],
+    ["order", "drawing", undefined],
+    ["alerts", "notices", undefined],
+  ] as const;
+  for (const [name, file, heading] of parts)
+    test(`${name} without the file "${file}" says so, and has it after a try`, async () => {
+      const path = `**/assets/${file}-*.js`;
+      await page.route(path, (route) => route.abort());
+      await open(name);
+      await page.evaluate(scrollThrough);
+      await unanswered().waitFor();
+      await page.unroute(path);
+      await button("Try again").click();
+      await page.evaluate(scrollThrough);
+      await unanswered().waitFor({ state: "detached" });
+      if (heading) await page.getByRole("heading", { name: heading, exact: true }).waitFor();
+    });
+
+  test("a secret stays on screen while the list of tools is asked for again", async () => {
+    const path = "**/assets/tools-*.js";
+    await page.route(path, (route) => route.abort());
+    await open("key-form");
+    await page.getByRole("dialog").getByRole("button", { name: "Create key" }).click();
+    const secret = page.getByLabel("The secret of the key");
+    const shown = await secret.inputValue();
+    await unanswered().waitFor();
+    await page.unroute(path);
+    await button("Try again").click();
+    await page.getByLabel("Tool").waitFor();
+    expect(await secret.inputValue()).toBe(shown);
+  });
+
+  test("the bell without its file is a button that asks for it again", async () => {
+    const path = "**/assets/bell-*.js";
+    await page.route(path, (route) => route.abort());
+    await open("overview");
+    const again = page.getByRole("button", { name: /^The gateway does not answer.* Try again$/ });
+    await again.waitFor();
+    await page.unroute(path);
+    await again.click();
+    await page.getByRole("button", { name: /alerts/i }).waitFor();
   });
 
   test("nothing is offered to buy where no way to pay is set up", async () => {

@@ -150,7 +150,7 @@ function partsOf(at: Moment, timeZone: string) {
   return {
     ...{ year: of("year"), month: of("month"), day: of("day") },
     ...{ hour: of("hour"), minute: of("minute"), second: of("second") },
-    zone: of("timeZoneName").replace("GMT", utc).replace("-", minus),
+    zone: of("timeZoneName").replace("GMT", utc).replace(/\+0$/, "").replace("-", minus),
   };
 }
 

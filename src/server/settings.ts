@@ -22,7 +22,7 @@ export type SettingsInUse = {
   listensOn(port: number): void;
   /** The port of the gRPC listener, once it is open. */
   servesGrpcOn(port: number): void;
-  /** `host:port` for people. Empty: only this machine reaches it, and people come from elsewhere. */
+  /** `host:port` for people. Empty: they come from elsewhere, and this machine alone reaches it. */
   grpcAddress(): string;
 };
 

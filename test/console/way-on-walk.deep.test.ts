@@ -22,7 +22,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     ({ origin } = new URL(gateway.ownerLink));
     browser = await startChromium();
     ({ page, problems } = await openPage(browser));
-    page.setDefaultTimeout(20_000);
+    page.setDefaultTimeout(60_000);
     await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin });
     await page.goto(gateway.ownerLink);
     await page.getByLabel("Login").fill("olga");

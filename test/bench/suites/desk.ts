@@ -1,7 +1,7 @@
 // The search of an operator's desk among 200,000 accounts and a million orders, and the palette on
 // the pages of an account with 5,000 keys: each kind of text again and again, with other numbers.
-// The suite writes about 3 GB, so it runs only when it is named. BENCH_ORDERS asks for fewer orders,
-// and a fifth as many accounts.
+// The suite writes about 3 GB, so it runs only when it is named. BENCH_ORDERS asks for fewer
+// orders, and a fifth as many accounts.
 
 import { create } from "@bufbuild/protobuf";
 import { Client } from "pg";

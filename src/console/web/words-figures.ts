@@ -119,7 +119,7 @@ export const figures = {
 
   usage: {
     title: "Usage",
-    intro: "All days and months are UTC, as the months of caps are.",
+    intro: "All hours, days and months are UTC, as those of budgets are.",
     period: "Period",
     periods: {
       "7d": "7 days",
@@ -246,7 +246,6 @@ export const figures = {
 
   requests: {
     title: "Requests",
-    intro: "Newest first. Prompts and answers are never stored.",
     key: "Key",
     model: "Model",
     outcome: "Outcome",

@@ -103,6 +103,7 @@ export function Usage(_: PageProps): JSX.Element {
   return (
     <>
       <Head title={words.usage.title} tools={<Tools {...props} />} />
+      <p class="intro muted">{words.usage.intro}</p>
       <UsageFilters {...props} />
       {compared && plan ? (
         <Report {...props} compared={compared} plan={plan} />

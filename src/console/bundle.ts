@@ -270,7 +270,7 @@ function toAsset(path: string, content: Buffer): Asset {
   return asset;
 }
 
-/** Qualities of brotli. The best one saves a tenth, and takes two seconds, which a start has not. */
+/** Qualities of brotli. The best one saves a tenth, and takes two seconds: no start has them. */
 const [quick, best] = [5, 11];
 
 async function compress(content: Buffer, quality: number): Promise<{ br: Buffer; gzip: Buffer }> {

@@ -96,21 +96,23 @@ function PersonCard({ onOpen }: CardProps): JSX.Element {
         </Button>
       }
     >
-      <Facts>
-        {[
-          [words.settings.login, person?.login],
-          person?.name ? [words.settings.name, person.name] : undefined,
-          [
-            words.settings.email,
-            person?.email || (
-              <span key="email" class="faint">
-                {words.settings.emailNone}
-              </span>
-            ),
-          ],
-        ]}
-      </Facts>
-      <ZoneChoice />
+      <div class="stack">
+        <Facts>
+          {[
+            [words.settings.login, person?.login],
+            person?.name ? [words.settings.name, person.name] : undefined,
+            [
+              words.settings.email,
+              person?.email || (
+                <span key="email" class="faint">
+                  {words.settings.emailNone}
+                </span>
+              ),
+            ],
+          ]}
+        </Facts>
+        <ZoneChoice />
+      </div>
     </Card>
   );
 }

@@ -1392,6 +1392,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.people.v1.GetSessionRequest.shown_account_id": "The account that a page is about to show. If the person belongs to it, the answer has `shown_account`. Empty: the person's only account.",
   "gateway.people.v1.GetSessionResponse.accounts": "In the order of their names.",
   "gateway.people.v1.GetSessionResponse.address": "IP address from which this call came. Empty: unknown.",
+  "gateway.people.v1.GetSessionResponse.grpc_address": "`host:port` of gRPC: the host of PUBLIC_URL, and the port of the listener. Empty: it listens to its own machine alone, and people come from elsewhere.",
   "gateway.people.v1.GetSessionResponse.identities": "Oldest first.",
   "gateway.people.v1.GetSessionResponse.operator": "The operator role that this session has. NONE for a password where operators need a passkey.",
   "gateway.people.v1.GetSessionResponse.passkeys": "Oldest first.",

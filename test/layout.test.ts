@@ -437,7 +437,7 @@ test("sources import sources, generated code and packages, never tests", () => {
 
 test("the page of the console imports itself, generated code, what it shares with the services, and packages for browsers", () => {
   const shared = /^src\/base\/(token-categories|shown-figures|cost|model-facts)\.ts$/;
-  const packages = /^(preact|@preact\/signals|@bufbuild\/protobuf|@tanstack\/table-core|uqr)(\/|$)/;
+  const packages = /^(preact|@preact\/signals|@bufbuild\/protobuf|uqr)(\/|$)/;
   const files = allSources.filter((file) => file.startsWith(pageFolder));
   expect(files.length).toBeGreaterThan(0);
   const foreign = files

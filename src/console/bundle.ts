@@ -101,7 +101,15 @@ export async function writeBundle(folder = builtFolder): Promise<string> {
   const { html, framedHtml, assets } = await build();
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { recursive: true });
-  for (const [path, { content }] of assets) await writeFile(join(folder, basename(path)), content);
+  for (const [path, { content }] of assets) {
+    const file = join(folder, basename(path));
+    const { br, gzip } = await compress(content, best);
+    await Promise.all([
+      writeFile(file, content),
+      writeFile(`${file}.br`, br),
+      writeFile(`${file}.gz`, gzip),
+    ]);
+  }
   // Last: without it, nothing of the folder counts.
   const about = { sources, html, framedHtml, assets: [...assets.keys()] };
   await writeFile(join(folder, "bundle.json"), JSON.stringify(about));
@@ -171,8 +179,16 @@ export async function readBuilt(folder = builtFolder): Promise<Bundle | undefine
   if (sources !== hashSources() || !Array.isArray(assets)) return undefined;
   if (typeof html !== "string" || typeof framedHtml !== "string") return undefined;
   const entries = assets.map(async (path: unknown) => {
-    const content = await readFile(join(folder, basename(String(path))));
-    return [String(path), toAsset(String(path), content)] as const;
+    const file = join(folder, basename(String(path)));
+    const [content, br, gzip] = await Promise.all([
+      readFile(file),
+      readFile(`${file}.br`),
+      readFile(`${file}.gz`),
+    ]);
+    return [
+      String(path),
+      { type: typeOf(String(path)), content, compressed: { br, gzip } },
+    ] as const;
   });
   return { html, framedHtml, assets: new Map(await Promise.all(entries)) };
 }
@@ -245,17 +261,21 @@ const types: Readonly<Record<string, string>> = {
   css: "text/css; charset=utf-8",
 };
 
+const typeOf = (path: string) => types[path.split(".").at(-1) ?? ""] ?? "";
+
 function toAsset(path: string, content: Buffer): Asset {
-  const asset: Asset = { type: types[path.split(".").at(-1) ?? ""] ?? "", content };
-  void compress(content).then((compressed) => {
+  const asset: Asset = { type: typeOf(path), content };
+  void compress(content, quick).then((compressed) => {
     asset.compressed = compressed;
   });
   return asset;
 }
 
-/** Quality 5: quality 11 takes more than a second and saves a tenth. */
-async function compress(content: Buffer): Promise<{ br: Buffer; gzip: Buffer }> {
-  const params = { [constants.BROTLI_PARAM_QUALITY]: 5 };
+/** Qualities of brotli. The best one saves a tenth, and takes two seconds: no start has them. */
+const [quick, best] = [5, 11];
+
+async function compress(content: Buffer, quality: number): Promise<{ br: Buffer; gzip: Buffer }> {
+  const params = { [constants.BROTLI_PARAM_QUALITY]: quality };
   const [br, zipped] = await Promise.all([
     promisify(brotliCompress)(content, { params }),
     promisify(gzip)(content),

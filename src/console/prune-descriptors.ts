@@ -1,6 +1,6 @@
 // Leaves out of the page's bundle what the page never sends or reads: other methods, what is in the
-// messages of those, and the options of all. Each message keeps its place in its file, by which the
-// generated code finds it. Saves a third of the bytes of the generated code.
+// messages of those, the options of all, and what only these import. Each message keeps its place
+// in its file, by which the generated code finds it. Saves a third of the bytes of that code.
 //
 // The pages of operators have generated code of their own, with the messages of their own methods,
 // so that customers load none of these. Both have the same services, messages and enums: only the
@@ -17,7 +17,10 @@ import {
 } from "@bufbuild/protobuf/wkt";
 import type { Plugin } from "esbuild";
 
-const embedded = /fileDesc\("([^"]+)"/;
+/** The descriptor of a file, and the files that it imports, in generated code. */
+const embedded = /fileDesc\("([^"]+)"(?:, \[([^\]]*)\])?\)/;
+/** The import of another file's descriptor. */
+const imported = /^import \{ (file_\w+) \} from .*$/gm;
 /** In the sources of the page: what only operators load. */
 const operatorFolder = "operator";
 /** Samples of code for people, which call methods that the page does not. */
@@ -29,7 +32,7 @@ export function pruneDescriptors(root: string, web: string): Plugin {
   return {
     name: "prune-descriptors",
     setup({ onStart, onResolve, onLoad }) {
-      let usedByAll: Used = { messages: new Set(), words: new Set() };
+      let usedByAll: Used = { messages: new Set(), typesOf: new Map(), words: new Set() };
       let usedByOperators = usedByAll;
       onStart(() => {
         const files = readDescriptors(root);
@@ -56,13 +59,20 @@ export function pruneDescriptors(root: string, web: string): Plugin {
   };
 }
 
-/** The text of a generated file without the descriptors that are not used. */
+/** The text of a generated file without the descriptors that are not used, and their imports. */
 async function readPruned(path: string, used: Used): Promise<string> {
   const text = await readFile(path, "utf8");
-  return text.replace(embedded, (_, data: string) => {
-    const pruned = toBinary(FileDescriptorProtoSchema, prune(decode(data), used));
-    return `fileDesc("${Buffer.from(pruned).toString("base64")}"`;
-  });
+  const [whole, data, imports = ""] = embedded.exec(text) ?? [];
+  if (whole === undefined || data === undefined) return text;
+  const file = prune(decode(data), used);
+  const types = typesOf(file);
+  const isNeeded = (name: string) => used.typesOf.get(name)?.some((one) => types.has(one)) ?? true;
+  const needed = imports.split(", ").filter(isNeeded).join(", ");
+  // Most of it is names, which are compressed well only as they are.
+  const bytes = Buffer.from(toBinary(FileDescriptorProtoSchema, file)).toString("latin1");
+  return text
+    .replace(whole, () => `fileDesc(btoa(${JSON.stringify(bytes)}), [${needed}])`)
+    .replace(imported, (line, name: string) => (isNeeded(name) ? line : ""));
 }
 
 function decode(data: string): FileDescriptorProto {
@@ -91,6 +101,8 @@ function readSources(web: string): { readonly shared: string; readonly operators
 type Used = {
   /** Full names of messages, and of the enums in them. */
   readonly messages: ReadonlySet<string>;
+  /** The messages and enums of each of our files, by the name of its descriptor in the code. */
+  readonly typesOf: ReadonlyMap<string, readonly string[]>;
   /** Every word of the sources. A method whose name is one of them may be called. */
   readonly words: ReadonlySet<string>;
 };
@@ -119,7 +131,29 @@ function findUsed(files: readonly FileDescriptorProto[], sources: string): Used 
           add(outputType);
         }
   for (const [name, message] of known) if (words.has(`${message.name}Schema`)) add(name);
-  return { messages, words };
+  return {
+    messages,
+    typesOf: new Map(files.map((file) => [descriptorOf(file), namesIn(file)])),
+    words,
+  };
+}
+
+/** `file_gateway_keys_v1_keys` */
+function descriptorOf({ name }: FileDescriptorProto): string {
+  return `file_${name.replace(/\.proto$/, "").replaceAll(/\W/g, "_")}`;
+}
+
+function namesIn(file: FileDescriptorProto): string[] {
+  return [...file.messageType, ...file.enumType].map(({ name }) => `.${file.package}.${name}`);
+}
+
+/** What the fields and methods of a file refer to. */
+function typesOf({ messageType, service }: FileDescriptorProto): ReadonlySet<string> {
+  const methods = service.flatMap(({ method }) => method);
+  return new Set([
+    ...messageType.flatMap(typesIn),
+    ...methods.flatMap(({ inputType, outputType }) => [inputType, outputType]),
+  ]);
 }
 
 /** As the generated code names a method. */

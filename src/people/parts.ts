@@ -37,6 +37,8 @@ export type Parts = {
   readonly ensureAccount: (accountId: string, name: string) => Promise<void>;
   /** True: there is a way to pay for credits. */
   readonly sellsCredits: () => boolean;
+  /** As `GetSessionResponse.grpc_address`. */
+  readonly grpcAddress: () => string;
   readonly forecastsOf: (accountId: string) => Promise<readonly Forecast[]>;
   readonly log: Log;
   /** Tells every node that a person or token changed. Call after the commit of `insertChange`. */

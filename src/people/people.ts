@@ -208,6 +208,8 @@ export function createPeople(parts: {
   postgres: Postgres;
   /** The address under which people reach the console. */
   publicUrl: () => URL;
+  /** As `GetSessionResponse.grpc_address`. Default: empty. */
+  grpcAddress?: () => string;
   keys: ManagedKeys;
   /** What a person who becomes a member may spend. Absent: as much as the account has. */
   budgets?: MemberBudgets;
@@ -273,6 +275,7 @@ export function createPeople(parts: {
     ensureAccount,
     forecastsOf: parts.forecastsOf ?? (async () => []),
     sellsCredits: () => sellsCredits(),
+    grpcAddress: parts.grpcAddress ?? (() => ""),
     log,
     publish: changes.publish,
     keys: parts.keys,

@@ -82,6 +82,7 @@ export async function getSession(
     ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
     providers: listProviders(parts),
     sellsCredits: parts.sellsCredits(),
+    grpcAddress: parts.grpcAddress(),
     address: plainAddress(clientOf(call).address) ?? "",
     ...(shownAccount && { shownAccount }),
   });

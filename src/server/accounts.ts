@@ -75,6 +75,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     approvalLimit,
     hasAdminToken: adminToken !== "",
     publicUrl,
+    grpcAddress: settings.grpcAddress,
     keys: keys.managed,
     budgets: budgetsOfMembers,
     hints: hints && hintsOn(hints, "gateway:people-changed"),

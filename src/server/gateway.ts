@@ -295,6 +295,7 @@ async function openGrpc(
     onError: countErrors(metrics),
   });
   const port = await server.listen(config.grpcHost, config.grpcPort);
+  local.servesGrpcOn(port);
   const { certificate } = server;
   if (certificate && config.grpcTls?.files) {
     const watch = watchCertificate(certificate, config.grpcTls.files, {

@@ -44,6 +44,8 @@ export type StartedServices = {
   ensureAccount(accountId: string, name: string): Promise<void>;
   /** Call when the HTTP listener is open: without PUBLIC_URL, people reach it at localhost. */
   listensOn(port: number): void;
+  /** Call when the gRPC listener is open. */
+  servesGrpcOn(port: number): void;
   /** Call once an hour with each peer that looks like a proxy and is not named as one. */
   noteProxy(peer: string): void;
   readonly limits: RateLimits;
@@ -141,6 +143,7 @@ export async function startServices(
     ensureAccount: billing.ensureAccount,
     countRejected: billing.countRejected,
     listensOn: settings.listensOn,
+    servesGrpcOn: settings.servesGrpcOn,
     noteProxy: operations.noteProxy,
     limits,
     onPayerChange(listener) {

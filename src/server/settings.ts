@@ -2,6 +2,7 @@
 
 import { PriceLists } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
+import { hostAndPort, isLocalhost } from "../config/environment.ts";
 import { createCatalog } from "../inference/inference.ts";
 import type { GatewayParts } from "./parts.ts";
 
@@ -19,10 +20,18 @@ export type SettingsInUse = {
   replace(next: CatalogFile): void;
   /** Without PUBLIC_URL, people reach the listener at localhost. */
   listensOn(port: number): void;
+  /** The port of the gRPC listener, once it is open. */
+  servesGrpcOn(port: number): void;
+  /** `host:port` for people. Empty: they come from elsewhere, and this machine alone reaches it. */
+  grpcAddress(): string;
 };
 
-export function createSettings({ config, catalog: file }: GatewayParts): SettingsInUse {
+export function createSettings({
+  config,
+  catalog: file,
+}: Pick<GatewayParts, "config" | "catalog">): SettingsInUse {
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
+  let grpcPort = config.grpcPort;
   const priceLists = new PriceLists();
   const settings = {
     file,
@@ -39,6 +48,14 @@ export function createSettings({ config, catalog: file }: GatewayParts): Setting
     },
     listensOn(port: number) {
       if (!config.publicUrl) publicUrl = new URL(`http://localhost:${port}`);
+    },
+    servesGrpcOn(port: number) {
+      grpcPort = port;
+    },
+    grpcAddress() {
+      const listener = new URL(`http://${hostAndPort(config.grpcHost, grpcPort)}`);
+      const isReached = isLocalhost(publicUrl) || !isLocalhost(listener);
+      return isReached ? `${publicUrl.hostname}:${grpcPort}` : "";
     },
   };
   return settings;

@@ -1317,7 +1317,7 @@ const read = `(async () => {
         .map(cells),
     ])),
     text: line(document.querySelector("main")) + [...document.querySelectorAll("[data-bar]")]
-      .map((one) => one.getAttribute("aria-label")).join(" "),
+      .map((one) => one.getAttribute("aria-label").replace(/\\s+/g, " ")).join(" "),
     /** Of each bar that is there: its height, and what it stands for. */
     bars: [...document.querySelectorAll("[data-bar]")].flatMap((bar) => {
       const heights = [...bar.querySelectorAll("rect:not(.bars-hit)")].map((one) =>

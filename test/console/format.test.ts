@@ -12,9 +12,13 @@ import {
   count,
   credits,
   day,
+  dayOfYear,
   dollars,
   duration,
+  fieldDay,
+  minutes,
   moment,
+  month,
   parseCount,
   parseCredits,
   parseDollars,
@@ -22,6 +26,8 @@ import {
   percent,
   plainCredits,
   relative,
+  rowTime,
+  seconds,
   signedCredits,
   toDate,
 } from "../../src/console/web/format.ts";
@@ -228,7 +234,7 @@ test.for<[number, string]>([
   expect(inWords(duration(ms))).toBe(text);
 });
 
-test("moments are in UTC, of dates and of timestamps", () => {
+test("until the page knows a zone, moments are in UTC, of dates and of timestamps", () => {
   const date = new Date("2026-01-02T03:04:05.678Z");
   const timestamp = timestampFromDate(date);
   expect(toDate(timestamp)).toEqual(date);
@@ -239,6 +245,40 @@ test("moments are in UTC, of dates and of timestamps", () => {
       "2 Jan 2026, 03:04:05 UTC",
     ]);
   expect(inWords(moment(new Date("2026-12-31T23:59:59Z")))).toBe("31 Dec 2026, 23:59:59 UTC");
+});
+
+describe("a moment by the clock of a zone", () => {
+  test.for<[string, string, string]>([
+    // Summer begins: 02:00 to 03:00 does not exist.
+    ["Europe/Berlin", "2026-03-29T00:59:59Z", "29 Mar 2026, 01:59:59 UTC+1"],
+    ["Europe/Berlin", "2026-03-29T01:00:00Z", "29 Mar 2026, 03:00:00 UTC+2"],
+    // Summer ends: 02:00 to 03:00 comes twice, and the two differ.
+    ["Europe/Berlin", "2026-10-25T00:30:00Z", "25 Oct 2026, 02:30:00 UTC+2"],
+    ["Europe/Berlin", "2026-10-25T01:30:00Z", "25 Oct 2026, 02:30:00 UTC+1"],
+    ["America/New_York", "2026-11-01T05:30:00Z", "1 Nov 2026, 01:30:00 UTC−4"],
+    ["America/New_York", "2026-11-01T06:30:00Z", "1 Nov 2026, 01:30:00 UTC−5"],
+    // Half an hour of summer, quarters of an hour, another day and year.
+    ["Australia/Lord_Howe", "2026-04-04T14:59:59Z", "5 Apr 2026, 01:59:59 UTC+11"],
+    ["Australia/Lord_Howe", "2026-04-04T15:00:00Z", "5 Apr 2026, 01:30:00 UTC+10:30"],
+    ["Asia/Kathmandu", "2026-12-31T18:15:00Z", "1 Jan 2027, 00:00:00 UTC+5:45"],
+    ["America/St_Johns", "2026-01-01T00:00:00Z", "31 Dec 2025, 20:30:00 UTC−3:30"],
+    ["Pacific/Kiritimati", "2026-09-09T10:00:00Z", "10 Sep 2026, 00:00:00 UTC+14"],
+    ["UTC", "2026-11-22T00:00:00Z", "22 Nov 2026, 00:00:00 UTC"],
+  ])("in %s, %s is %s", ([zone, at, text]) => {
+    expect(inWords(moment(new Date(at), zone))).toBe(text);
+  });
+
+  test("names it as the whole has it, in each of its parts", () => {
+    const at = new Date("2025-12-31T23:30:00Z");
+    const texts = [day, dayOfYear, month, minutes, seconds, clock, rowTime].map((write) =>
+      inWords(write(at, "Asia/Kolkata")),
+    );
+    expect(texts).toEqual([
+      ...["1 Jan 2026", "1 Jan", "Jan 2026", "05:00", "05:00:00", "05:00 UTC+5:30"],
+      expect.stringMatching(/^1 Jan( 2026)?, 05:00:00$/),
+    ]);
+    expect(fieldDay(at)).toBe("2025-12-31");
+  });
 });
 
 test.for<[number, string]>([

@@ -3,6 +3,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hasChromium, startChromium } from "../support/chromium.ts";
+import { now } from "./states/answers.ts";
 import { type StatesServer, scrollThrough, startStates, statePath } from "./states/server.ts";
 
 describe.skipIf(!hasChromium)("in Chromium", () => {
@@ -112,7 +113,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await button("7 days").click();
     await button("From … to").click();
     const days = await Promise.all(
-      ["From", "To"].map((label) => page.getByLabel(label, { exact: true }).inputValue()),
+      ["From (UTC)", "To (UTC)"].map((label) =>
+        page.getByLabel(label, { exact: true }).inputValue(),
+      ),
     );
     const [from = "", to = ""] = days;
     expect(Date.parse(to) - Date.parse(from)).toBe(6 * 86_400_000);
@@ -215,17 +218,128 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByText("The request ends now.").waitFor();
   });
 
-  test("a moment is shown by the reader's clock too", async () => {
-    const there = await browser.newContext({ timezoneId: "Asia/Tokyo", bypassCSP: true });
-    const tokyo = await there.newPage();
-    await tokyo.goto(server.address + statePath("credits", "full"));
-    const orders = tokyo.getByRole("table", { name: "Orders, newest first" });
-    const title = await orders.locator("time").first().getAttribute("title");
-    expect(title?.split("\n")).toEqual([
-      "22\u00a0Nov\u00a02026, 14:01:46\u00a0UTC",
-      expect.stringMatching(/^22 Nov 2026, 23:01:46 /),
-    ]);
+  test("times are those of the reader's zone, which may change while the page is open", async () => {
+    const there = await browser.newContext({ bypassCSP: true });
+    const page = await there.newPage();
+    const session = await there.newCDPSession(page);
+    const arriveIn = (timezoneId: string) =>
+      session.send("Emulation.setTimezoneOverride", { timezoneId });
+    await arriveIn("Asia/Tokyo");
+    const openCredits = async () => {
+      // Parts further down wait until somebody sees them.
+      await page.bringToFront();
+      await page.goto(server.address + statePath("credits", "full"));
+    };
+    await openCredits();
+    const time = page.getByRole("table", { name: "Orders, newest first" }).locator("time").first();
+    const shows = (text: string) =>
+      expect.poll(() => time.textContent(), { timeout: 20_000 }).toBe(text);
+    const inNewfoundland = "22\u00a0Nov\u00a02026, 10:31:46\u00a0UTC\u22123:30";
+    const inUtc = "22\u00a0Nov\u00a02026, 14:01:46\u00a0UTC";
+    await shows("22\u00a0Nov\u00a02026, 23:01:46\u00a0UTC+9");
+    expect(await time.getAttribute("title")).toBe(
+      `22\u00a0Nov\u00a02026, 23:01:46\u00a0UTC+9\n${inUtc}`,
+    );
+    // The reader lands elsewhere, and comes back to the page.
+    await arriveIn("America/St_Johns");
+    await page.evaluate("dispatchEvent(new Event('focus'))");
+    await shows(inNewfoundland);
+
+    // A choice holds wherever the browser is, in all of its tabs, and after a reload.
+    const other = await there.newPage();
+    await other.goto(server.address + statePath("settings", "full"));
+    const zone = other.getByLabel("Time zone");
+    expect(await zone.inputValue()).toBe("");
+    await zone.selectOption("Europe/Berlin");
+    await other.getByText(/^Now it is .*UTC\+[12]\. Budgets, usage/).waitFor();
+    await shows("22\u00a0Nov\u00a02026, 15:01:46\u00a0UTC+1");
+    await openCredits();
+    await shows("22\u00a0Nov\u00a02026, 15:01:46\u00a0UTC+1");
+    await zone.selectOption("UTC");
+    await shows(inUtc);
+    expect(await time.getAttribute("title")).toBe(inUtc);
+    // A name that this browser does not know is as none.
+    await page.evaluate("localStorage.setItem('gateway-zone', 'Mars/Olympus')");
+    await openCredits();
+    await shows(inNewfoundland);
     await there.close();
+  });
+
+  test("budgets, usage and documents are in UTC for a reader far from it, and say so", async () => {
+    const there = await browser.newContext({ timezoneId: "Pacific/Kiritimati", bypassCSP: true });
+    const page = await there.newPage();
+    const show = async (name: string, text: string) => {
+      await page.goto(server.address + statePath(name, "full"));
+      await page.getByText(text).first().waitFor();
+    };
+    await show("usage", "All hours, days and months are UTC");
+    await page.getByText("As table").first().click();
+    await page.getByRole("columnheader", { name: "Day, UTC" }).first().waitFor();
+    await show("member", "00:00\u00a0UTC");
+    await show("document", "All times are UTC.");
+    await show("requests", "From (UTC)");
+    const head = page.getByRole("columnheader").first();
+    await expect.poll(() => head.textContent(), { timeout: 20_000 }).toBe("Time");
+    await there.close();
+  });
+
+  /** Parts that are files of their own: where, and what brings them on screen. */
+  const parts = [
+    ["settings", "full", "alerts"],
+    ["settings", "full", "management"],
+    ["connect", "full", "tools"],
+    ["order", "open", "drawing"],
+    ["alerts", "full", "notices"],
+  ] as const;
+  for (const [name, state, file] of parts)
+    test(`${name} without the file "${file}" says so, and has it after a try`, async () => {
+      const there = await browser.newContext({ bypassCSP: true });
+      const page = await there.newPage();
+      const again = page.getByText("The gateway does not answer. Check your network.");
+      const path = `**/assets/${file}-*.js`;
+      // The order would have expired.
+      await page.clock.setFixedTime(now);
+      const show = async () => {
+        await page.getByRole("heading", { level: 1 }).waitFor();
+        await page.evaluate(scrollThrough);
+      };
+      await page.route(path, (route) => route.abort());
+      await page.goto(server.address + statePath(name, state));
+      await show();
+      await again.waitFor();
+      await page.unroute(path);
+      const come = page.waitForResponse(path);
+      await page.getByRole("button", { name: "Try again" }).first().click();
+      await show();
+      expect((await come).status()).toBe(200);
+      await expect.poll(() => again.count()).toBe(0);
+      await there.close();
+    });
+
+  test("a secret stays on screen while the list of tools is asked for again", async () => {
+    const path = "**/assets/tools-*.js";
+    await page.route(path, (route) => route.abort());
+    await open("key-form");
+    await page.getByRole("dialog").getByRole("button", { name: "Create key" }).click();
+    const secret = page.getByLabel("The secret of the key");
+    const shown = await secret.inputValue();
+    await unanswered().waitFor();
+    await page.unroute(path);
+    await button("Try again").click();
+    await page.getByLabel("Tool").waitFor();
+    expect(await secret.inputValue()).toBe(shown);
+  });
+
+  test("the bell without its file is a button that asks for it again", async () => {
+    const path = "**/assets/bell-*.js";
+    await page.route(path, (route) => route.abort());
+    await open("overview");
+    const again = page.getByRole("button", { name: /^The gateway does not answer.* Try again$/ });
+    await again.waitFor();
+    await page.unroute(path);
+    await again.click();
+    await page.getByRole("button", { name: /^Alerts, \d+ unread$/ }).waitFor();
+    expect(await again.count()).toBe(0);
   });
 
   test("nothing is offered to buy where no way to pay is set up", async () => {

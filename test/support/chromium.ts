@@ -16,6 +16,8 @@ export function startChromium(hosts: readonly string[] = []): Promise<Browser> {
   const rules = hosts.map((host) => `MAP ${host} 127.0.0.1`).join(", ");
   return chromium.launch({
     ...(path !== undefined && { executablePath: path }),
+    // The zone of every page whose test names none.
+    env: { ...process.env, TZ: "UTC" },
     args: [
       ...["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
       ...(hosts.length > 0 ? [`--host-resolver-rules=${rules}`] : []),

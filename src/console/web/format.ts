@@ -5,6 +5,7 @@
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { nanoOf } from "../../base/cost.ts";
 import { creditsPerUsd } from "../../base/shown-figures.ts";
+import { shownZone, utc } from "./zone.ts";
 
 const locale = "en";
 const minus = "\u2212";
@@ -136,37 +137,78 @@ export function toDate(at: Moment): Date {
   return at instanceof Date ? at : new Date(Number(at.seconds) * 1000 + at.nanos / 1_000_000);
 }
 
-const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-const two = (n: number) => String(n).padStart(2, "0");
+const formats = new Map<string, Intl.DateTimeFormat>();
 
-/** "22 Nov 2026", in UTC */
-export function day(at: Moment): string {
-  const date = toDate(at);
-  return [date.getUTCDate(), months[date.getUTCMonth()], date.getUTCFullYear()].join(space);
+/** What the clock and the calendar of a zone show. An hour that comes twice differs in `zone`. */
+function partsOf(at: Moment, timeZone: string) {
+  let format = formats.get(timeZone);
+  if (!format) {
+    const number = "2-digit";
+    format = new Intl.DateTimeFormat(locale, {
+      ...{ year: "numeric", month: "short", day: "numeric" },
+      ...{ hour: number, minute: number, second: number, hourCycle: "h23" },
+      ...{ timeZone, timeZoneName: "shortOffset" },
+    });
+    formats.set(timeZone, format);
+  }
+  const parts = format.formatToParts(toDate(at));
+  const of = (wanted: Intl.DateTimeFormatPartTypes) =>
+    parts.find(({ type }) => type === wanted)?.value ?? "";
+  return {
+    ...{ year: of("year"), month: of("month"), day: of("day") },
+    ...{ hour: of("hour"), minute: of("minute"), second: of("second") },
+    zone: of("timeZoneName").replace("GMT", utc).replace(/\+0$/, "").replace("-", minus),
+  };
 }
 
-/** "14:02 UTC" */
-export function clock(at: Moment): string {
-  const date = toDate(at);
-  return `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}${space}UTC`;
+/** "22 Nov 2026". As all that follow: in the zone of the person, unless another one is named. */
+export function day(at: Moment, zone = shownZone.value): string {
+  const { day, month, year } = partsOf(at, zone);
+  return [day, month, year].join(space);
 }
 
-/** "14:02:31", in UTC */
-export function seconds(at: Moment): string {
-  const date = toDate(at);
-  return [date.getUTCHours(), date.getUTCMinutes(), date.getUTCSeconds()].map(two).join(":");
+/** "22 Nov" */
+export function dayOfYear(at: Moment, zone = shownZone.value): string {
+  const { day, month } = partsOf(at, zone);
+  return [day, month].join(space);
+}
+
+/** "Nov 2026" */
+export function month(at: Moment, zone = shownZone.value): string {
+  const { month, year } = partsOf(at, zone);
+  return [month, year].join(space);
+}
+
+/** "14:02" */
+export function minutes(at: Moment, zone = shownZone.value): string {
+  const { hour, minute } = partsOf(at, zone);
+  return `${hour}:${minute}`;
+}
+
+/** "14:02:31" */
+export function seconds(at: Moment, zone = shownZone.value): string {
+  return `${minutes(at, zone)}:${partsOf(at, zone).second}`;
+}
+
+/** "14:02 UTC", "15:02 UTC+1" */
+export function clock(at: Moment, zone = shownZone.value): string {
+  return `${minutes(at, zone)}${space}${partsOf(at, zone).zone}`;
 }
 
 /** "22 Nov 2026, 14:02:31 UTC" */
-export function moment(at: Moment): string {
-  return `${day(at)}, ${seconds(at)}${space}UTC`;
+export function moment(at: Moment, zone = shownZone.value): string {
+  return `${day(at, zone)}, ${seconds(at, zone)}${space}${partsOf(at, zone).zone}`;
 }
 
-/** The same moment by the clock of the reader, with its zone. Undefined: that is UTC. */
-export function localMoment(at: Moment): string | undefined {
-  const date = toDate(at);
-  if (date.getTimezoneOffset() === 0) return undefined;
-  return date.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long" });
+/** "22 Nov, 14:02:31": a row of a list. The year is left out where it is the one of now. */
+export function rowTime(at: Moment, zone = shownZone.value): string {
+  const isThisYear = partsOf(at, zone).year === partsOf(new Date(), zone).year;
+  return `${isThisYear ? dayOfYear(at, zone) : day(at, zone)}, ${seconds(at, zone)}`;
+}
+
+/** "2026-11-22": a day of UTC, as fields and addresses hold it. */
+export function fieldDay(at: Date): string {
+  return at.toISOString().slice(0, 10);
 }
 
 const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "always" });

@@ -28,6 +28,7 @@ import {
 import { Shell } from "./shell.tsx";
 import { startTheme } from "./theme.ts";
 import { words } from "./words.ts";
+import { followZone } from "./zone.ts";
 
 /** What an address must not keep: the secret of a link, and how a provider's sign-in ended. */
 type Arrival = { readonly token: string; readonly outcome: string };
@@ -68,15 +69,13 @@ function Page({ arrival }: { arrival: Arrival }): JSX.Element {
 
 /** Few come by a link, and few make their first key: both are loaded by need. */
 function Link({ token }: { readonly token: string }): JSX.Element {
-  const [isMissing, setMissing] = useState(false);
-  const onFailed = () => setMissing(true);
-  const LinkPage = useNeeded(() => import("./pages/link.tsx"), true, onFailed)?.LinkPage;
+  const { file, isMissing } = useNeeded(() => import("./pages/link.tsx"));
   // The address has lost the secret, and the page that is loaded again needs it.
   const retry = () => {
     history.replaceState(null, "", `${location.pathname}#${token}`);
     location.reload();
   };
-  if (LinkPage) return <LinkPage token={token} retry={retry} />;
+  if (file) return <file.LinkPage token={token} retry={retry} />;
   return isMissing ? (
     <Door title={words.links.badTitle}>
       <FileMissing retry={retry} />
@@ -87,10 +86,8 @@ function Link({ token }: { readonly token: string }): JSX.Element {
 }
 
 function FirstSteps(): JSX.Element {
-  const [isMissing, setMissing] = useState(false);
-  const onFailed = () => setMissing(true);
-  const Start = useNeeded(() => import("./pages/start.tsx"), true, onFailed)?.Start;
-  if (Start) return <Start />;
+  const { file, isMissing } = useNeeded(() => import("./pages/start.tsx"));
+  if (file) return <file.Start />;
   return isMissing ? <FileMissing /> : <Skeleton />;
 }
 
@@ -200,9 +197,20 @@ function NoAccount(): JSX.Element {
   return <Door title={words.shell.noAccountTitle} lead={words.shell.noAccount} />;
 }
 
+const zoneEveryMs = 60_000;
+
+/** Times follow a person who travels, or chooses another zone in another tab. */
+function startZone(): void {
+  followZone();
+  for (const event of ["focus", "visibilitychange", "online", "storage"])
+    addEventListener(event, followZone);
+  setInterval(followZone, zoneEveryMs);
+}
+
 // Before anything else: a secret stays in the address for no longer than it takes to read it.
 const arrival = takeArrival();
 startTheme();
+startZone();
 startRouter();
 refreshOnReturn();
 if (place) render(<App arrival={arrival} />, place);

@@ -79,8 +79,16 @@ function useSettledCharges(accountId: string): void {
 
 /** The bell, loaded once the figures are there. Until then, its place. */
 function LaterBell(): JSX.Element {
-  const Bell = useNeeded(() => import("./parts/bell.tsx"), readAt.value !== undefined)?.Bell;
-  return Bell ? <Bell /> : <span class="bell of-narrow" />;
+  const hasFigures = readAt.value !== undefined;
+  const { file, isMissing, again } = useNeeded(() => import("./parts/bell.tsx"), hasFigures);
+  if (file) return <file.Bell />;
+  if (!isMissing) return <span class="bell of-narrow" />;
+  const text = `${words.common.offline} ${words.common.retry}`;
+  return (
+    <button type="button" class="bell" title={text} aria-label={text} onClick={again}>
+      <Icon name="warning" />
+    </button>
+  );
 }
 
 const beginAfterMs = 1_000;

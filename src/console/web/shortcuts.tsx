@@ -15,26 +15,21 @@ const close = () => {
   overlay.value = undefined;
 };
 
-const fail = () => {
-  close();
-  report(words.common.offline);
-};
-
 export function Overlay(): JSX.Element | null {
   const open = overlay.value;
   useKeys();
-  const Palette = useNeeded(
-    () => import("./parts/palette.tsx"),
-    open?.kind === "palette",
-    fail,
-  )?.Palette;
-  const Glossary = useNeeded(
-    () => import("./parts/glossary.tsx"),
-    open?.kind === "glossary",
-    fail,
-  )?.Glossary;
-  if (open?.kind === "glossary" && Glossary) return <Glossary term={open.term} onClose={close} />;
-  if (open?.kind === "palette" && Palette) return <Palette typed={open.typed} onClose={close} />;
+  const palette = useNeeded(() => import("./parts/palette.tsx"), open?.kind === "palette");
+  const glossary = useNeeded(() => import("./parts/glossary.tsx"), open?.kind === "glossary");
+  const isMissing = palette.isMissing || glossary.isMissing;
+  useEffect(() => {
+    if (!isMissing) return;
+    close();
+    report(words.common.offline);
+  }, [isMissing]);
+  if (open?.kind === "glossary" && glossary.file)
+    return <glossary.file.Glossary term={open.term} onClose={close} />;
+  if (open?.kind === "palette" && palette.file)
+    return <palette.file.Palette typed={open.typed} onClose={close} />;
   return null;
 }
 

@@ -3,35 +3,15 @@
 
 import { creditsPerUsd, leastDepositUsd, packStepUsdCents } from "../../base/shown-figures.ts";
 import type { TokenCategory } from "../../base/token-categories.ts";
+import { clock, day, dayOfYear, minutes, month } from "./format.ts";
 import type { Span } from "./parts/timeline.ts";
+import { utc } from "./zone.ts";
 
 const leastPackUsd = packStepUsdCents / 100;
 const leastPackCredits = (leastPackUsd * creditsPerUsd).toLocaleString("en");
 
 /** How the keys of a pool begin. No line ends in it: U+2060 joins what a hyphen would part. */
 const prefix = (pool: 1 | 2) => `sk-\u2060gw2-\u2060${pool}`;
-
-const utcDay = new Intl.DateTimeFormat("en-GB", {
-  day: "numeric",
-  month: "short",
-  timeZone: "UTC",
-});
-const utcDayOfYear = new Intl.DateTimeFormat("en-GB", {
-  day: "numeric",
-  month: "short",
-  year: "numeric",
-  timeZone: "UTC",
-});
-const utcMonth = new Intl.DateTimeFormat("en-GB", {
-  month: "short",
-  year: "numeric",
-  timeZone: "UTC",
-});
-const utcHour = new Intl.DateTimeFormat("en-GB", {
-  hour: "2-digit",
-  minute: "2-digit",
-  timeZone: "UTC",
-});
 
 const plural = (n: bigint | number, one: string, many: string) => (Number(n) === 1 ? one : many);
 
@@ -119,18 +99,18 @@ export const figures = {
     total: "Total",
     open: "so far",
     time: (span: Span) =>
-      ({ hour: "Hour, UTC", day: "Day, UTC", week: "Week", month: "Month" })[span],
+      ({ hour: "Hour, UTC", day: "Day, UTC", week: "Week, UTC", month: "Month, UTC" })[span],
     /** What one bar covers, in full. */
     span: (span: Span, from: Date): string => {
-      if (span === "hour") return `${utcDayOfYear.format(from)}, ${utcHour.format(from)} UTC`;
-      if (span === "month") return utcMonth.format(from);
-      return span === "week" ? `Week of ${utcDayOfYear.format(from)}` : utcDayOfYear.format(from);
+      if (span === "hour") return `${day(from, utc)}, ${clock(from, utc)}`;
+      if (span === "month") return month(from, utc);
+      return span === "week" ? `Week of ${day(from, utc)}` : day(from, utc);
     },
     /** The same, below the bar. */
     tick: (span: Span, from: Date): string => {
-      if (span === "month") return utcMonth.format(from);
+      if (span === "month") return month(from, utc);
       const isMidnight = from.getUTCHours() === 0;
-      return span === "hour" && !isMidnight ? utcHour.format(from) : utcDay.format(from);
+      return span === "hour" && !isMidnight ? minutes(from, utc) : dayOfYear(from, utc);
     },
     /** What a screen reader says of a bar. */
     figures: (time: string, total: string, parts: readonly string[]) =>
@@ -139,7 +119,7 @@ export const figures = {
 
   usage: {
     title: "Usage",
-    intro: "All days and months are UTC, as the months of caps are.",
+    intro: "All hours, days and months are UTC, as those of budgets are.",
     period: "Period",
     periods: {
       "7d": "7 days",
@@ -148,8 +128,8 @@ export const figures = {
       "13m": "13 months",
       custom: "From … to",
     },
-    from: "From",
-    to: "To",
+    from: "From (UTC)",
+    to: "To (UTC)",
     by: "By",
     bys: { category: "Category", model: "Model", key: "Key", tag: "Tag" },
     tagNeeded: "Name a tag, such as team",
@@ -266,7 +246,6 @@ export const figures = {
 
   requests: {
     title: "Requests",
-    intro: "Newest first. Prompts and answers are never stored.",
     key: "Key",
     model: "Model",
     outcome: "Outcome",
@@ -277,14 +256,12 @@ export const figures = {
     tag: "Tag (team=a)",
     by: "Charged by",
     leastWrong: "Credits are a number, such as 0.5.",
-    times: "Times",
-    zones: { utc: "UTC", local: "Local" },
     live: "Live",
     csv: "Export CSV",
-    from: "From",
-    to: "To",
+    from: "From (UTC)",
+    to: "To (UTC)",
     head: {
-      time: (zone: string) => `Time, ${zone}`,
+      time: (isUtc: boolean) => (isUtc ? "Time, UTC" : "Time"),
       key: "Key",
       model: "Model",
       cache: "Cache",

@@ -556,6 +556,10 @@ export const words = {
     login: "Login",
     name: "Name",
     email: "E-mail",
+    zone: "Time zone",
+    zoneHint: (now: string) =>
+      `Now it is ${now}. Budgets, usage, exports and documents are in UTC for everybody.`,
+    zoneOfBrowser: (zone: string) => `As this browser: ${zone}`,
     emailNone: "none: you get no notices, and no link if you lose your way in",
     emailChange: "Change",
     emailTitle: "Your e-mail address",

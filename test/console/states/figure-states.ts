@@ -614,7 +614,7 @@ export const figureStates: readonly PageStates[] = [
   },
   {
     name: "requests-filtered",
-    path: "requests?outcome=failed&key=key_3&times=local",
+    path: "requests?outcome=failed&key=key_3",
     states: {
       none: [keys, catalogue, answer(listCharges, () => ({ charges: [] }))],
       searched: [

@@ -52,6 +52,7 @@ export const commonAnswers: readonly Answer[] = [
     ],
     hasPassword: true,
     sellsCredits: true,
+    grpcAddress: "localhost:50051",
     providers: [{ name: "acme", title: "ACME" }],
   })),
   answer(BillingService.method.getAccount, () => ({

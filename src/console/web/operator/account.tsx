@@ -619,7 +619,11 @@ function DocumentsCard({ accountId }: OfAccount): JSX.Element {
             head: head.kind,
             cell: ({ kind }) => textOf(DocumentKind, documentKinds, kind),
           },
-          { name: "at", head: head.at, cell: ({ issuedAt }) => <Time at={issuedAt} as="day" /> },
+          {
+            name: "at",
+            head: head.at,
+            cell: ({ issuedAt }) => <Time at={issuedAt} as="day" isUtc />,
+          },
           {
             name: "again",
             head: <span class="visually-hidden">{words.mails.mailIt}</span>,

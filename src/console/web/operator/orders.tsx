@@ -4,7 +4,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { OrderState, PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { useCall, usePages } from "../api.ts";
-import { count, credits, dollars } from "../format.ts";
+import { count, credits, dollars, fieldDay } from "../format.ts";
 import { LinkButton } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import {
@@ -51,13 +51,11 @@ function dayOf(text: string): Date | undefined {
   return Number.isNaN(date.getTime()) ? undefined : date;
 }
 
-const textOfDay = (date: Date) => date.toISOString().slice(0, 10);
-
 /** The filters, which are in the address, and the questions that they make. */
 function useFilters() {
   const [query, setQuery] = useQuery({
     ...{ state: "all", attention: "", coin: "", processor: "", least: "" },
-    from: textOfDay(new Date(Date.now() - (usualDays - 1) * dayMs)),
+    from: fieldDay(new Date(Date.now() - (usualDays - 1) * dayMs)),
     to: "",
   });
   const state = choiceOf(query.state, states, "all");
@@ -79,7 +77,7 @@ function useFilters() {
   const range = new URLSearchParams({
     all: "true",
     ...(from && { from: query.from }),
-    ...(to && { to: textOfDay(to) }),
+    ...(to && { to: fieldDay(to) }),
   });
   const file = new URLSearchParams(range);
   for (const [name, value] of [

@@ -14,7 +14,16 @@ import {
   SalesGroup,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { call, invalidate, together, useCall, usePages } from "../api.ts";
-import { count, credits, dollars, moment, parseDollars, percent, toDate } from "../format.ts";
+import {
+  count,
+  credits,
+  dollars,
+  fieldDay,
+  moment,
+  parseDollars,
+  percent,
+  toDate,
+} from "../format.ts";
 import { Bars } from "../parts/bars.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { Segments } from "../parts/choices.tsx";
@@ -28,6 +37,7 @@ import { barsOf } from "../parts/timeline.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { useQuery } from "../router.ts";
 import { isOperatorAdmin } from "../session.ts";
+import { utc } from "../zone.ts";
 import { AccountLink, ListTable, LookOnly, PagedTable, useAccountNames } from "./common.tsx";
 import { words } from "./words.ts";
 
@@ -44,8 +54,7 @@ const monthStart = (month: string, add = 0) => {
   start.setUTCMonth(start.getUTCMonth() + add);
   return start;
 };
-const monthOf = (at: Date) => at.toISOString().slice(0, 7);
-const dayOf = (at: Date) => at.toISOString().slice(0, 10);
+const monthOf = (at: Date) => fieldDay(at).slice(0, "2026-11".length);
 const between = ({ from, to }: Range) => ({
   from: timestampFromDate(from),
   to: timestampFromDate(to),
@@ -92,7 +101,7 @@ export function SalesPage(): JSX.Element {
 }
 
 function Files({ range }: { readonly range: Range }): JSX.Element {
-  const query = `from=${dayOf(range.from)}&to=${dayOf(range.to)}`;
+  const query = `from=${fieldDay(range.from)}&to=${fieldDay(range.to)}`;
   return (
     <>
       {(["sales", "revenue", "liabilities"] as const).map((name) => (
@@ -201,7 +210,9 @@ function Beside({ sales, liabilities }: BesideProps): JSX.Element {
     <p class="intro muted">
       {words.sales.gifts(credits(bonus), credits(adjusted))}{" "}
       {liabilities && words.sales.owed(dollars(owed), credits(owed), credits(debts))}{" "}
-      {completeUntil ? words.sales.completeUntil(moment(completeUntil)) : words.sales.incomplete}
+      {completeUntil
+        ? words.sales.completeUntil(moment(completeUntil, utc))
+        : words.sales.incomplete}
     </p>
   );
 }

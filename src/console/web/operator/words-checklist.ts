@@ -1,5 +1,7 @@
 // Texts of the checklist. As `words.ts`.
 
+import { moment } from "../format.ts";
+
 type Step = {
   readonly title: string;
   readonly done: (facts: string) => string;
@@ -87,7 +89,7 @@ payments:
   },
   LEDGER: {
     title: "First check of the ledger",
-    done: (at) => `Its last check without a finding ended at ${at.replace(/\.\d+Z$/, "Z")}.`,
+    done: (at) => `Its last check without a finding ended on ${moment(new Date(at))}.`,
     open: () => "Nobody has checked it yet, or the last check found something.",
     lines: () => "npm run verify-ledger",
     page: { path: "attention", label: "Check it here" },

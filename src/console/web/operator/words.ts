@@ -732,15 +732,14 @@ export const words = {
 
   audit: {
     title: "Audit events",
-    intro:
-      "Every administrative act, and every look of an operator into an account. Times are UTC.",
+    intro: "Every administrative act, and every look of an operator into an account.",
     account: "Account",
     actor: "Who",
     method: "Act",
     all: "All",
     facts: (n: number) => plural(n, "fact", "facts"),
-    from: "From",
-    to: "To",
+    from: "From (UTC)",
+    to: "To (UTC)",
     caption: "Audit events, newest first",
     head: {
       at: "Time",

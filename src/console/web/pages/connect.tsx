@@ -13,6 +13,7 @@ import { Copy, LinkButton } from "../parts/button.tsx";
 import { Segments } from "../parts/choices.tsx";
 import { KeyFilter } from "../parts/key-filter.tsx";
 import { useKeys } from "../parts/key-names.ts";
+import { FileMissing } from "../parts/later.tsx";
 import { outcomeText } from "../parts/outcome.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { refusalOf } from "../parts/refusals.ts";
@@ -20,21 +21,22 @@ import { Notice, Time } from "../parts/small.tsx";
 import { ToolBlocks, useTools } from "../parts/tool-blocks.tsx";
 import { Skeleton } from "../parts/view.tsx";
 import { address, href, useQuery } from "../router.ts";
-import { account, can } from "../session.ts";
+import { account, can, session } from "../session.ts";
 import type { Place, Tool } from "../tools.ts";
 import { words } from "../words.ts";
 import { connectWords as text } from "../words-connect.ts";
 
-const usualGrpcPort = 50051;
+/** Stands in snippets where gRPC is not reached from elsewhere. */
+const noGrpc = "GRPC_ADDRESS";
 
 export function Connect(): JSX.Element {
   const [query, setQuery] = useQuery({ tool: "curl", key: "", stream: "" });
-  const list = useTools();
+  const { file: list, isMissing } = useTools();
   const known = useKeys([query.key]).get(query.key);
   const tool = list?.tools.find(({ id }) => id === query.tool) ?? list?.tools[0];
   const place: Place = {
     origin: location.origin,
-    grpc: `${location.hostname}:${usualGrpcPort}`,
+    grpc: session.value.grpcAddress || noGrpc,
     key: known?.hint || "YOUR_KEY",
   };
   const isStream = query.stream !== "" && tool?.stream !== undefined;
@@ -56,7 +58,8 @@ export function Connect(): JSX.Element {
       </Card>
       <div class="two connect columns">
         <Card title={text.tools}>
-          {list ? <Tools list={list} chosen={tool?.id} /> : <Skeleton rows={8} />}
+          {list && <Tools list={list} chosen={tool?.id} />}
+          {!list && (isMissing ? <FileMissing /> : <Skeleton rows={8} />)}
         </Card>
         <Card
           title={tool?.title ?? text.tools}
@@ -80,11 +83,10 @@ export function Connect(): JSX.Element {
               <p class="hint">{query.key === "" ? text.noKey : text.keyHint}</p>
             </div>
             {tool?.needs && <p class="muted">{text.needs(tool.needs.join(", "))}</p>}
-            {list && tool ? (
+            {list && tool && (
               <ToolBlocks list={list} tool={tool} place={place} isStream={isStream} />
-            ) : (
-              <Skeleton rows={6} />
             )}
+            {!list && !isMissing && <Skeleton rows={6} />}
             <LastRequest keyId={query.key} />
           </div>
         </Card>
@@ -97,18 +99,20 @@ function Addresses({ place }: { readonly place: Place }): JSX.Element {
   const rows = [
     [text.native, place.origin, text.nativeHint],
     [text.openai, `${place.origin}/v1`, text.openaiHint],
-    [text.grpc, place.grpc, text.grpcHint],
+    [text.grpc, session.value.grpcAddress, text.grpcHint],
   ] as const;
   return (
     <ul class="addresses stack">
       {rows.map(([name, value, hint]) => (
         <li key={name}>
           <h3>{name}</h3>
-          <div class="row">
-            <code dir="ltr">{value}</code>
-            <Copy text={value} label={text.copy(name)} isSmall />
-          </div>
-          <p class="hint">{hint}</p>
+          {value !== "" && (
+            <div class="row">
+              <code dir="ltr">{value}</code>
+              <Copy text={value} label={text.copy(name)} isSmall />
+            </div>
+          )}
+          <p class="hint">{value === "" ? text.grpcClosed : hint}</p>
         </li>
       ))}
     </ul>
@@ -116,7 +120,7 @@ function Addresses({ place }: { readonly place: Place }): JSX.Element {
 }
 
 type ToolsProps = {
-  readonly list: NonNullable<ReturnType<typeof useTools>>;
+  readonly list: NonNullable<ReturnType<typeof useTools>["file"]>;
   readonly chosen: string | undefined;
 };
 

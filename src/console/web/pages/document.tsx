@@ -9,7 +9,7 @@ import {
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { useCall } from "../api.ts";
-import { day, type Moment, moment } from "../format.ts";
+import { day, type Moment, seconds } from "../format.ts";
 import { Button } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import { networkName } from "../parts/orders.tsx";
@@ -18,6 +18,7 @@ import { poolOf } from "../parts/pools.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps } from "../router.ts";
 import { words } from "../words.ts";
+import { utc } from "../zone.ts";
 
 export function DocumentPage({ params }: PageProps): JSX.Element {
   const { orderId = "" } = params;
@@ -74,7 +75,7 @@ function Sheet({
           <dl class="facts columns">
             <div>
               <dt>{text.issued}</dt>
-              <dd>{issuedAt && day(issuedAt)}</dd>
+              <dd>{issuedAt && day(issuedAt, utc)}</dd>
             </div>
             <div>
               <dt>{text.order}</dt>
@@ -192,5 +193,5 @@ function Paid({ deposits }: { readonly deposits: readonly Deposit[] }): JSX.Elem
 
 /** Its column says that it is UTC. */
 function momentText(at: Moment | undefined): string | undefined {
-  return at && moment(at).slice(0, -4);
+  return at && `${day(at, utc)}, ${seconds(at, utc)}`;
 }

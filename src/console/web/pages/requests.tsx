@@ -12,7 +12,7 @@ import {
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { type Call, call, type StreamState, useCall } from "../api.ts";
-import { compact, count, credits, duration, moment, parseCredits, toDate } from "../format.ts";
+import { compact, count, credits, duration, moment, parseCredits } from "../format.ts";
 import { following } from "../live.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import {
@@ -23,7 +23,6 @@ import {
   durationOf,
   firstEventOf,
 } from "../parts/charge-list.ts";
-import { Segments } from "../parts/choices.tsx";
 import {
   ChoiceFilter,
   choiceOf,
@@ -38,7 +37,7 @@ import { KeyFilter } from "../parts/key-filter.tsx";
 import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts";
 import { OutcomeTag } from "../parts/outcome.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { KeyName, Notice } from "../parts/small.tsx";
+import { KeyName, Notice, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { parseTags } from "../parts/tags.ts";
 import { dayOf } from "../parts/usage-report.ts";
@@ -46,6 +45,7 @@ import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
+import { shownZone, utc } from "../zone.ts";
 
 const defaults = {
   key: "",
@@ -56,7 +56,6 @@ const defaults = {
   by: "",
   from: "",
   to: "",
-  times: "utc",
   live: "on",
 };
 
@@ -82,7 +81,6 @@ const outcomes: Readonly<Record<keyof typeof words.requests.outcomes, readonly O
 const dayMs = 86_400_000;
 
 type Query = Readonly<typeof defaults>;
-type Zone = keyof typeof words.requests.zones;
 
 /** What the address says: which requests are listed, and how. */
 function chosenIn(query: Query) {
@@ -90,7 +88,7 @@ function chosenIn(query: Query) {
   const least = query.least === "" ? 0n : parseCredits(query.least);
   const [from, last] = [dayOf(query.from), dayOf(query.to)];
   const to = last && new Date(last.getTime() + dayMs);
-  const { times, live, ...filters } = query;
+  const { live, ...filters } = query;
   const { accountId } = account.value;
   const request: ListRequest = {
     accountId,
@@ -108,7 +106,6 @@ function chosenIn(query: Query) {
   };
   return {
     ...{ request, outcome, from, to },
-    zone: choiceOf(times, words.requests.zones, "utc"),
     isLeastWrong: least === undefined,
     isLiveWanted: live === "on",
     // A range that ends in the past gets nothing new.
@@ -126,7 +123,7 @@ export function Requests(_: PageProps): JSX.Element {
   const charges = list.data?.charges ?? [];
   const keys = useKeys([...charges.map(({ keyId }) => keyId), query.key]);
   const props = { query, setQuery, chosen, keys };
-  const clear = () => setQuery({ ...defaults, times: query.times, live: query.live });
+  const clear = () => setQuery({ ...defaults, live: query.live });
   return (
     <>
       <Head title={words.requests.title} tools={<Tools {...props} />} />
@@ -158,7 +155,7 @@ export function Requests(_: PageProps): JSX.Element {
                   <Table
                     name="requests"
                     caption={words.requests.caption}
-                    columns={columnsOf(keys, chosen.zone)}
+                    columns={columnsOf(keys)}
                     rows={shown.charges}
                     keyOf={({ requestId }) => requestId}
                   />
@@ -181,16 +178,10 @@ type PartProps = {
 };
 
 function Tools({ query, setQuery, chosen }: PartProps): JSX.Element {
-  const { zone, isLiveWanted, mayGrow, from, to } = chosen;
+  const { isLiveWanted, mayGrow, from, to } = chosen;
   const isLive = isLiveWanted && mayGrow;
   return (
     <>
-      <Segments
-        label={words.requests.times}
-        value={zone}
-        onInput={(times) => setQuery({ times })}
-        options={optionsOf(words.requests.zones)}
-      />
       <LiveSwitch
         state={isLive ? following.value : "closed"}
         isOn={isLive}
@@ -393,29 +384,15 @@ function Foot({
   );
 }
 
-/** A time of a row. The year is left out where it is the one of now. */
-function timeText(at: Date, zone: Zone): string {
-  const isThisYear = at.getUTCFullYear() === new Date().getUTCFullYear();
-  return new Intl.DateTimeFormat("en-GB", {
-    day: "numeric",
-    month: "short",
-    hour: "2-digit",
-    minute: "2-digit",
-    second: "2-digit",
-    ...(!isThisYear && { year: "numeric" }),
-    ...(zone === "utc" && { timeZone: "UTC" }),
-  }).format(at);
-}
-
-function columnsOf(keys: ReadonlyMap<string, KeyText>, zone: Zone): Column<Receipt>[] {
-  const { head, zones, none, open } = words.requests;
+function columnsOf(keys: ReadonlyMap<string, KeyText>): Column<Receipt>[] {
+  const { head, none, open } = words.requests;
   return [
     {
       name: "time",
-      head: head.time(zones[zone]),
+      head: head.time(shownZone.value === utc),
       cell: ({ requestId, admittedAt }) => (
         <a class="row-link" href={href(`requests/${requestId}`)} title={open(requestId)}>
-          {admittedAt ? timeText(toDate(admittedAt), zone) : requestId}
+          {admittedAt ? <Time at={admittedAt} as="row" /> : requestId}
         </a>
       ),
     },

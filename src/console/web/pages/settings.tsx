@@ -8,14 +8,14 @@ import {
   type Session,
 } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
-import { relative } from "../format.ts";
+import { moment, relative } from "../format.ts";
 import { leaveFor } from "../oidc.ts";
 import { BillingDetailsCard } from "../parts/billing-details.tsx";
 import { BudgetDialog, budgetsChanged, limitsText } from "../parts/budget.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
-import { Form, fieldError, TextField } from "../parts/form.tsx";
+import { Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
 import { AlertsPart, ManagementKeysPart } from "../parts/later.tsx";
 import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
@@ -26,6 +26,7 @@ import { Skeleton, View } from "../parts/view.tsx";
 import { createPasskey } from "../passkeys.ts";
 import { account, can, currentSession, loadSession, refreshSession, session } from "../session.ts";
 import { words } from "../words.ts";
+import { browserZone, chosenZone, setZone, shownZone, zones } from "../zone.ts";
 import { RemoveMemberDialog } from "./members.tsx";
 
 type OpenDialog = "rename" | "close" | "leave" | "passkey" | "password" | "email" | "delete";
@@ -95,21 +96,43 @@ function PersonCard({ onOpen }: CardProps): JSX.Element {
         </Button>
       }
     >
-      <Facts>
-        {[
-          [words.settings.login, person?.login],
-          person?.name ? [words.settings.name, person.name] : undefined,
-          [
-            words.settings.email,
-            person?.email || (
-              <span key="email" class="faint">
-                {words.settings.emailNone}
-              </span>
-            ),
-          ],
-        ]}
-      </Facts>
+      <div class="stack">
+        <Facts>
+          {[
+            [words.settings.login, person?.login],
+            person?.name ? [words.settings.name, person.name] : undefined,
+            [
+              words.settings.email,
+              person?.email || (
+                <span key="email" class="faint">
+                  {words.settings.emailNone}
+                </span>
+              ),
+            ],
+          ]}
+        </Facts>
+        <ZoneChoice />
+      </div>
     </Card>
+  );
+}
+
+/** The zone of the times that this browser shows. */
+function ZoneChoice(): JSX.Element {
+  const { zone, zoneHint, zoneOfBrowser } = words.settings;
+  const names = [...new Set([...zones(), shownZone.value])];
+  return (
+    <SelectField
+      name="zone"
+      label={zone}
+      hint={zoneHint(moment(new Date()))}
+      value={chosenZone.value}
+      onInput={setZone}
+      options={[
+        { value: "", label: zoneOfBrowser(browserZone.value) },
+        ...names.map((name) => ({ value: name, label: name.replaceAll("_", " ") })),
+      ]}
+    />
   );
 }
 

@@ -6,7 +6,7 @@ import type {
   QueryErrorsResponse,
   UsageRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import { clock, compact, count, credits, percent } from "../format.ts";
+import { clock, compact, count, credits, fieldDay, percent } from "../format.ts";
 import { Bars, Legend, type Series } from "../parts/bars.tsx";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { Segments } from "../parts/choices.tsx";
@@ -54,6 +54,7 @@ import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, bornAt, can } from "../session.ts";
 import { words } from "../words.ts";
+import { utc } from "../zone.ts";
 
 const defaults = {
   period: "30d",
@@ -102,6 +103,7 @@ export function Usage(_: PageProps): JSX.Element {
   return (
     <>
       <Head title={words.usage.title} tools={<Tools {...props} />} />
+      <p class="intro muted">{words.usage.intro}</p>
       <UsageFilters {...props} />
       {compared && plan ? (
         <Report {...props} compared={compared} plan={plan} />
@@ -239,7 +241,7 @@ function Report(props: ReportProps): JSX.Element {
                 tag={tag}
                 keys={keys}
                 isWhole={list.isLast}
-                note={until && words.usage.completeUntil(clock(until))}
+                note={until && words.usage.completeUntil(clock(until, utc))}
               />
             </>
           );
@@ -260,8 +262,7 @@ function splitSums(rows: readonly UsageRow[], { range, before }: Compared, { ask
 
 /** The first and the last day of a range, as fields hold them. */
 function daysOf({ from, to }: Compared["range"]): { from: string; to: string } {
-  const day = (date: Date) => date.toISOString().slice(0, 10);
-  return { from: day(from), to: day(new Date(to.getTime() - 1)) };
+  return { from: fieldDay(from), to: fieldDay(new Date(to.getTime() - 1)) };
 }
 
 /** The file has the same range and filters as the page. */

@@ -16,6 +16,7 @@ import { clock, count, credits, day, dollars, parseCredits, plainCredits } from 
 import { familyName } from "../names.ts";
 import { account } from "../session.ts";
 import { words } from "../words.ts";
+import { utc } from "../zone.ts";
 import { useAllPages } from "./all-pages.ts";
 import { readCredits, readWhole } from "./bounds.ts";
 import { Dialog } from "./dialog.tsx";
@@ -90,7 +91,7 @@ export function BudgetBars({ budget }: { budget: Budget | undefined }): JSX.Elem
             <span>{textOf(one, words.budget.ofCredits)}</span>
             {one.resetsAt && (
               <span class="faint">
-                {words.budget.resets(day(one.resetsAt), clock(one.resetsAt))}
+                {words.budget.resets(day(one.resetsAt, utc), clock(one.resetsAt, utc))}
               </span>
             )}
           </p>

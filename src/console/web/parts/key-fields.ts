@@ -4,7 +4,7 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { type Key, KeySchema } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { fieldError } from "../call-error.ts";
-import { plainCredits, toDate } from "../format.ts";
+import { fieldDay, plainCredits, toDate } from "../format.ts";
 import { words } from "../words.ts";
 import { readCredits, readWhole } from "./bounds.ts";
 import { dayOf } from "./usage-report.ts";
@@ -62,9 +62,7 @@ export function keyFieldsOf(key: Key): KeyFields {
     hasAllModels: key.allowedModels.length === 0,
     models: key.allowedModels,
     // A key expires when a day begins: the day before is the last one.
-    expires: key.expiresAt
-      ? new Date(toDate(key.expiresAt).getTime() - 1).toISOString().slice(0, 10)
-      : "",
+    expires: key.expiresAt ? fieldDay(new Date(toDate(key.expiresAt).getTime() - 1)) : "",
     addresses: key.allowedAddresses.join("\n"),
     reader: key.accountReader,
   };

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { useCall } from "../api.ts";
-import { parseCredits, perMillion, plainCredits } from "../format.ts";
+import { fieldDay, parseCredits, perMillion, plainCredits } from "../format.ts";
 import { account, session } from "../session.ts";
 import { words } from "../words.ts";
 import { CreditsField } from "./budget.tsx";
@@ -93,7 +93,7 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
         label={words.keyForm.expires}
         hint={words.keyForm.expiresHint}
         type="date"
-        min={new Date().toISOString().slice(0, 10)}
+        min={fieldDay(new Date())}
         value={fields.expires}
         onInput={(expires) => set({ expires })}
       />

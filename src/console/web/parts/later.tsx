@@ -9,29 +9,33 @@ import { Card } from "./page.tsx";
 import { useSeen } from "./seen.ts";
 import { Failed, Skeleton } from "./view.tsx";
 
-/**
- * What `load` imports, once it is needed. It stays undefined when the file does not come, such as
- * after an update of the gateway: `onFailed` hears of it, unless it is not needed any more. It is
- * loaded again when it is needed anew.
- */
-export function useNeeded<Loaded>(
-  load: () => Promise<Loaded>,
-  isNeeded = true,
-  onFailed?: () => void,
-): Loaded | undefined {
-  const [loaded, setLoaded] = useState<Loaded>();
+export type Needed<Loaded> = {
+  /** Undefined: it is not needed so far, on its way, or missing. */
+  readonly file: Loaded | undefined;
+  /** The file did not come, such as after an update of the gateway. */
+  readonly isMissing: boolean;
+  /** Asks for it once more, where a new page would lose something. */
+  readonly again: () => void;
+};
+
+/** What `load` imports, once it is needed, and again when it is needed anew. */
+export function useNeeded<Loaded>(load: () => Promise<Loaded>, isNeeded = true): Needed<Loaded> {
+  const [file, setFile] = useState<Loaded>();
+  const [isMissing, setMissing] = useState(false);
+  const [tries, setTries] = useState(0);
   useEffect(() => {
     if (!isNeeded) return;
     let isWaiting = true;
     load().then(
-      (module) => setLoaded(() => module),
-      () => isWaiting && onFailed?.(),
+      (loaded) => setFile(() => loaded),
+      () => isWaiting && setMissing(true),
     );
     return () => {
       isWaiting = false;
+      setMissing(false);
     };
-  }, [isNeeded]);
-  return loaded;
+  }, [isNeeded, tries]);
+  return { file, isMissing, again: () => setTries(tries + 1) };
 }
 
 type LoadPage = () => Promise<ComponentType<PageProps>>;
@@ -42,14 +46,7 @@ const pageLoads: LoadPage[] = [];
 export function laterPage(load: LoadPage): ComponentType<PageProps> {
   pageLoads.push(load);
   return function Later(props): JSX.Element {
-    const [Page, setPage] = useState<ComponentType<PageProps>>();
-    const [isMissing, setMissing] = useState(false);
-    useEffect(() => {
-      load().then(
-        (loaded) => setPage(() => loaded),
-        () => setMissing(true),
-      );
-    }, []);
+    const { file: Page, isMissing } = useNeeded(load);
     if (Page) return <Page {...props} />;
     return isMissing ? <FileMissing /> : <Skeleton rows={8} />;
   };
@@ -57,7 +54,7 @@ export function laterPage(load: LoadPage): ComponentType<PageProps> {
 
 const reload = () => location.reload();
 
-/** In place of a page whose file did not come. `retry`: loads the whole page again. */
+/** In place of a page or part whose file did not come. `retry`: by default, a new page. */
 export function FileMissing({ retry = reload }: { readonly retry?: () => void }): JSX.Element {
   // Also after an update of the gateway: this page asks for a file that is gone.
   const offline = new CallError(words.common.offline, { reason: "offline" });
@@ -78,23 +75,16 @@ type AlertsPartProps = {
 /** A part about alerts, loaded when somebody scrolls to it. */
 export function AlertsPart({ part, ofOperators }: AlertsPartProps): JSX.Element {
   const [place, isSeen] = useSeen();
-  const Part = useNeeded(() => import("./alerts.tsx"), isSeen)?.[part];
+  const { file, isMissing } = useNeeded(() => import("./alerts.tsx"), isSeen);
+  const Part = file?.[part];
   if (Part) return <Part ofOperators={ofOperators} />;
-  return (
-    <Card place={place}>
-      <Skeleton rows={3} />
-    </Card>
-  );
+  return <Card place={place}>{isMissing ? <FileMissing /> : <Skeleton rows={3} />}</Card>;
 }
 
 /** The management keys, loaded when somebody scrolls to them. */
 export function ManagementKeysPart(): JSX.Element {
   const [place, isSeen] = useSeen();
-  const Part = useNeeded(() => import("./management.tsx"), isSeen)?.ManagementKeysCard;
-  if (Part) return <Part />;
-  return (
-    <Card place={place}>
-      <Skeleton rows={3} />
-    </Card>
-  );
+  const { file, isMissing } = useNeeded(() => import("./management.tsx"), isSeen);
+  if (file) return <file.ManagementKeysCard />;
+  return <Card place={place}>{isMissing ? <FileMissing /> : <Skeleton rows={3} />}</Card>;
 }

@@ -6,6 +6,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { words } from "../words.ts";
 import { Copy } from "./button.tsx";
 import { SelectField } from "./form.tsx";
+import { FileMissing } from "./later.tsx";
 import { ToolBlocks, useTools } from "./tool-blocks.tsx";
 
 type SecretProps = { secret: string; onCopied?: () => void };
@@ -66,9 +67,10 @@ export function WholeText({ label, text, note, onCopied }: WholeTextProps): JSX.
 
 /** What to paste into a tool, with the secret filled in. The list of tools is loaded by need. */
 export function SecretSnippets({ secret, onCopied }: SecretProps): JSX.Element | null {
-  const list = useTools();
+  const { file: list, isMissing, again } = useTools();
   const [chosen, setChosen] = useState("curl");
-  if (!list) return null;
+  // A new page would not have the secret any more.
+  if (!list) return isMissing ? <FileMissing retry={again} /> : null;
   // gRPC has an address of its own, which this page does not know.
   const shown = list.tools.filter(({ format }) => format !== "gRPC");
   const tool = shown.find(({ id }) => id === chosen);

@@ -1,6 +1,7 @@
 import type { ComponentChildren, JSX } from "preact";
-import { count, day, localMoment, type Moment, moment, relative, toDate } from "../format.ts";
+import { count, day, type Moment, moment, relative, rowTime, toDate } from "../format.ts";
 import { words } from "../words.ts";
+import { shownZone, utc } from "../zone.ts";
 import { Copy } from "./button.tsx";
 import { Icon } from "./icon.tsx";
 
@@ -62,24 +63,26 @@ export function Notice({ tone, action, children }: NoticeProps): JSX.Element {
 
 type TimeProps = {
   at: Moment | undefined;
-  as?: "relative" | "day" | "moment";
+  as?: "relative" | "day" | "moment" | "row";
+  /** Of a document, whose times are UTC for everybody. */
+  isUtc?: boolean;
   /** Where there is no time. */
   otherwise?: string;
 };
 
-/** A time as people say it. The exact one is seen on hover, in UTC and by the reader's clock. */
+/** A time as people say it. The exact one is seen on hover, in the person's zone and in UTC. */
 export function Time({
   at,
   as = "relative",
+  isUtc = false,
   otherwise = words.common.never,
 }: TimeProps): JSX.Element {
   if (!at) return <span class="faint">{otherwise}</span>;
-  const text = { relative, day, moment }[as](at);
+  const zone = isUtc ? utc : shownZone.value;
+  const text = as === "relative" ? relative(at) : { day, moment, row: rowTime }[as](at, zone);
+  const exact = new Set([moment(at, zone), moment(at, utc)]);
   return (
-    <time
-      dateTime={toDate(at).toISOString()}
-      title={[moment(at), localMoment(at) ?? []].flat().join("\n")}
-    >
+    <time dateTime={toDate(at).toISOString()} title={[...exact].join("\n")}>
       {text}
     </time>
   );

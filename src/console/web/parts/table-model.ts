@@ -2,16 +2,6 @@
 // and the order of the rows. Headless: `table.tsx` draws it.
 
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import {
-  type ColumnDef,
-  columnVisibilityFeature,
-  constructTable,
-  createSortedRowModel,
-  rowSortingFeature,
-  type SortingState,
-  tableFeatures,
-} from "@tanstack/table-core";
-import { storeReactivityBindings } from "@tanstack/table-core/store-reactivity-bindings";
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 
@@ -40,13 +30,6 @@ export function momentOf(at: Timestamp | undefined): SortValue {
 /** By what rows are ordered. */
 export type Order = { readonly by: string; readonly descending: boolean };
 
-const features = tableFeatures({
-  coreReactivityFeature: storeReactivityBindings(),
-  columnVisibilityFeature,
-  rowSortingFeature,
-  sortedRowModel: createSortedRowModel(),
-});
-
 type Shown = Readonly<Record<string, boolean>>;
 
 type TableModel<Row> = {
@@ -68,27 +51,14 @@ type ModelProps<Row> = {
 
 /** The columns and rows to draw. */
 export function useTableModel<Row extends object>(props: ModelProps<Row>): TableModel<Row> {
-  const { columns, rows, order, name } = props;
+  const { columns, name } = props;
   const [chosen, setChosen] = useState(() => readChoice(name));
   const shown: Shown = Object.fromEntries(
     columns.map((one) => [one.name, chosen[one.name] ?? one.isExtra !== true]),
   );
-  const isOrdered = columns.some(
-    (one) => one.name === order?.by && typeof one.sortBy === "function",
-  );
-  const sorting: SortingState =
-    order && isOrdered ? [{ id: order.by, desc: order.descending }] : [];
-  const options = {
-    features,
-    columns: columns.map(toDefinition),
-    data: [...rows],
-    state: { columnVisibility: shown, sorting },
-  };
-  const [table] = useState(() => constructTable(options));
-  table.setOptions((before) => ({ ...before, ...options }));
   return {
-    columns: columns.filter((one) => table.getColumn(one.name)?.getIsVisible() !== false),
-    rows: table.getRowModel().rows.map(({ original }) => original),
+    columns: columns.filter((one) => shown[one.name]),
+    rows: inOrder(props),
     isShown: (column) => shown[column.name] === true,
     toggle(column) {
       const next = { ...chosen, [column.name]: shown[column.name] !== true };
@@ -98,14 +68,12 @@ export function useTableModel<Row extends object>(props: ModelProps<Row>): Table
   };
 }
 
-function toDefinition<Row extends object>(column: Column<Row>): ColumnDef<typeof features, Row> {
-  const { name, sortBy } = column;
-  const valueIn = typeof sortBy === "function" ? sortBy : () => 0;
-  return {
-    id: name,
-    accessorFn: valueIn,
-    sortFn: (a, b) => compareValues(valueIn(a.original), valueIn(b.original)),
-  };
+/** Equal rows stay in the order in which they came. */
+function inOrder<Row>({ columns, rows, order }: ModelProps<Row>): readonly Row[] {
+  const valueIn = columns.find((one) => one.name === order?.by)?.sortBy;
+  if (!order || typeof valueIn !== "function") return rows;
+  const side = order.descending ? -1 : 1;
+  return [...rows].sort((a, b) => side * compareValues(valueIn(a), valueIn(b)));
 }
 
 function compareValues(a: SortValue, b: SortValue): number {

@@ -3,16 +3,18 @@
 import type { JSX } from "preact";
 import type { Place, Tool } from "../tools.ts";
 import { words } from "../words.ts";
-import { useNeeded } from "./later.tsx";
+import { type Needed, useNeeded } from "./later.tsx";
 import { Snippet } from "./small.tsx";
 
-/** The list of tools. Undefined until it is loaded. */
-export function useTools(): typeof import("../tools.ts") | undefined {
+type ToolList = typeof import("../tools.ts");
+
+/** The list of tools, which is a file of its own. */
+export function useTools(): Needed<ToolList> {
   return useNeeded(() => import("../tools.ts"));
 }
 
 type ToolBlocksProps = {
-  readonly list: NonNullable<ReturnType<typeof useTools>>;
+  readonly list: ToolList;
   readonly tool: Tool;
   readonly place: Place;
   readonly isStream?: boolean;

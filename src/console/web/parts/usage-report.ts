@@ -3,6 +3,7 @@
 import type { UsageRow, UsageSums } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { firstEventBoundsMs, hoursKeptDays, reportRowsMax } from "../../../base/shown-figures.ts";
 import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
+import { fieldDay } from "../format.ts";
 import {
   type Bar,
   barsOf,
@@ -98,9 +99,7 @@ export function lastDays(now: Date, born: Date | undefined): { range: Range; spa
 export function dayOf(text: string): Date | undefined {
   if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return undefined;
   const date = new Date(`${text}T00:00:00Z`);
-  return Number.isNaN(date.getTime()) || date.toISOString().slice(0, 10) !== text
-    ? undefined
-    : date;
+  return Number.isNaN(date.getTime()) || fieldDay(date) !== text ? undefined : date;
 }
 
 /** One day less: that which has begun. */

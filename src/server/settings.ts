@@ -53,8 +53,12 @@ export function createSettings({
       grpcPort = port;
     },
     grpcAddress() {
-      const listener = new URL(`http://${hostAndPort(config.grpcHost, grpcPort)}`);
-      const isReached = isLocalhost(publicUrl) || !isLocalhost(listener);
+      // Without a zone, which no URL has.
+      const [host = ""] = config.grpcHost.split("%");
+      const listener = new URL(`http://${hostAndPort(host, grpcPort)}`);
+      // The public address of a core is that of its facades, which have no gRPC.
+      const isBeyond = !isLocalhost(listener) && config.role !== "core";
+      const isReached = isLocalhost(publicUrl) || isBeyond;
       return isReached ? `${publicUrl.hostname}:${grpcPort}` : "";
     },
   };

@@ -15,6 +15,15 @@ for (const [env, address] of [
     { PUBLIC_URL: "https://gateway.example.com:8443", GRPC_HOST: "0.0.0.0", GRPC_PORT: "6000" },
     "gateway.example.com:6000",
   ],
+  [{ GRPC_HOST: "::1%lo" }, "localhost:50051"],
+  [{ PUBLIC_URL: "https://gateway.example.com", GRPC_HOST: "::1%lo" }, ""],
+  [
+    {
+      ...{ ROLE: "core", PUBLIC_URL: "https://gateway.example.com", GRPC_HOST: "10.0.0.5" },
+      ...{ GRPC_ALLOW_PLAINTEXT: "true", ADMIN_TOKEN: "a".repeat(32) },
+    },
+    "",
+  ],
 ] as const)
   test(`with ${JSON.stringify(env)} people reach gRPC at "${address}"`, () => {
     const settings = createSettings({ config: readConfig({ ...env }), catalog: fastCatalog() });

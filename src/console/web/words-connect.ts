@@ -8,8 +8,10 @@ export const connectWords = {
   openai: "OpenAI format",
   openaiHint: "For OpenAI's SDKs and tools: Chat Completions and Responses.",
   grpc: "gRPC",
-  grpcHint: "Where the gateway listens. A proxy before it may have another port.",
-  grpcClosed: "Only the machine of the gateway reaches it. Its operator can open it: GRPC_HOST.",
+  grpcHint:
+    "Where the gateway listens. A proxy may have another port; with TLS, open a secure channel.",
+  grpcClosed:
+    "As far as the gateway knows, it is not reached from here. Its operator can open it: GRPC_HOST.",
   copy: (what: string) => `Copy the address: ${what}`,
   key: "Key",
   keyHint: "Its hint stands where its secret belongs: no page shows a secret twice.",

@@ -376,6 +376,9 @@ function belowCost(
   return [...new Set(findLosses(sold).map(({ model }) => model))];
 }
 
+/** So many are named at once: the status of a gRPC call has room for few kilobytes. */
+const shownProblems = 10;
+
 type Version = { readonly discountBp: number; readonly models: JsonObject };
 
 /** What a version says, as it is stored. Throws `invalid_request` with every problem of prices. */
@@ -383,11 +386,11 @@ function readVersion(
   { file }: PriceListParts,
   { discountBp, models }: Pick<CreatePriceListRequest, "discountBp" | "models">,
 ): Version {
-  if (discountBp > discountMax) throw invalidField("discount_bp", discountBound);
   const given = Object.entries(models);
   if (given.length > modelsMax) throw invalidField("models", `has more than ${modelsMax} models`);
   const { models: entries, priceMultipliers } = file();
   const problems: ApiError[] = [];
+  if (discountBp > discountMax) problems.push(invalidField("discount_bp", discountBound));
   const stored = given.flatMap(([id, { price, discountBp: bp }]) => {
     const at = `models[${id}]`;
     const refuse = (field: string, fault: string) => {
@@ -406,9 +409,13 @@ function readVersion(
     const own = terms && { price: writeTerms({ ...publicSearch(entry), ...terms }) };
     return [[id, { ...own, ...(bp !== undefined && { discount_bp: bp }) }] as const];
   });
-  const [first] = problems;
-  if (problems.length > 1)
-    throw invalidField("models", problems.map(({ message }) => message).join("; "));
+  const [first, second] = problems;
+  if (first && second) {
+    const shown = problems.slice(0, shownProblems).map(({ message }) => message);
+    const others = problems.length - shown.length;
+    const more = others > 0 ? [`and ${others} more problems`] : [];
+    throw invalidField("models", [...shown, ...more].join("; "));
+  }
   if (first) throw first;
   return { discountBp, models: JSON.parse(JSON.stringify(Object.fromEntries(stored))) };
 }

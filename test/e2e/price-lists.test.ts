@@ -306,6 +306,10 @@ test("wrong lists are refused with every problem, and change nothing", async () 
     "models[nobody]: is no model of the catalogue",
   ])
     expect(both).toContain(problem);
+  // The status of a gRPC call has no room for hundreds.
+  const many = Array.from({ length: 40 }, (_, index) => [`nobody-${index}`, { discountBp: 1 }]);
+  const shortened = await add({ discountBp: 10_001, models: Object.fromEntries(many) });
+  expect(shortened).toMatch(/discount_bp.*; models\[nobody-8\].*; and 31 more problems/);
   expect(await add(haiku({ price: { input: "1" } }))).toContain("output: is required");
   const contradiction = [
     { speed: "fast", multiply: "2" },

@@ -30,8 +30,10 @@ export function maskAddress(address: string): string {
   return `${first}…${address.slice(address.lastIndexOf("@"))}`;
 }
 
-// The name may be in quotes, and the sign may be as URLs write it.
-const addressForm = /(?:"[^"]+"|[^\s<>()[\]"',;:@]+)(?:@|%40)[^\s<>()[\]"',;:@]+/gi;
+// The name may be in quotes, and the sign may be as URLs write it. An apostrophe within a name is
+// part of it; one around an address is a quote.
+const addressForm =
+  /(?:"[^"]+"|[^\s<>()[\]"',;:@]+(?:'[^\s<>()[\]"',;:@]+)*)(?:@|%40)[^\s<>()[\]"',;:@]+/gi;
 // The search takes time with the square of a text without the sign.
 const textMax = 1_000;
 

@@ -217,6 +217,35 @@ test("a post that is taken ends failures that another process noted meanwhile", 
   await expect.poll(async () => (await settingsOf(node))?.failingSince).toBeUndefined();
 });
 
+test("a post that was taken leaves soon although its webhook could not be read", async () => {
+  const { got, post } = receiver();
+  const node = stage.node({ post });
+  await node.as(owner).setAlerts({ accountId, settings });
+  await happens(node);
+  let [isTaken, failed] = [false, 0];
+  const flaky = stage.node({
+    post,
+    wrap: (postgres) => ({
+      ...postgres,
+      async run(statement, ...parameters) {
+        if (isTaken && failed === 0 && statement.name === "alerts/read-settings") {
+          failed += 1;
+          throw new Error("the connection broke");
+        }
+        const rows = await postgres.run(statement, ...parameters);
+        isTaken ||=
+          statement.name === "alerts/claim-posts" && Array.isArray(rows) && rows.length > 0;
+        return rows;
+      },
+    }),
+  });
+  flaky.alerts.start();
+  // The lease would keep it for two minutes.
+  await expect.poll(() => got.length).toBe(1);
+  await flaky.alerts.stop();
+  expect(failed).toBe(1);
+});
+
 test("a receiver that is gone for good (410) is switched off at once", async () => {
   await stage.member("olga");
   const { post, fail } = receiver();

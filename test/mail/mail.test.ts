@@ -94,6 +94,7 @@ test.for([
   ["<Ada@Example.com>: no such user", "<A…@Example.com>: no such user"],
   ["ada.old@example.org is unknown", "a…@example.org is unknown"],
   ["moved: 'x+y@a.example', b@b.example", "moved: 'x…@a.example', b…@b.example"],
+  ["<o'brien@example.com> and 'ada@example.com'", "<o…@example.com> and 'a…@example.com'"],
   ['"ada b"@example.com', '"…@example.com'],
   ["see https://a.example/?to=ada%40b.example", "see https:/…@b.example"],
   ["@ nobody", "@ nobody"],

@@ -703,13 +703,14 @@ select count(*)::integer as made from mails
 export type ClaimMailsRow = { mailId: string; kind: "email" | "email_changed" | "invitation" | "recovered" | "recovery" | "sign_up"; address: string; linkId: string | null; facts: Json; attempts: number };
 /**
  * Takes mails that are due, so that no other process sends them. Whoever takes one settles it
- * within two minutes; otherwise it is due again. `attempts` counts this one.
+ * within two minutes; otherwise it is due again. `attempts` counts this one, which has no problem
+ * yet.
  */
 export const claimMails: Many<{ rows: bigint | number }, ClaimMailsRow> = many(
   "people/claim-mails",
   `-- people/claim-mails
 update mails
-   set attempts = attempts + 1, next_at = now() + interval '2 minutes'
+   set attempts = attempts + 1, problem = '', next_at = now() + interval '2 minutes'
  where mail_id in (select mail_id from mails
                     where state = 'waiting' and next_at <= now()
                     order by next_at

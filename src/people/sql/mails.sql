@@ -15,9 +15,10 @@ select count(*)::integer as "made!" from mails
 
 -- name: ClaimMails :many
 -- Takes mails that are due, so that no other process sends them. Whoever takes one settles it
--- within two minutes; otherwise it is due again. `attempts` counts this one.
+-- within two minutes; otherwise it is due again. `attempts` counts this one, which has no problem
+-- yet.
 update mails
-   set attempts = attempts + 1, next_at = now() + interval '2 minutes'
+   set attempts = attempts + 1, problem = '', next_at = now() + interval '2 minutes'
  where mail_id in (select mail_id from mails
                     where state = 'waiting' and next_at <= now()
                     order by next_at

@@ -1,5 +1,5 @@
-// Removes secrets from a provider's error before a caller sees it: those that the gateway sends, and
-// what has the form of one.
+// Removes secrets from a provider's error before a caller sees it: those that the gateway sends,
+// and what has the form of one.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 

@@ -380,8 +380,6 @@ export const words = {
     ofCap: (cap: string) => `of ${cap} credits`,
     addresses: "Addresses",
     everywhere: "any",
-    unnamedProxies: (peers: string) =>
-      `Peers that forward addresses and are not in TRUSTED_PROXIES: ${peers}. If they are your proxies, add them there. Until then this key is checked by their addresses, not by those behind them.`,
     seenAt: (address: string) =>
       `This gateway sees you at ${address}. If that is a proxy, it is checked in your place: the operator has to name it.`,
     held: "Held by running requests",

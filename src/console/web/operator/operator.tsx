@@ -32,6 +32,8 @@ import { checklistWords } from "./words-checklist.ts";
 // What the palette needs of them.
 export { withoutSecret } from "../parts/secret-text.ts";
 export { hrefOfHit, openSearch } from "./search.tsx";
+// For the page of a key.
+export { UnnamedProxies } from "./unnamed-proxies.tsx";
 
 export const pages: readonly PageEntry[] = [
   { path: "", component: FirstPage },

@@ -621,6 +621,8 @@ export const words = {
     alive: "alive",
     silent: (seconds: number) => `silent for ${seconds} s`,
     dead: "dead",
+    unnamedProxies: (peers: string) =>
+      `Peers that forward addresses and are not in TRUSTED_PROXIES: ${peers}. If they are your proxies, add them there. Until then this key is checked by their addresses, not by those behind them.`,
     unnamedProxy: (peer: string) => `${peer} is not in TRUSTED_PROXIES`,
     answering: "this answer",
     unknown: "not described yet",

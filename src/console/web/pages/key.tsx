@@ -6,11 +6,11 @@ import {
   KeysService,
   type Secret,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
-import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { type AuditEvent, PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, useCall } from "../api.ts";
 import { count, credits, day, dollars, moment, relative, toDate } from "../format.ts";
 import { familyName } from "../names.ts";
+import { useOperatorPages } from "../operators.tsx";
 import { useActorNames } from "../parts/actors.ts";
 import { actText } from "../parts/acts.ts";
 import { BudgetBars } from "../parts/budget.tsx";
@@ -107,7 +107,7 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
         tools={tools}
       />
       {apiKey.pausedByOwner && !mayResume(apiKey) && <Notice>{words.key.pausedByOwner}</Notice>}
-      {apiKey.allowedAddresses.length > 0 && <UnnamedProxies />}
+      {apiKey.allowedAddresses.length > 0 && <AddressNotice />}
       <KeyFigures apiKey={apiKey} />
       <Usage keyId={keyId} />
       <div class="two columns">
@@ -127,15 +127,11 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
  * What keeps a list of addresses from its clients: a proxy that the operator has not named. Only
  * operators see which peers look like one, since some are clients who make the header up.
  */
-function UnnamedProxies(): JSX.Element {
-  const status = useCall(OperationsService.method.getStatus, isOperator() ? {} : undefined);
-  const peers = status.data?.nodes.flatMap(({ report }) => report?.unnamedProxies ?? []) ?? [];
-  if (peers.length > 0)
-    return (
-      <Notice tone="warn">{words.key.unnamedProxies([...new Set(peers)].sort().join(", "))}</Notice>
-    );
+function AddressNotice(): JSX.Element {
+  const operators = useOperatorPages(isOperator());
   const { address } = session.value;
-  return <>{address !== "" && <Notice>{words.key.seenAt(address)}</Notice>}</>;
+  const seen = address !== "" && <Notice>{words.key.seenAt(address)}</Notice>;
+  return operators ? <operators.UnnamedProxies>{seen}</operators.UnnamedProxies> : <>{seen}</>;
 }
 
 function KeyFigures({ apiKey }: { apiKey: Key }): JSX.Element {

@@ -135,6 +135,13 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await expect.poll(() => rows.count()).toBe(200);
     });
 
+  test("a condition that no model has is none, in its field and in the costs", async () => {
+    await open(viewer, "models?as=slow%2F%2F");
+    await rowOf(viewer, /model-haiku-4\.5/).waitFor();
+    expect(await viewer.getByLabel("Condition").inputValue()).toBe("");
+    expect(await viewer.getByText("not offered").count()).toBe(0);
+  });
+
   test("5,000 keys are counted by the service, and the page reads one of them", async () => {
     const { keys } = gateway.admin.core;
     await keys.createKey(

@@ -68,8 +68,11 @@ export function Models(): JSX.Element {
   );
   const rows = (list.data?.models ?? []).flatMap(rowOf);
   const found = rows.filter(({ model }) => isFound(model, query.q));
+  const conditions = conditionsOf(rows);
+  // An address may name a condition that no model has, or no longer has.
+  const condition = conditions.has(query.as) ? query.as : "";
   const columns = columnsOf({
-    ...{ call: plannedOf(query), condition: query.as },
+    ...{ call: plannedOf(query), condition },
     medianOf: (id) => {
       const sums = usage.data?.rows.find(({ model }) => model === id)?.sums;
       return sums && firstEventWithin(sums, 0.5);
@@ -81,7 +84,11 @@ export function Models(): JSX.Element {
     <>
       <Head title={words.shell.models} />
       <p class="intro muted">{text.intro}</p>
-      <CallFilters query={query} onChange={setQuery} rows={rows} />
+      <CallFilters
+        query={{ ...query, as: condition }}
+        onChange={setQuery}
+        conditions={conditions}
+      />
       <Card flush>
         <View
           call={list}
@@ -148,13 +155,13 @@ function percentOf(typed: string): number | undefined {
 type CallFiltersProps = {
   readonly query: Query;
   readonly onChange: (changes: Partial<Query>) => void;
-  readonly rows: readonly Row[];
+  /** In words, by their keys. */
+  readonly conditions: ReadonlyMap<string, string>;
 };
 
-function CallFilters({ query, onChange, rows }: CallFiltersProps): JSX.Element {
+function CallFilters({ query, onChange, conditions }: CallFiltersProps): JSX.Element {
   const problemOf = (number: number | undefined) =>
     number === undefined ? text.notACount : undefined;
-  const conditions = conditionsOf(rows);
   return (
     <>
       <Filters>

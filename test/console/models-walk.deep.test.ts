@@ -142,6 +142,20 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(await viewer.getByText("not offered").count()).toBe(0);
   });
 
+  test("models without the asked condition come last, whichever way they are sorted", async () => {
+    await open(viewer, "models?as=fast%2F%2F");
+    const head = viewer.getByRole("button", { name: "This call", exact: true });
+    const first = viewer.locator("tbody tr").first();
+    const firsts: (string | null)[] = [];
+    for (const direction of ["descending", "ascending"]) {
+      await head.click();
+      const sorted = viewer.locator(`th[aria-sort="${direction}"]`);
+      await sorted.getByText("This call").waitFor();
+      firsts.push(await first.textContent());
+    }
+    expect(firsts).toEqual(Array(2).fill(expect.stringContaining("Haiku 4.5")));
+  });
+
   test("5,000 keys are counted by the service, and the page reads one of them", async () => {
     const { keys } = gateway.admin.core;
     await keys.createKey(

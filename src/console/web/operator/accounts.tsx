@@ -132,14 +132,14 @@ const columns: readonly Column<AccountSummary>[] = [
   {
     name: "v1",
     head: words.accounts.head.v1,
-    sortBy: ({ pools }) => freeOf(pools, Family.V1) ?? 0n,
+    sortBy: ({ pools }) => freeOf(pools, Family.V1),
     end: true,
     cell: ({ pools }) => freeText(pools, Family.V1),
   },
   {
     name: "v2",
     head: words.accounts.head.v2,
-    sortBy: ({ pools }) => freeOf(pools, Family.V2) ?? 0n,
+    sortBy: ({ pools }) => freeOf(pools, Family.V2),
     end: true,
     cell: ({ pools }) => freeText(pools, Family.V2),
   },

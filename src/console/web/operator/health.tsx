@@ -150,7 +150,7 @@ function Nodes({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
     {
       name: "version",
       head: head.version,
-      sortBy: ({ report }) => report?.version ?? "",
+      sortBy: ({ report }) => report?.version,
       cell: ({ report }) =>
         report ? (
           <>

@@ -63,7 +63,7 @@ function priceColumn(name: keyof typeof words.models.head, category: TokenCatego
     name,
     head: words.models.head[name],
     end: true,
-    sortBy: ({ price }: CatalogModel) => price?.[category] ?? 0n,
+    sortBy: ({ price }: CatalogModel) => price?.[category],
     cell: (model: CatalogModel) =>
       factsOf(model)?.prices.find((one) => one.category === category)?.credits ?? words.none,
   };

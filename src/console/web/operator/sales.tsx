@@ -356,7 +356,7 @@ function Bills({ range, month }: BillsProps): JSX.Element {
       name: "billed",
       head: head.billed,
       end: true,
-      sortBy: ({ billedMicrodollars = -1n }) => billedMicrodollars,
+      sortBy: ({ billedMicrodollars }) => billedMicrodollars,
       cell: ({ billedMicrodollars: billed }) => (billed === undefined ? words.none : usd(billed)),
     },
     { name: "note", head: head.note, cell: ({ note }) => <span class="sentence">{note}</span> },

@@ -245,7 +245,7 @@ function columnsOf(shown: Shown): readonly Column<Row>[] {
       name: "call",
       head: head.call,
       end: true,
-      sortBy: (row) => costOf(row) ?? -1n,
+      sortBy: costOf,
       cell: (row) => <Cost micro={costOf(row)} isTyped={shown.call !== undefined} />,
     },
     priceColumn("input", "input"),
@@ -278,7 +278,7 @@ function columnsOf(shown: Shown): readonly Column<Row>[] {
       name: "first",
       head: head.first,
       end: true,
-      sortBy: ({ model }) => shown.medianOf(model.id) ?? -1,
+      sortBy: ({ model }) => shown.medianOf(model.id),
       cell: ({ model }) => {
         const median = shown.medianOf(model.id);
         return median === undefined ? words.requests.none : boundText(median);
@@ -288,7 +288,7 @@ function columnsOf(shown: Shown): readonly Column<Row>[] {
       name: "keys",
       head: head.keys,
       end: true,
-      sortBy: ({ model }) => shown.keysOf(model.id) ?? -1,
+      sortBy: ({ model }) => shown.keysOf(model.id),
       cell: ({ model }) => {
         const keys = shown.keysOf(model.id);
         return keys === undefined

@@ -20,11 +20,12 @@ export type Column<Row> = {
   readonly isExtra?: boolean;
 };
 
-export type SortValue = bigint | number | string;
+/** Undefined: the row has none, and comes behind all that have one, in either direction. */
+export type SortValue = bigint | number | string | undefined;
 
-/** What rows are ordered by where a time may be absent: never comes first. */
+/** What rows are ordered by where a time may be absent. */
 export function momentOf(at: Timestamp | undefined): SortValue {
-  return at?.seconds ?? 0n;
+  return at?.seconds;
 }
 
 /** By what rows are ordered. */
@@ -73,10 +74,17 @@ function inOrder<Row>({ columns, rows, order }: ModelProps<Row>): readonly Row[]
   const valueIn = columns.find((one) => one.name === order?.by)?.sortBy;
   if (!order || typeof valueIn !== "function") return rows;
   const side = order.descending ? -1 : 1;
-  return [...rows].sort((a, b) => side * compareValues(valueIn(a), valueIn(b)));
+  return [...rows].sort((one, other) => {
+    const [a, b] = [valueIn(one), valueIn(other)];
+    if (a === undefined || b === undefined)
+      return Number(a === undefined) - Number(b === undefined);
+    return side * compareValues(a, b);
+  });
 }
 
-function compareValues(a: SortValue, b: SortValue): number {
+type Present = NonNullable<SortValue>;
+
+function compareValues(a: Present, b: Present): number {
   if (typeof a === "string" && typeof b === "string") return a.localeCompare(b);
   return a < b ? -1 : a > b ? 1 : 0;
 }

@@ -814,11 +814,11 @@ const cases: Readonly<Record<string, Case>> = {
       figures: [
         "Free in v1 | 6,412.08 | 48.31 held by running requests · about 11 days left",
         "Free in v2 | 1,207.44 | 9.97 held by running requests · about 4 days left",
-        "Spent today | 462.00 | ≈ $2.31",
-        "Spent this month | 1,188.00 | ≈ $5.94",
+        "Spent today, UTC | 462.00 | ≈ $2.31",
+        "Spent this month, UTC | 1,188.00 | ≈ $5.94",
       ],
       tables: {
-        "Credits per day, by model": ofModels,
+        "Credits per UTC day, by model": ofModels,
         "Top keys this month": [
           "Key | This month",
           "ci sk-gw2-1aaaa…1111 Active | 611.00 of 907 this month",
@@ -947,12 +947,12 @@ const cases: Readonly<Record<string, Case>> = {
     answers: [usage, charges, keys, answer(KeysService.method.getKey, () => ({ key }))],
     shown: {
       figures: [
-        "Spent this month | 611.00 | of 907.00 credits",
+        "Spent this month, UTC | 611.00 | of 907.00 credits",
         "Held by running requests | 17.00 | freed or charged when they end",
         "Requests a minute | 1,429",
       ],
       tables: {
-        "Credits per day, by model": ofModels,
+        "Credits per UTC day, by model": ofModels,
         "Newest requests": [
           "Time | Model | Status | Tokens | Credits",
           "1 hour ago | model-0 | Completed | 3,036 | 3.1000",
@@ -1236,7 +1236,7 @@ const cases: Readonly<Record<string, Case>> = {
     path: "members/per_3",
     answers: [owner, members, budgets, memberUsage],
     shown: {
-      figures: ["Spent this month | 53.36 | ≈ $0.27", "Requests this month | 2,318"],
+      figures: ["Spent this month, UTC | 53.36 | ≈ $0.27", "Requests this month, UTC | 2,318"],
       tables: {
         "Keys used this month": [
           "Key | Requests | Credits",

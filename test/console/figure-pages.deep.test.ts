@@ -252,7 +252,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByRole("table", { name: "Top keys this month" }).waitFor();
     const before = await top();
     answer.resolve();
-    await page.getByRole("group", { name: "Credits per day, by model" }).waitFor();
+    await page.getByRole("group", { name: "Credits per UTC day, by model" }).waitFor();
     expect(Math.abs((await top()) - before)).toBeLessThan(4);
     await page.close();
   });

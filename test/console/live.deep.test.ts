@@ -156,7 +156,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   test("a young account has a chart by hours, and says where its links lead", async () => {
     await page.goto(at(""));
-    await page.getByRole("heading", { name: "Credits per hour, by model" }).waitFor();
+    await page.getByRole("heading", { name: "Credits per UTC hour, by model" }).waitFor();
     await page.goto(at("/members"));
     await page.getByRole("button", { name: "Invite" }).click();
     await page.getByRole("button", { name: "Make the invitation" }).click();

@@ -9,11 +9,13 @@
 import { globSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { fromBinary, toBinary } from "@bufbuild/protobuf";
+import { clone, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { embedFileDesc } from "@bufbuild/protobuf/codegenv2";
 import {
   type DescriptorProto,
   type FileDescriptorProto,
   FileDescriptorProtoSchema,
+  file_google_protobuf_descriptor,
 } from "@bufbuild/protobuf/wkt";
 import type { Plugin } from "esbuild";
 
@@ -21,6 +23,9 @@ import type { Plugin } from "esbuild";
 const embedded = /fileDesc\("([^"]+)"(?:, \[([^\]]*)\])?\)/;
 /** The import of another file's descriptor. */
 const imported = /^import \{ (file_\w+) \} from .*$/gm;
+/** In the library's file of descriptors: the one that describes itself, and what fills an enum. */
+const booted = /boot\(\{.*\}\);$/m;
+const enumFilled = /^\(function \((\w+)\) \{[^}]*\}\)\(\1 \|\| \(\1 = \{\}\)\);$/gm;
 /** In the sources of the page: what only operators load. */
 const operatorFolder = "operator";
 /** Samples of code for people, which call methods that the page does not. */
@@ -50,6 +55,10 @@ export function pruneDescriptors(root: string, web: string): Plugin {
         contents: await readPruned(path, usedByAll),
         loader: "ts",
       }));
+      onLoad({ filter: /[\\/]google[\\/]protobuf[\\/]descriptor_pb\.js$/ }, async ({ path }) => ({
+        contents: withoutOptions(await readFile(path, "utf8")),
+        loader: "js",
+      }));
       onLoad({ filter: /_pb\.ts$/, namespace: ofOperators }, async ({ path }) => ({
         contents: await readPruned(path, usedByOperators),
         loader: "ts",
@@ -73,6 +82,25 @@ async function readPruned(path: string, used: Used): Promise<string> {
   return text
     .replace(whole, () => `fileDesc(btoa(${JSON.stringify(bytes)}), [${needed}])`)
     .replace(imported, (line, name: string) => (isNeeded(name) ? line : ""));
+}
+
+/**
+ * The text of the library's file of descriptors without the options, which pruned descriptors do
+ * not have, and without what only compilers read. The page reads no enum of it.
+ */
+function withoutOptions(text: string): string {
+  const file = clone(FileDescriptorProtoSchema, file_google_protobuf_descriptor.proto);
+  for (const message of file.messageType) {
+    if (message.name.endsWith("DescriptorProto")) continue;
+    // The messages of maps are known by it.
+    message.field = message.field.filter(({ name }) => name === "map_entry");
+    message.nestedType = [];
+    message.enumType = [];
+  }
+  const embeddable = embedFileDesc(file);
+  if (!embeddable.bootable) return text;
+  const boot = JSON.stringify(embeddable.boot());
+  return text.replace(booted, () => `boot(${boot});`).replace(enumFilled, "");
 }
 
 function decode(data: string): FileDescriptorProto {

@@ -301,7 +301,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       // A page has no sign of being whole that all have in common: calls that follow each other.
       await expect.poll(() => performance.now() - lastAt).toBeGreaterThan(300);
       // The page, its style and its two scripts, of which one sets the theme. The rest is loaded by
-      // need: a file for each page.
+      // need: a file for pages of a kind.
       const first = files.filter((path) => path.startsWith("/console/acc_") || html.includes(path));
       expect(first).toHaveLength(4);
       if (calls.length > 3) found[path] = [...calls];

@@ -1,5 +1,6 @@
 // The pages of an account, in the order of the column. Those of operators come behind them. All but
-// the first one are loaded when somebody comes to them.
+// the first one are loaded when somebody comes to them: those of one kind at once, since one file
+// is compressed better than four.
 
 import { Overview } from "./pages/overview.tsx";
 import { laterPage } from "./parts/later.tsx";
@@ -11,71 +12,71 @@ export const pages: readonly PageEntry[] = [
   { path: "", component: Overview, nav: { label: words.shell.overview, icon: "overview" } },
   {
     path: "connect",
-    component: laterPage(async () => (await import("./pages/connect.tsx")).Connect),
+    component: laterPage(async () => (await import("./pages/of-models.ts")).Connect),
     nav: { label: words.shell.connect, icon: "connect" },
   },
   {
     path: "models",
-    component: laterPage(async () => (await import("./pages/models.tsx")).Models),
+    component: laterPage(async () => (await import("./pages/of-models.ts")).Models),
     nav: { label: words.shell.models, icon: "models" },
   },
   {
     path: "keys",
-    component: laterPage(async () => (await import("./pages/keys.tsx")).Keys),
+    component: laterPage(async () => (await import("./pages/of-keys.ts")).Keys),
     nav: { label: words.shell.keys, icon: "keys" },
   },
   {
     path: "keys/:keyId",
-    component: laterPage(async () => (await import("./pages/key.tsx")).KeyPage),
+    component: laterPage(async () => (await import("./pages/of-keys.ts")).KeyPage),
   },
   {
     path: "usage",
-    component: laterPage(async () => (await import("./pages/usage.tsx")).Usage),
+    component: laterPage(async () => (await import("./pages/of-requests.ts")).Usage),
     nav: { label: words.usage.title, icon: "usage" },
   },
   {
     path: "requests",
-    component: laterPage(async () => (await import("./pages/requests.tsx")).Requests),
+    component: laterPage(async () => (await import("./pages/of-requests.ts")).Requests),
     nav: { label: words.requests.title, icon: "requests" },
   },
   {
     path: "requests/:requestId",
-    component: laterPage(async () => (await import("./pages/receipt.tsx")).ReceiptPage),
+    component: laterPage(async () => (await import("./pages/of-requests.ts")).ReceiptPage),
   },
   {
     path: "credits",
-    component: laterPage(async () => (await import("./pages/credits.tsx")).Credits),
+    component: laterPage(async () => (await import("./pages/of-credits.ts")).Credits),
     nav: { label: words.credits.title, icon: "credits" },
   },
   {
     path: "credits/buy",
-    component: laterPage(async () => (await import("./pages/buy.tsx")).Buy),
+    component: laterPage(async () => (await import("./pages/of-credits.ts")).Buy),
   },
   {
     path: "credits/orders/:orderId",
-    component: laterPage(async () => (await import("./pages/order.tsx")).OrderPage),
+    component: laterPage(async () => (await import("./pages/of-credits.ts")).OrderPage),
   },
   {
     path: "credits/orders/:orderId/receipt",
-    component: laterPage(async () => (await import("./pages/document.tsx")).DocumentPage),
+    component: laterPage(async () => (await import("./pages/of-credits.ts")).DocumentPage),
   },
   {
     path: "members",
-    component: laterPage(async () => (await import("./pages/members.tsx")).Members),
+    component: laterPage(async () => (await import("./pages/of-keys.ts")).Members),
     nav: { label: words.shell.members, icon: "members" },
     isShown: () => can("owner"),
   },
   {
     path: "members/:personId",
-    component: laterPage(async () => (await import("./pages/member.tsx")).MemberPage),
+    component: laterPage(async () => (await import("./pages/of-keys.ts")).MemberPage),
   },
   {
     path: "alerts",
-    component: laterPage(async () => (await import("./pages/alerts.tsx")).AlertsPage),
+    component: laterPage(async () => (await import("./pages/of-settings.ts")).AlertsPage),
   },
   {
     path: "settings",
-    component: laterPage(async () => (await import("./pages/settings.tsx")).Settings),
+    component: laterPage(async () => (await import("./pages/of-settings.ts")).Settings),
     nav: { label: words.shell.settings, icon: "settings" },
   },
 ];

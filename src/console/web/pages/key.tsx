@@ -127,11 +127,11 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
  * What keeps a list of addresses from its clients: a proxy that the operator has not named. Only
  * operators see which peers look like one, since some are clients who make the header up.
  */
-function AddressNotice(): JSX.Element {
+function AddressNotice(): JSX.Element | null {
   const operators = useOperatorPages(isOperator());
   const { address } = session.value;
-  const seen = address !== "" && <Notice>{words.key.seenAt(address)}</Notice>;
-  return operators ? <operators.UnnamedProxies>{seen}</operators.UnnamedProxies> : <>{seen}</>;
+  const seen = address === "" ? null : <Notice>{words.key.seenAt(address)}</Notice>;
+  return operators ? <operators.UnnamedProxies>{seen}</operators.UnnamedProxies> : seen;
 }
 
 function KeyFigures({ apiKey }: { apiKey: Key }): JSX.Element {

@@ -311,7 +311,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await olga.getByLabel("Conditions of model-haiku-4.5").fill("prompt_above: 900, multiply: 2");
     await olga.getByRole("button", { name: "Preview" }).click();
     await haiku.getByText("less than half").waitFor();
-    await haiku.getByText("above 900 tokens of prompt 36 in, 360 out").waitFor();
+    await haiku.getByText(/^Above 900 tokens .*\(36 credits\) in .*\(360 credits\) out/).waitFor();
     await olga.getByRole("button", { name: "Put in force" }).click();
     await olga.getByLabel("Reason").fill("agreed for 2028");
     await olga.getByRole("dialog").getByRole("button", { name: "Put in force" }).click();

@@ -837,8 +837,8 @@ const cases: Readonly<Record<string, Case>> = {
     shown: {
       tables: {
         "Requests, newest first": [
-          "Time, UTC | Key | Model | Input | Output | Thinking | Cache | Credits | Duration",
-          "22 Nov, 13:01:02 | ci | model-0 | 1,013 | 211 | 307 | 1,505 | 3.1000 | 3.50 s",
+          "Time | Key | Model | Input | Output | Thinking | Cache | Credits | Duration",
+          "22 Nov, 13:01:02 UTC | ci | model-0 | 1,013 | 211 | 307 | 1,505 | 3.1000 | 3.50 s",
         ],
       },
     },

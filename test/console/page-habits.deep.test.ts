@@ -364,6 +364,38 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     }
   });
 
+  test("a table that is a list on a phone is sorted there, by keyboard too", async () => {
+    const there = await browser.newContext({
+      viewport: { width: 360, height: 740 },
+      bypassCSP: true,
+    });
+    const page = await there.newPage();
+    await page.goto(server.address + statePath("operator-sales", "full"));
+    const table = page.getByRole("table", { name: "Sums of the month" });
+    const requests = table.getByRole("button", { name: "Requests", exact: true });
+    const figures = async () => {
+      const rows = await table.locator("tbody tr").allTextContents();
+      return rows.map((row) => Number(/Requests([\d,]+)/.exec(row)?.[1]?.replaceAll(",", "")));
+    };
+    await requests.focus();
+    expect((await figures()).length).toBeGreaterThan(1);
+    for (const [order, largestFirst] of [
+      ["descending", true],
+      ["ascending", false],
+    ] as const) {
+      await page.keyboard.press("Enter");
+      const head = table.getByRole("columnheader", { name: "Requests", exact: true });
+      await expect.poll(() => head.getAttribute("aria-sort")).toBe(order);
+      const seen = await figures();
+      const sign = largestFirst ? -1 : 1;
+      expect(seen).toEqual(seen.toSorted((a, b) => sign * (a - b)));
+    }
+    await page.keyboard.press("Tab");
+    const next = table.getByRole("button", { name: "Used", exact: true });
+    expect(await next.evaluate((one) => one === one.ownerDocument.activeElement)).toBe(true);
+    await there.close();
+  });
+
   test("a pause names its key, and is undone where it is reported", async () => {
     await open("keys");
     await button("Pause ci").click();

@@ -173,7 +173,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(await bars.count()).toBe(7);
     await bars.last().focus();
     const today = await bars.last().getAttribute("aria-label");
-    expect(today).toMatch(/^\d{1,2} \w{3,4} \d{4}: [\d,.]+ credits\. Input /);
+    expect(today).toMatch(/^\d{1,2}\s\w{3,4}\s\d{4}: [\d,.]+\scredits\. Input /);
     await page.keyboard.press("ArrowLeft");
     const focused = page.locator(":focus");
     expect(await focused.getAttribute("data-bar")).toBe("5");

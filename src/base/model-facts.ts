@@ -3,7 +3,12 @@
 
 import { chargeMicro, type Metered, type Prices } from "./cost.ts";
 import { credits, microPerMillion, usd } from "./money.ts";
-import { byCategory, type TokenCategory, tokenCategories } from "./token-categories.ts";
+import {
+  basePriceOf,
+  byCategory,
+  type TokenCategory,
+  tokenCategories,
+} from "./token-categories.ts";
 
 /** A model as the catalogue has it. Prices are as in `Price`. */
 export type SoldModel = {
@@ -105,16 +110,35 @@ function sentencesOf(model: SoldModel, rules: readonly string[]): string[] {
   ];
 }
 
-/** A sentence for each condition under which a model costs something else than plain tokens do. */
-export function priceRules({
-  price,
-  conditional,
-}: Pick<SoldModel, "price" | "conditional">): string[] {
-  const others = [...stepsAbove(price), ...conditional.flatMap((one) => [one, ...stepsAbove(one)])];
+type ModelPrices = Pick<SoldModel, "price" | "conditional">;
+
+/**
+ * A sentence for each condition under which a model costs something else than plain tokens do.
+ * Beside `other` prices of the model, a condition that both have names the same categories in both.
+ */
+export function priceRules(model: ModelPrices, other?: ModelPrices): string[] {
+  const { price } = model;
+  const others = new Map(
+    other && conditionalOf(other).map((one) => [conditionIn(one), { ...one, plain: other.price }]),
+  );
   return [
     ...(price.webSearch ? [searchSentence(price.webSearch)] : []),
-    ...others.map(conditionSentence),
+    ...conditionalOf(model).map((one) => {
+      const same = others.get(conditionIn(one));
+      const named = derivedCategories.filter(
+        (category) =>
+          !isInProportion(category, one, price) ||
+          (same &&
+            (one[category] !== same[category] || !isInProportion(category, same, same.plain))),
+      );
+      return conditionSentence(one, named);
+    }),
   ];
+}
+
+/** Every price that does not hold for plain tokens. */
+function conditionalOf({ price, conditional }: ModelPrices): SoldPrice[] {
+  return [...stepsAbove(price), ...conditional.flatMap((one) => [one, ...stepsAbove(one)])];
 }
 
 /** The prices of longer prompts. */
@@ -122,14 +146,45 @@ function stepsAbove({ abovePrice }: SoldPrice): SoldPrice[] {
   return abovePrice ? [abovePrice, ...stepsAbove(abovePrice)] : [];
 }
 
-/** "Geography us: 3.85 USD (770 credits) in and 19.25 USD (3850 credits) out." */
-function conditionSentence({ note, input, output }: SoldPrice): string {
-  const [inward, outward] = [input, output].map((nano) => amountOf(microPerMillion(nano)));
-  const textOf = (amount: Amount | undefined) => `${amount?.usd} USD (${amount?.credits} credits)`;
-  // Which price list it is of is no condition, and stands last.
-  const [condition = ""] = note.split("; list ");
+/** "geography us". Which price list the price is of is no condition, and stands last. */
+function conditionIn({ note }: SoldPrice): string {
+  return note.split("; list ")[0] ?? "";
+}
+
+/**
+ * "Geography us: 3.85 USD (770 credits) in and 19.25 USD (3,850 credits) out." The `named` ones
+ * follow: those that are not in the proportion of the plain prices.
+ */
+function conditionSentence(price: SoldPrice, named: readonly DerivedCategory[]): string {
+  const textOf = (category: TokenCategory) => {
+    const amount = amountOf(microPerMillion(price[category]));
+    return `${amount.usd} USD (${amount.credits} credits)`;
+  };
+  const condition = conditionIn(price);
   const name = condition.slice(0, 1).toUpperCase() + condition.slice(1);
-  return `${name}: ${textOf(inward)} in and ${textOf(outward)} out.`;
+  const others = named.map((category) => `${textOf(category)} for ${derivedNames[category]}`);
+  const rest = others.length === 0 ? "" : `; ${others.join(", ")}`;
+  return `${name}: ${textOf("input")} in and ${textOf("output")} out${rest}.`;
+}
+
+type DerivedCategory = keyof typeof basePriceOf;
+const derivedNames: Readonly<Record<DerivedCategory, string>> = {
+  thinking: "thinking",
+  cacheWrite5m: "cache writes of 5 minutes",
+  cacheWrite1h: "cache writes of 1 hour",
+  cacheRead: "cache reads",
+};
+const derivedCategories = tokenCategories.filter(
+  (category): category is DerivedCategory => category in basePriceOf,
+);
+
+/** Whether a price is as many times its base, input or output, as the plain one is. */
+function isInProportion(category: DerivedCategory, price: Prices, plain: Prices): boolean {
+  const base = basePriceOf[category];
+  if (plain[base] === 0n) return price[category] === plain[category];
+  // Each of the four is rounded up by less than one, so a product may be off by as much as this.
+  const excess = price[category] * plain[base] - plain[category] * price[base];
+  return excess < plain[base] + price[category] && -excess < price[base] + plain[category];
 }
 
 function searchSentence(webSearch: bigint): string {

@@ -389,7 +389,7 @@ const preview = answer(BillingService.method.previewPrices, () => ({
       ],
       conditionalAfter: [
         { ...price, note: "fast; list Acme 8", output: 6_300_000n },
-        { ...price, note: "tier flex; list Acme 8" },
+        { ...price, note: "tier flex; list Acme 8", cacheRead: 62_000n },
       ],
     },
   ],
@@ -727,7 +727,7 @@ const cases: Readonly<Record<string, Case>> = {
         "Models and their prices": [
           "Model | This call | Input | Output | Cached | Context | First token | Keys allowed | Price rules",
           // 2,000 × 400 + 8,000 × 61 + 1,000 × 3,100 micro-credits, and 2,000 × 600 for everybody.
-          "Zero own prices model-0 nought | 4.3880 $0.0219 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out.",
+          "Zero own prices model-0 nought | 4.3880 $0.0219 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out; 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out; 18.50 USD (3,700 credits) for thinking, 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads.",
           "One model-1 | 4.7880 $0.0239 | 600 $3.00 | 3,100 $15.50 | 61 $0.305 | 1,001 503 out | ≤ 0.5 s | 3 of 14 | –",
         ],
       },
@@ -740,7 +740,7 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "Models and their prices": [
           "Model | This call | Input | Output | Cached | Context | First token | Keys allowed | Price rules",
-          "Zero own prices model-0 nought | 60.0440 $0.3002 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out.",
+          "Zero own prices model-0 nought | 60.0440 $0.3002 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out; 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out; 18.50 USD (3,700 credits) for thinking, 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads.",
           "One model-1 | not offered | 600 $3.00 | 3,100 $15.50 | 61 $0.305 | 1,001 503 out | ≤ 0.5 s | 3 of 14 | –",
         ],
       },
@@ -837,8 +837,8 @@ const cases: Readonly<Record<string, Case>> = {
     shown: {
       tables: {
         "Requests, newest first": [
-          "Time, UTC | Key | Model | Input | Output | Thinking | Cache | Credits | Duration",
-          "22 Nov, 13:01:02 | ci | model-0 | 1,013 | 211 | 307 | 1,505 | 3.1000 | 3.50 s",
+          "Time | Key | Model | Input | Output | Thinking | Cache | Credits | Duration",
+          "22 Nov, 13:01:02 UTC | ci | model-0 | 1,013 | 211 | 307 | 1,505 | 3.1000 | 3.50 s",
         ],
       },
     },
@@ -1046,7 +1046,7 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "The catalogue": [
           "Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read | Context | Routes",
-          "model-0 Also called small. Context 200,000 tokens, answers up to 32,000. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out. A call of 10,000 tokens in, 80 % of them cached, and 1,000 out costs 0.02394 USD (4.788 credits). | 600 | 3,100 | 3,700 | 750 | 1,200 | 61 | 200.0 K | primary: m-1, weight 3 fallback: m-2, weight 1",
+          "model-0 Also called small. Context 200,000 tokens, answers up to 32,000. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out; 18.50 USD (3,700 credits) for thinking. A call of 10,000 tokens in, 80 % of them cached, and 1,000 out costs 0.02394 USD (4.788 credits). | 600 | 3,100 | 3,700 | 750 | 1,200 | 61 | 200.0 K | primary: m-1, weight 3 fallback: m-2, weight 1",
         ],
         "Every price at which requests were charged": [
           "Model | First used | Prices | Version",
@@ -1153,7 +1153,7 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "Every model before and after": [
           "Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read",
-          "model-0 below cost less than half Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out. Above 200,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. Fast: 3.00 USD (600 credits) in and 31.50 USD (6,300 credits) out. Tier flex: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out. | 600 599 | 3,100 | 3,700 | 750 | 1,200 | 61",
+          "model-0 below cost less than half Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out; 18.50 USD (3,700 credits) for thinking, 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads. Tier flex: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out; 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads. Above 200,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out; 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads. Fast: 3.00 USD (600 credits) in and 31.50 USD (6,300 credits) out; 18.50 USD (3,700 credits) for thinking, 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads. Tier flex: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out; 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.31 USD (62 credits) for cache reads. | 600 599 | 3,100 | 3,700 | 750 | 1,200 | 61",
         ],
       },
       texts: [

@@ -275,9 +275,19 @@ describe("a moment by the clock of a zone", () => {
     );
     expect(texts).toEqual([
       ...["1 Jan 2026", "1 Jan", "Jan 2026", "05:00", "05:00:00", "05:00 UTC+5:30"],
-      expect.stringMatching(/^1 Jan( 2026)?, 05:00:00$/),
+      expect.stringMatching(/^1 Jan( 2026)?, 05:00:00 UTC\+5:30$/),
     ]);
     expect(fieldDay(at)).toBe("2025-12-31");
+  });
+
+  test("tells the two hours that have one name apart, in a row of a list too", () => {
+    const texts = ["2025-10-26T00:30:00Z", "2025-10-26T01:30:00Z"].map((at) =>
+      inWords(rowTime(new Date(at), "Europe/Berlin")),
+    );
+    expect(texts).toEqual([
+      expect.stringMatching(/^26 Oct( 2025)?, 02:30:00 UTC\+2$/),
+      expect.stringMatching(/^26 Oct( 2025)?, 02:30:00 UTC\+1$/),
+    ]);
   });
 });
 

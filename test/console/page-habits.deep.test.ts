@@ -282,8 +282,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await show("member", "00:00\u00a0UTC");
     await show("document", "All times are UTC.");
     await show("requests", "From (UTC)");
-    const head = page.getByRole("columnheader").first();
-    await expect.poll(() => head.textContent(), { timeout: 20_000 }).toBe("Time");
+    const time = page.getByRole("rowheader").first();
+    const ofThere = /, \d\d:\d\d:\d\d\sUTC\+14$/;
+    await expect.poll(() => time.textContent(), { timeout: 20_000 }).toMatch(ofThere);
     await there.close();
   });
 
@@ -365,6 +366,38 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         .first()
         .waitFor();
     }
+  });
+
+  test("a table that is a list on a phone is sorted there, by keyboard too", async () => {
+    const there = await browser.newContext({
+      viewport: { width: 360, height: 740 },
+      bypassCSP: true,
+    });
+    const page = await there.newPage();
+    await page.goto(server.address + statePath("operator-sales", "full"));
+    const table = page.getByRole("table", { name: "Sums of the month" });
+    const requests = table.getByRole("button", { name: "Requests", exact: true });
+    const figures = async () => {
+      const rows = await table.locator("tbody tr").allTextContents();
+      return rows.map((row) => Number(/Requests([\d,]+)/.exec(row)?.[1]?.replaceAll(",", "")));
+    };
+    await requests.focus();
+    expect((await figures()).length).toBeGreaterThan(1);
+    for (const [order, largestFirst] of [
+      ["descending", true],
+      ["ascending", false],
+    ] as const) {
+      await page.keyboard.press("Enter");
+      const head = table.getByRole("columnheader", { name: "Requests", exact: true });
+      await expect.poll(() => head.getAttribute("aria-sort")).toBe(order);
+      const seen = await figures();
+      const sign = largestFirst ? -1 : 1;
+      expect(seen).toEqual(seen.toSorted((a, b) => sign * (a - b)));
+    }
+    await page.keyboard.press("Tab");
+    const next = table.getByRole("button", { name: "Used", exact: true });
+    expect(await next.evaluate((one) => one === one.ownerDocument.activeElement)).toBe(true);
+    await there.close();
   });
 
   test("a pause names its key, and is undone where it is reported", async () => {

@@ -200,10 +200,12 @@ export function moment(at: Moment, zone = shownZone.value): string {
   return `${day(at, zone)}, ${seconds(at, zone)}${space}${partsOf(at, zone).zone}`;
 }
 
-/** "22 Nov, 14:02:31": a row of a list. The year is left out where it is the one of now. */
+/** "22 Nov, 14:02:31 UTC": of a row of a list. Without the year where it is the one of now. */
 export function rowTime(at: Moment, zone = shownZone.value): string {
-  const isThisYear = partsOf(at, zone).year === partsOf(new Date(), zone).year;
-  return `${isThisYear ? dayOfYear(at, zone) : day(at, zone)}, ${seconds(at, zone)}`;
+  const { year, zone: offset } = partsOf(at, zone);
+  const isThisYear = year === partsOf(new Date(), zone).year;
+  const date = isThisYear ? dayOfYear(at, zone) : day(at, zone);
+  return `${date}, ${seconds(at, zone)}${space}${offset}`;
 }
 
 /** "2026-11-22": a day of UTC, as fields and addresses hold it. */

@@ -261,7 +261,7 @@ export const figures = {
     from: "From (UTC)",
     to: "To (UTC)",
     head: {
-      time: (isUtc: boolean) => (isUtc ? "Time, UTC" : "Time"),
+      time: "Time",
       key: "Key",
       model: "Model",
       cache: "Cache",

@@ -422,10 +422,10 @@ function Changed({ preview, category }: ChangedProps): JSX.Element {
 /** What longer prompts, other conditions and searches cost after it, and what goes with it. */
 function ChangedRules({ preview }: { readonly preview: PricePreview }): JSX.Element {
   const { before, after, conditionalBefore, conditionalAfter } = preview;
-  const rulesOf = (price: typeof before, conditional: typeof conditionalBefore) =>
-    price ? priceRules({ price, conditional }) : [];
-  const was = rulesOf(before, conditionalBefore);
-  const is = rulesOf(after, conditionalAfter);
+  const old = before && { price: before, conditional: conditionalBefore };
+  const next = after && { price: after, conditional: conditionalAfter };
+  const was = old ? priceRules(old, next) : [];
+  const is = next ? priceRules(next, old) : [];
   return (
     <>
       {was

@@ -45,7 +45,6 @@ import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
-import { shownZone, utc } from "../zone.ts";
 
 const defaults = {
   key: "",
@@ -389,7 +388,7 @@ function columnsOf(keys: ReadonlyMap<string, KeyText>): Column<Receipt>[] {
   return [
     {
       name: "time",
-      head: head.time(shownZone.value === utc),
+      head: head.time,
       cell: ({ requestId, admittedAt }) => (
         <a class="row-link" href={href(`requests/${requestId}`)} title={open(requestId)}>
           {admittedAt ? <Time at={admittedAt} as="row" /> : requestId}

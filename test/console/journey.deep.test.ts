@@ -212,7 +212,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.goto(at("/keys?new=1"));
     await page.getByLabel("Name", { exact: true }).fill("typed before");
     await page.context().clearCookies();
-    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByRole("button", { name: "Create key" }).dispatchEvent("click");
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
     await page.getByRole("button", { name: "Use a password" }).click();
     await page.getByLabel("Login").fill("olga@example.com");

@@ -130,7 +130,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await route.fulfill({ response, json: { ...(await response.json()), grpcAddress: "" } });
     });
     await page.goto(`${origin}/console/${gateway.accountId}/connect?tool=grpc-python`);
-    await page.getByText(/^Only the machine of the gateway reaches it/).waitFor();
+    await page.getByText(/^As far as the gateway knows, it is not reached/).waitFor();
     expect(await page.getByRole("button", { name: /^Copy the address/ }).count()).toBe(2);
     await page.getByText('"GRPC_ADDRESS"').first().waitFor();
     await page.unroute("**/GetSession");

@@ -90,7 +90,7 @@ export function createDeliverer(parts: {
         { code: "alert_not_delivered", alert: alertId, kind, failures: failures + 1, problem },
         "an alert was not delivered by mail",
       );
-      // What this process could not read is no reason to leave the mail server alone.
+      // A read of ours that failed is no reason to leave the mail server alone.
       const firstMs = error instanceof MailError ? minute : second;
       const waitMs = Math.min(mailWaitMsMax, firstMs * 2 ** Math.min(failures, 10));
       return settleAll(isPermanent ? "failed" : "waiting", problem, waitMs);

@@ -99,7 +99,7 @@ export function stepOf<
   return step;
 }
 
-/** What a request is charged for `usage`, in micro-credits: by the step of its prompt. */
+/** The charge of a request for `usage`, in micro-credits: by the step of its prompt. */
 export function chargeMicro(price: SteppedPrices, usage: Metered): bigint {
   return costMicro(stepOf(price, promptOf(usage)), usage);
 }

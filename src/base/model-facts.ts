@@ -67,7 +67,7 @@ export type PlannedCall = {
 
 export const typicalCall: PlannedCall = { input: 10_000, output: 1_000, cachedPercent: 80 };
 
-/** What it will cost, in micro-credits: as a receipt of this usage has it. */
+/** The cost of a call, in micro-credits: as a receipt of this usage has it. */
 export function callMicro(price: SoldPrice, call: PlannedCall): bigint {
   return chargeMicro(price, usageOf(call));
 }

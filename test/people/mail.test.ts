@@ -131,12 +131,12 @@ test("a refused address is told, and not tried again", async () => {
 });
 
 test("what a server says of an address names no whole one, on the page and in the log", async () => {
-  refusal = { code: 550, message: "<told@example.com> moved to told.new@example.org" };
-  await invite("told@example.com");
+  refusal = { code: 550, message: "<tom@example.com> moved to tom.new@example.org" };
+  await invite("tom@example.com");
   const problem = "The mail server refused the mail: 550 <t…@example.com> moved to t…@example.org";
-  await expect.poll(() => invitationTo("told@example.com")).toMatchObject({ mailProblem: problem });
+  await expect.poll(() => invitationTo("tom@example.com")).toMatchObject({ mailProblem: problem });
   await expect.poll(() => lines.at(-1)).toMatchObject({ code: "mail_not_sent", problem });
-  expect(inspect(lines, { depth: 9 })).not.toContain("told");
+  expect(inspect(lines, { depth: 9 })).not.toContain("tom");
 });
 
 test("a mail that is refused for now is sent later, and its link works", async () => {

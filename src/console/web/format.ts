@@ -139,7 +139,7 @@ export function toDate(at: Moment): Date {
 
 const formats = new Map<string, Intl.DateTimeFormat>();
 
-/** What the clock and the calendar of a zone show. An hour that comes twice differs in `zone`. */
+/** The clock and the calendar of a zone. An hour that comes twice differs in `zone`. */
 function partsOf(at: Moment, timeZone: string) {
   let format = formats.get(timeZone);
   if (!format) {
@@ -187,25 +187,27 @@ export function minutes(at: Moment, zone = shownZone.value): string {
 
 /** "14:02:31" */
 export function seconds(at: Moment, zone = shownZone.value): string {
-  return `${minutes(at, zone)}:${partsOf(at, zone).second}`;
+  const { hour, minute, second } = partsOf(at, zone);
+  return `${hour}:${minute}:${second}`;
 }
 
 /** "14:02 UTC", "15:02 UTC+1" */
 export function clock(at: Moment, zone = shownZone.value): string {
-  return `${minutes(at, zone)}${space}${partsOf(at, zone).zone}`;
+  const { hour, minute, zone: offset } = partsOf(at, zone);
+  return `${hour}:${minute}${space}${offset}`;
 }
 
 /** "22 Nov 2026, 14:02:31 UTC" */
 export function moment(at: Moment, zone = shownZone.value): string {
-  return `${day(at, zone)}, ${seconds(at, zone)}${space}${partsOf(at, zone).zone}`;
+  const { day, month, year, hour, minute, second, zone: offset } = partsOf(at, zone);
+  return `${[day, month, year].join(space)}, ${hour}:${minute}:${second}${space}${offset}`;
 }
 
 /** "22 Nov, 14:02:31 UTC": of a row of a list. Without the year where it is the one of now. */
 export function rowTime(at: Moment, zone = shownZone.value): string {
-  const { year, zone: offset } = partsOf(at, zone);
-  const isThisYear = year === partsOf(new Date(), zone).year;
-  const date = isThisYear ? dayOfYear(at, zone) : day(at, zone);
-  return `${date}, ${seconds(at, zone)}${space}${offset}`;
+  const { year } = partsOf(at, zone);
+  const whole = moment(at, zone);
+  return year === partsOf(new Date(), zone).year ? whole.replace(`${space}${year},`, ",") : whole;
 }
 
 /** "2026-11-22": a day of UTC, as fields and addresses hold it. */

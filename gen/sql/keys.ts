@@ -116,6 +116,125 @@ delete from key_changes where changed_at < now() - interval '1 day'`,
   5000,
 );
 
+// key-tags.sql
+
+/**
+ * Gives tags to keys of an account, and takes others away. The keys are locked.
+ * `tags`: keys of tags that they get, with these
+ * `removed`: keys of other tags
+ */
+export const changeTags: Run<{ keyIds: readonly string[]; removed: readonly string[]; tags: readonly string[]; values: readonly string[]; accountId: string }> = run(
+  "keys/change-tags",
+  `-- keys/change-tags
+with removed as (
+  delete from key_tags where key_id = any($1::text[]) and tag = any($2::text[])
+)
+insert into key_tags (key_id, account_id, tag, value)
+select k.key_id, k.account_id, given.tag, given.value
+  from keys k
+ cross join unnest($3::text[], $4::text[]) as given (tag, value)
+ where k.account_id = $5 and k.key_id = any($1)
+on conflict (key_id, tag) do update set value = excluded.value`,
+  (p) => [p.keyIds, p.removed, p.tags, p.values, p.accountId],
+  5000,
+);
+
+export type ListTagKeysRow = { tag: string };
+/**
+ * The keys of tags that keys of an account have, in their order. Reads one entry of the index for
+ * each, however many keys have it.
+ */
+export const listTagKeys: Many<{ accountId: string; rows: bigint | number }, ListTagKeysRow> = many(
+  "keys/list-tag-keys",
+  `-- keys/list-tag-keys
+with recursive found as (
+  (select tag from key_tags where account_id = $1 order by tag limit 1)
+  union all
+  select (select t.tag from key_tags t
+           where t.account_id = $1 and t.tag > found.tag order by t.tag limit 1)
+    from found
+   where found.tag is not null
+)
+select tag as tag from found where tag is not null limit $2`,
+  (p) => [p.accountId, p.rows],
+  (v) => ({ tag: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListGroupsRow = { value: string; keys: number; monthSpent: bigint };
+/**
+ * The keys of an account that match the filters of PageAccountKeys, by the value of a tag, in the
+ * order of the values; those without it first, with an empty value.
+ * `prefix`: what values begin with; empty: all
+ * `after`: the value of the last group of the page before; null: from the first
+ */
+export const listGroups: Many<{ accountId: string; statuses: readonly string[] | null; text: string; tags: readonly string[]; values: readonly string[]; withoutTag: string; keyIds: readonly string[] | null; attention: string; after: string | null; prefix: string; tag: string; rows: bigint | number }, ListGroupsRow> = many(
+  "keys/list-groups",
+  `-- keys/list-groups
+with matching as not materialized (
+  select k.key_id,
+         case when b.day >= date_trunc('month', now() at time zone 'utc')::date
+           then b.spent - b.month_base else 0 end as month_spent
+    from keys k
+    join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+   where k.account_id = $1
+     and ($2::text[] is null
+          or case when k.status = 'revoked' then 'revoked'
+                 when k.expires_at <= now() then 'expired'
+                 when k.paused then 'paused'
+                 else 'active' end = any($2))
+     and ($3::text = '' or k.key_id = $3 or strpos(lower(k.name), lower($3::text)) > 0
+          or exists (select 1 from key_secrets s
+                      where s.key_id = k.key_id and strpos(s.shown, $3::text) > 0))
+     and not exists (
+       select 1
+         from unnest($4::text[], $5::text[]) as wanted (tag, value)
+        where not exists (select 1 from key_tags t
+                           where t.key_id = k.key_id and t.tag = wanted.tag
+                             and t.value = wanted.value))
+     and ($6::text = ''
+          or not exists (select 1 from key_tags t
+                          where t.key_id = k.key_id and t.tag = $6))
+     and ($7::text[] is null or k.key_id = any($7))
+     and ($8::text = ''
+          or k.status = 'active' and (k.expires_at is null or k.expires_at > now())
+             and case $8
+                   when 'unused' then k.created_at < now() - interval '90 days'
+                     and coalesce(b.last_used_at < now() - interval '90 days', true)
+                   when 'expires_soon' then k.expires_at < now() + interval '7 days'
+                   else b.is_near_limit end)
+), groups as (
+  (
+    select '' as value, count(*)::int4 as keys, sum(m.month_spent)::bigint as month_spent
+      from matching m
+     where $9::text is null and $10::text = ''
+       and not exists (select 1 from key_tags t where t.key_id = m.key_id and t.tag = $11)
+    having count(*) > 0
+  )
+  union all
+  (
+    select t.value, count(*)::int4, sum(m.month_spent)::bigint
+      from key_tags t
+      join matching m using (key_id)
+     where t.account_id = $1 and t.tag = $11 and t.value > coalesce($9, '')
+       -- No value has the last character of Unicode.
+       and t.value >= $10 and t.value < $10 || chr(1114111)
+     group by t.value
+     order by t.value
+     limit $12
+  )
+)
+select value as value, keys as keys, month_spent as month_spent
+  from groups
+ order by value
+ limit $12`,
+  (p) => [p.accountId, p.statuses, p.text, p.tags, p.values, p.withoutTag, p.keyIds, p.attention, p.after, p.prefix, p.tag, p.rows],
+  (v) => ({ value: v[0], keys: v[1], monthSpent: v[2] }) as never,
+  "",
+  5000,
+);
+
 // keys.sql
 
 /**
@@ -144,7 +263,7 @@ select $15, $16, key_id, $17 from created`,
   5000,
 );
 
-export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; pausedByOwner: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; status: "active" | "paused" | "expired" | "revoked"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; lastUsedAt: Date | null; budget: bigint[]; at: Date };
+export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; pausedByOwner: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; revision: number; tags: Json; status: "active" | "paused" | "expired" | "revoked"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; lastUsedAt: Date | null; budget: bigint[]; at: Date };
 /**
  * Keys with their budgets, as `base/budgets.ts` reads them, and the time of this, oldest first.
  */
@@ -167,6 +286,9 @@ with running as materialized (
 select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
        k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
        k.paused_by_owner, k.expires_at, k.created_at, k.revoked_at, k.allowed_addresses,
+       k.revision,
+       coalesce((select jsonb_object_agg(t.tag, t.value) from key_tags t where t.key_id = k.key_id),
+         '{}') as tags,
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
@@ -184,7 +306,7 @@ select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allo
  where k.key_id = any($1::text[])
  order by k.key_id`,
   (p) => [p.keyIds],
-  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], accountReader: v[6], createdBy: v[7], managedBy: v[8], limitedByOwner: v[9], paused: v[10], pausedByOwner: v[11], expiresAt: v[12], createdAt: v[13], revokedAt: v[14], allowedAddresses: v[15], status: v[16], dayLimit: v[17], weekLimit: v[18], monthLimit: v[19], totalLimit: v[20], runningLimit: v[21], lastUsedAt: v[22], budget: v[23], at: v[24] }) as never,
+  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], accountReader: v[6], createdBy: v[7], managedBy: v[8], limitedByOwner: v[9], paused: v[10], pausedByOwner: v[11], expiresAt: v[12], createdAt: v[13], revokedAt: v[14], allowedAddresses: v[15], revision: v[16], tags: v[17], status: v[18], dayLimit: v[19], weekLimit: v[20], monthLimit: v[21], totalLimit: v[22], runningLimit: v[23], lastUsedAt: v[24], budget: v[25], at: v[26] }) as never,
   "requestsPerMinute expiresAt revokedAt dayLimit weekLimit monthLimit totalLimit runningLimit lastUsedAt",
   5000,
 );
@@ -318,56 +440,103 @@ select k.key_id, k.account_id, k.name, k.paused,
   5000,
 );
 
-export type PageAccountKeysRow = { keyId: string };
+export type PageAccountKeysRow = { keyId: string; revision: number; status: "active" | "paused" | "expired" | "revoked" };
 /**
- * Ids of an account's keys that match the filters, in an order, without the first ones of it.
+ * Keys of an account that match the filters, in an order, without the first ones of it.
  * `statuses`: as of ReadKeys; null: all
  * `text`: part of a name or hint, or a key_id; empty: all
+ * `tags`: keys of tags that they have, with these
+ * `withoutTag`: the key of a tag that they do not have; empty: all
+ * `attention`: unused, expires_soon or near_budget, as of CountAttention; empty: all
+ * `keyIds`: null: all
  * `sort`: made, spent, name or used
  * `descending`: also of keys that the order does not tell apart
  * `after`: a key_id, of keys in the order of their making; empty: from the first
  * `skip`: how many are left out, in another order
  */
-export const pageAccountKeys: Many<{ sort: string; accountId: string; after: string; descending: boolean; statuses: readonly string[] | null; text: string; rows: bigint | number; skip: number }, PageAccountKeysRow> = many(
+export const pageAccountKeys: Many<{ sort: string; attention: string; accountId: string; after: string; descending: boolean; statuses: readonly string[] | null; text: string; tags: readonly string[]; values: readonly string[]; withoutTag: string; keyIds: readonly string[] | null; rows: bigint | number; skip: number }, PageAccountKeysRow> = many(
   "keys/page-account-keys",
   `-- keys/page-account-keys
-select k.key_id as key_id
+select k.key_id as key_id, k.revision as revision,
+       case when k.status = 'revoked' then 'revoked'
+            when k.expires_at <= now() then 'expired'
+            when k.paused then 'paused'
+            else 'active' end as status
   from keys k
   left join lateral (
     select case when b.day >= date_trunc('month', now() at time zone 'utc')::date
              then b.spent - b.month_base end as month_spent,
-           b.last_used_at
+           b.last_used_at, b.is_near_limit
       from budgets b
      where b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
-  ) b on $1::text in ('spent', 'used')
- where k.account_id = $2
-   and ($3::text = ''
-        or case when $4::boolean then k.key_id < $3 else k.key_id > $3 end)
-   and ($5::text[] is null
+  ) b on $1::text in ('spent', 'used') or $2::text <> ''
+ where k.account_id = $3
+   and ($4::text = ''
+        or case when $5::boolean then k.key_id < $4 else k.key_id > $4 end)
+   and ($6::text[] is null
         or case when k.status = 'revoked' then 'revoked'
                when k.expires_at <= now() then 'expired'
                when k.paused then 'paused'
-               else 'active' end = any($5))
-   and ($6::text = '' or k.key_id = $6 or strpos(lower(k.name), lower($6::text)) > 0
+               else 'active' end = any($6))
+   and ($7::text = '' or k.key_id = $7 or strpos(lower(k.name), lower($7::text)) > 0
         or exists (select 1 from key_secrets s
-                    where s.key_id = k.key_id and strpos(s.shown, $6::text) > 0))
+                    where s.key_id = k.key_id and strpos(s.shown, $7::text) > 0))
+   and not exists (
+     select 1
+       from unnest($8::text[], $9::text[]) as wanted (tag, value)
+      where not exists (select 1 from key_tags t
+                         where t.key_id = k.key_id and t.tag = wanted.tag
+                           and t.value = wanted.value))
+   and ($10::text = ''
+        or not exists (select 1 from key_tags t
+                        where t.key_id = k.key_id and t.tag = $10))
+   and ($11::text[] is null or k.key_id = any($11))
+   and ($2 = ''
+        or k.status = 'active' and (k.expires_at is null or k.expires_at > now())
+           and case $2
+                 when 'unused' then k.created_at < now() - interval '90 days'
+                   and coalesce(b.last_used_at < now() - interval '90 days', true)
+                 when 'expires_soon' then k.expires_at < now() + interval '7 days'
+                 else b.is_near_limit end)
  order by
-   case when $1 = 'spent' and $4 then coalesce(b.month_spent, 0) end desc,
-   case when $1 = 'spent' and not $4 then coalesce(b.month_spent, 0) end,
-   case when $1 = 'used' and $4 then coalesce(b.last_used_at, '-infinity') end desc,
-   case when $1 = 'used' and not $4 then coalesce(b.last_used_at, '-infinity') end,
-   case when $1 = 'name' and $4 then lower(k.name) end desc,
-   case when $1 = 'name' and not $4 then lower(k.name) end,
-   case when $4 then k.key_id end desc,
+   case when $1 = 'spent' and $5 then coalesce(b.month_spent, 0) end desc,
+   case when $1 = 'spent' and not $5 then coalesce(b.month_spent, 0) end,
+   case when $1 = 'used' and $5 then coalesce(b.last_used_at, '-infinity') end desc,
+   case when $1 = 'used' and not $5 then coalesce(b.last_used_at, '-infinity') end,
+   case when $1 = 'name' and $5 then lower(k.name) end desc,
+   case when $1 = 'name' and not $5 then lower(k.name) end,
+   case when $5 then k.key_id end desc,
    k.key_id
- limit $7 offset $8::int`,
-  (p) => [p.sort, p.accountId, p.after, p.descending, p.statuses, p.text, p.rows, p.skip],
-  (v) => ({ keyId: v[0] }) as never,
+ limit $12 offset $13::int`,
+  (p) => [p.sort, p.attention, p.accountId, p.after, p.descending, p.statuses, p.text, p.tags, p.values, p.withoutTag, p.keyIds, p.rows, p.skip],
+  (v) => ({ keyId: v[0], revision: v[1], status: v[2] }) as never,
   "",
   5000,
 );
 
-export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; expiresAt: Date | null; isExpired: boolean; allowedAddresses: string[]; paused: boolean; pausedByOwner: boolean; pausedByProgram: boolean; limitedByOwner: boolean; limitedByProgram: boolean; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
+export type CountAttentionRow = { unused: number; expiresSoon: number; nearBudget: number };
+/**
+ * How many keys of an account deserve a look: were made more than 90 days ago and charged nothing
+ * since, expire within 7 days, or have spent most of a limit. Neither revoked nor expired ones.
+ */
+export const countAttention: One<{ accountId: string }, CountAttentionRow> = one(
+  "keys/count-attention",
+  `-- keys/count-attention
+select count(*) filter (where k.created_at < now() - interval '90 days'
+           and coalesce(b.last_used_at < now() - interval '90 days', true))::int4 as unused,
+       count(*) filter (where k.expires_at < now() + interval '7 days')::int4 as expires_soon,
+       count(*) filter (where b.is_near_limit)::int4 as near_budget
+  from keys k
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+ where k.account_id = $1 and k.status = 'active'
+   and (k.expires_at is null or k.expires_at > now())`,
+  (p) => [p.accountId],
+  (v) => ({ unused: v[0], expiresSoon: v[1], nearBudget: v[2] }) as never,
+  "",
+  5000,
+);
+
+export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; expiresAt: Date | null; isExpired: boolean; allowedAddresses: string[]; paused: boolean; pausedByOwner: boolean; pausedByProgram: boolean; limitedByOwner: boolean; limitedByProgram: boolean; tags: Json; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
 /**
  * The limits of an active key, locked until the end of the transaction, and whether it is paused
  * and has expired. No row: the key is revoked or does not exist.
@@ -379,25 +548,68 @@ select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
        coalesce(k.expires_at <= now(), false) as is_expired,
        k.allowed_addresses, k.paused, k.paused_by_owner, k.paused_by_program,
        k.limited_by_owner, k.limited_by_program,
+       coalesce((select jsonb_object_agg(t.tag, t.value) from key_tags t where t.key_id = k.key_id),
+         '{}') as tags,
        b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
   from keys k
   join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where k.key_id = $1 and k.status = 'active'
    for no key update of k`,
   (p) => [p.keyId],
-  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], accountReader: v[2], expiresAt: v[3], isExpired: v[4], allowedAddresses: v[5], paused: v[6], pausedByOwner: v[7], pausedByProgram: v[8], limitedByOwner: v[9], limitedByProgram: v[10], dayLimit: v[11], weekLimit: v[12], monthLimit: v[13], totalLimit: v[14], runningLimit: v[15] }) as never,
+  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], accountReader: v[2], expiresAt: v[3], isExpired: v[4], allowedAddresses: v[5], paused: v[6], pausedByOwner: v[7], pausedByProgram: v[8], limitedByOwner: v[9], limitedByProgram: v[10], tags: v[11], dayLimit: v[12], weekLimit: v[13], monthLimit: v[14], totalLimit: v[15], runningLimit: v[16] }) as never,
+  "requestsPerMinute expiresAt dayLimit weekLimit monthLimit totalLimit runningLimit",
+  5000,
+);
+
+export type FindManagersRow = { keyId: string; managedBy: string };
+/**
+ * Who manages these keys of an account. No row for a key of another one.
+ */
+export const findManagers: Many<{ accountId: string; keyIds: readonly string[] }, FindManagersRow> = many(
+  "keys/find-managers",
+  `-- keys/find-managers
+select key_id, managed_by from keys where account_id = $1 and key_id = any($2)`,
+  (p) => [p.accountId, p.keyIds],
+  (v) => ({ keyId: v[0], managedBy: v[1] }) as never,
+  "",
+  5000,
+);
+
+export type LockKeysRow = { keyId: string; family: "v1" | "v2"; status: "active" | "revoked"; revision: number; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; expiresAt: Date | null; isExpired: boolean; allowedAddresses: string[]; paused: boolean; pausedByOwner: boolean; pausedByProgram: boolean; limitedByOwner: boolean; limitedByProgram: boolean; tags: Json; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
+/**
+ * The same of several keys of an account, in the order of their ids, the revoked ones included.
+ */
+export const lockKeys: Many<{ accountId: string; keyIds: readonly string[] }, LockKeysRow> = many(
+  "keys/lock-keys",
+  `-- keys/lock-keys
+select k.key_id, k."family", k.status, k.revision,
+       k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
+       coalesce(k.expires_at <= now(), false) as is_expired,
+       k.allowed_addresses, k.paused, k.paused_by_owner, k.paused_by_program,
+       k.limited_by_owner, k.limited_by_program,
+       coalesce((select jsonb_object_agg(t.tag, t.value) from key_tags t where t.key_id = k.key_id),
+         '{}') as tags,
+       b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
+  from keys k
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+ where k.account_id = $1 and k.key_id = any($2::text[])
+ order by k.key_id
+   for no key update of k`,
+  (p) => [p.accountId, p.keyIds],
+  (v) => ({ keyId: v[0], family: v[1], status: v[2], revision: v[3], requestsPerMinute: v[4], allowedModels: v[5], accountReader: v[6], expiresAt: v[7], isExpired: v[8], allowedAddresses: v[9], paused: v[10], pausedByOwner: v[11], pausedByProgram: v[12], limitedByOwner: v[13], limitedByProgram: v[14], tags: v[15], dayLimit: v[16], weekLimit: v[17], monthLimit: v[18], totalLimit: v[19], runningLimit: v[20] }) as never,
   "requestsPerMinute expiresAt dayLimit weekLimit monthLimit totalLimit runningLimit",
   5000,
 );
 
 /**
- * Changes the members of a key whose flag is true. The key is locked.
+ * Changes the members of keys whose flag is true. The keys are locked.
  * `limitedByOwner`: null: it stays as it is
  * `limitedByProgram`: as it
+ * `changeId`: to which each key adds its own
  */
-export const updateKey: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; hasAllowedAddresses: boolean; allowedAddresses: readonly string[] | null; limitedByOwner: boolean | null; limitedByProgram: boolean | null; keyId: string; changeId: string }> = run(
-  "keys/update-key",
-  `-- keys/update-key
+export const updateKeys: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; hasAllowedAddresses: boolean; allowedAddresses: readonly string[] | null; limitedByOwner: boolean | null; limitedByProgram: boolean | null; keyIds: readonly string[]; changeId: string }> = run(
+  "keys/update-keys",
+  `-- keys/update-keys
 with changed as (
   update keys
      set name = case when $1::boolean then $2::text else name end,
@@ -413,33 +625,34 @@ with changed as (
            then $12::text[] else allowed_addresses end,
          limited_by_owner = coalesce($13::boolean, limited_by_owner),
          limited_by_program = coalesce($14::boolean, limited_by_program)
-   where key_id = $15
+   where key_id = any($15::text[])
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select $16, key_id from changed`,
-  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.hasAllowedAddresses, p.allowedAddresses, p.limitedByOwner, p.limitedByProgram, p.keyId, p.changeId],
+select $16 || '_' || key_id, key_id from changed`,
+  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.hasAllowedAddresses, p.allowedAddresses, p.limitedByOwner, p.limitedByProgram, p.keyIds, p.changeId],
   5000,
 );
 
 /**
- * Pauses a key, or resumes it. The key is locked.
- * `pausedByOwner`: as the columns of the key
+ * Pauses keys, or resumes them. They are locked.
+ * `pausedByOwner`: as the columns of a key
+ * `changeId`: to which each key adds its own
  */
-export const pauseKey: Run<{ paused: boolean; pausedByOwner: boolean; pausedByProgram: boolean; keyId: string; changeId: string }> = run(
-  "keys/pause-key",
-  `-- keys/pause-key
+export const pauseKeys: Run<{ paused: boolean; pausedByOwner: boolean; pausedByProgram: boolean; keyIds: readonly string[]; changeId: string }> = run(
+  "keys/pause-keys",
+  `-- keys/pause-keys
 with changed as (
   update keys
      set paused = $1::boolean, paused_by_owner = $2::boolean,
          paused_by_program = $3::boolean,
          paused_at = case when $1 and not paused then now() else paused_at end
-   where key_id = $4
+   where key_id = any($4::text[])
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select $5, key_id from changed`,
-  (p) => [p.paused, p.pausedByOwner, p.pausedByProgram, p.keyId, p.changeId],
+select $5 || '_' || key_id, key_id from changed`,
+  (p) => [p.paused, p.pausedByOwner, p.pausedByProgram, p.keyIds, p.changeId],
   5000,
 );
 
@@ -463,19 +676,20 @@ select $4 || '_' || key_id, key_id from changed`,
 );
 
 /**
- * Revokes an active key for good. Changes no row: it is already revoked, or does not exist.
+ * Revokes those of the keys for good that are active. Locks them, unless they are.
+ * `changeId`: to which each key adds its own
  */
-export const revokeKey: Run<{ keyId: string; changeId: string }> = run(
-  "keys/revoke-key",
-  `-- keys/revoke-key
+export const revokeKeys: Run<{ keyIds: readonly string[]; changeId: string }> = run(
+  "keys/revoke-keys",
+  `-- keys/revoke-keys
 with revoked as (
   update keys set status = 'revoked', revoked_at = now()
-   where key_id = $1 and status = 'active'
+   where key_id = any($1::text[]) and status = 'active'
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select $2, key_id from revoked`,
-  (p) => [p.keyId, p.changeId],
+select $2 || '_' || key_id, key_id from revoked`,
+  (p) => [p.keyIds, p.changeId],
   5000,
 );
 

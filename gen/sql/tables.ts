@@ -70,7 +70,9 @@ export type KeyChangesRow = { changeId: string; keyId: string; changedAt: Date }
 
 export type KeySecretsRow = { digest: Buffer; secretId: string; keyId: string; shown: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; lastUsedAt: Date | null };
 
-export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; limitedByOwner: boolean; allowedAddresses: string[]; limitedByProgram: boolean; pausedByProgram: boolean; pausedByOwner: boolean };
+export type KeyTagsRow = { keyId: string; accountId: string; tag: string; value: string };
+
+export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; limitedByOwner: boolean; allowedAddresses: string[]; limitedByProgram: boolean; pausedByProgram: boolean; pausedByOwner: boolean; revision: number };
 
 export type LeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
 

@@ -40,6 +40,9 @@ with running as materialized (
 select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
        k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
        k.paused_by_owner, k.expires_at, k.created_at, k.revoked_at, k.allowed_addresses,
+       k.revision,
+       coalesce((select jsonb_object_agg(t.tag, t.value) from key_tags t where t.key_id = k.key_id),
+         '{}') as "tags!",
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
@@ -117,22 +120,32 @@ select k.key_id, k.account_id, k.name, k.paused,
  order by k.account_id, k.key_id;
 
 -- name: PageAccountKeys :many
--- Ids of an account's keys that match the filters, in an order, without the first ones of it.
+-- Keys of an account that match the filters, in an order, without the first ones of it.
+-- =status 'active' | 'paused' | 'expired' | 'revoked'
 -- :statuses?  as of ReadKeys; null: all
 -- :text  part of a name or hint, or a key_id; empty: all
+-- :tags  keys of tags that they have, with these
+-- :values
+-- :without_tag  the key of a tag that they do not have; empty: all
+-- :attention  unused, expires_soon or near_budget, as of CountAttention; empty: all
+-- :key_ids?  null: all
 -- :sort  made, spent, name or used
 -- :descending  also of keys that the order does not tell apart
 -- :after  a key_id, of keys in the order of their making; empty: from the first
 -- :skip  how many are left out, in another order
-select k.key_id as "key_id!"
+select k.key_id as "key_id!", k.revision as "revision!",
+       case when k.status = 'revoked' then 'revoked'
+            when k.expires_at <= now() then 'expired'
+            when k.paused then 'paused'
+            else 'active' end as "status!"
   from keys k
   left join lateral (
     select case when b.day >= date_trunc('month', now() at time zone 'utc')::date
              then b.spent - b.month_base end as month_spent,
-           b.last_used_at
+           b.last_used_at, b.is_near_limit
       from budgets b
      where b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
-  ) b on :sort::text in ('spent', 'used')
+  ) b on :sort::text in ('spent', 'used') or :attention::text <> ''
  where k.account_id = :account_id
    and (:after::text = ''
         or case when :descending::boolean then k.key_id < :after else k.key_id > :after end)
@@ -144,6 +157,23 @@ select k.key_id as "key_id!"
    and (:text::text = '' or k.key_id = :text or strpos(lower(k.name), lower(:text::text)) > 0
         or exists (select 1 from key_secrets s
                     where s.key_id = k.key_id and strpos(s.shown, :text::text) > 0))
+   and not exists (
+     select 1
+       from unnest(:tags::text[], :values::text[]) as wanted (tag, value)
+      where not exists (select 1 from key_tags t
+                         where t.key_id = k.key_id and t.tag = wanted.tag
+                           and t.value = wanted.value))
+   and (:without_tag::text = ''
+        or not exists (select 1 from key_tags t
+                        where t.key_id = k.key_id and t.tag = :without_tag))
+   and (:key_ids::text[] is null or k.key_id = any(:key_ids))
+   and (:attention = ''
+        or k.status = 'active' and (k.expires_at is null or k.expires_at > now())
+           and case :attention
+                 when 'unused' then k.created_at < now() - interval '90 days'
+                   and coalesce(b.last_used_at < now() - interval '90 days', true)
+                 when 'expires_soon' then k.expires_at < now() + interval '7 days'
+                 else b.is_near_limit end)
  order by
    case when :sort = 'spent' and :descending then coalesce(b.month_spent, 0) end desc,
    case when :sort = 'spent' and not :descending then coalesce(b.month_spent, 0) end,
@@ -155,6 +185,18 @@ select k.key_id as "key_id!"
    k.key_id
  limit :rows offset :skip::int;
 
+-- name: CountAttention :one
+-- How many keys of an account deserve a look: were made more than 90 days ago and charged nothing
+-- since, expire within 7 days, or have spent most of a limit. Neither revoked nor expired ones.
+select count(*) filter (where k.created_at < now() - interval '90 days'
+           and coalesce(b.last_used_at < now() - interval '90 days', true))::int4 as "unused!",
+       count(*) filter (where k.expires_at < now() + interval '7 days')::int4 as "expires_soon!",
+       count(*) filter (where b.is_near_limit)::int4 as "near_budget!"
+  from keys k
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+ where k.account_id = :account_id and k.status = 'active'
+   and (k.expires_at is null or k.expires_at > now());
+
 -- name: LockKey :optional
 -- The limits of an active key, locked until the end of the transaction, and whether it is paused
 -- and has expired. No row: the key is revoked or does not exist.
@@ -162,14 +204,36 @@ select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
        coalesce(k.expires_at <= now(), false) as "is_expired!",
        k.allowed_addresses, k.paused, k.paused_by_owner, k.paused_by_program,
        k.limited_by_owner, k.limited_by_program,
+       coalesce((select jsonb_object_agg(t.tag, t.value) from key_tags t where t.key_id = k.key_id),
+         '{}') as "tags!",
        b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
   from keys k
   join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where k.key_id = :key_id and k.status = 'active'
    for no key update of k;
 
--- name: UpdateKey :run
--- Changes the members of a key whose flag is true. The key is locked.
+-- name: FindManagers :many
+-- Who manages these keys of an account. No row for a key of another one.
+select key_id, managed_by from keys where account_id = :account_id and key_id = any(:key_ids);
+
+-- name: LockKeys :many
+-- The same of several keys of an account, in the order of their ids, the revoked ones included.
+select k.key_id, k."family", k.status, k.revision,
+       k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
+       coalesce(k.expires_at <= now(), false) as "is_expired!",
+       k.allowed_addresses, k.paused, k.paused_by_owner, k.paused_by_program,
+       k.limited_by_owner, k.limited_by_program,
+       coalesce((select jsonb_object_agg(t.tag, t.value) from key_tags t where t.key_id = k.key_id),
+         '{}') as "tags!",
+       b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
+  from keys k
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+ where k.account_id = :account_id and k.key_id = any(:key_ids::text[])
+ order by k.key_id
+   for no key update of k;
+
+-- name: UpdateKeys :run
+-- Changes the members of keys whose flag is true. The keys are locked.
 -- :name?
 -- :requests_per_minute?
 -- :allowed_models?
@@ -178,6 +242,7 @@ select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
 -- :allowed_addresses?
 -- :limited_by_owner?  null: it stays as it is
 -- :limited_by_program?  as it
+-- :change_id  to which each key adds its own
 with changed as (
   update keys
      set name = case when :has_name::boolean then :name::text else name end,
@@ -193,25 +258,26 @@ with changed as (
            then :allowed_addresses::text[] else allowed_addresses end,
          limited_by_owner = coalesce(:limited_by_owner::boolean, limited_by_owner),
          limited_by_program = coalesce(:limited_by_program::boolean, limited_by_program)
-   where key_id = :key_id
+   where key_id = any(:key_ids::text[])
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select :change_id, key_id from changed;
+select :change_id || '_' || key_id, key_id from changed;
 
--- name: PauseKey :run
--- Pauses a key, or resumes it. The key is locked.
--- :paused_by_owner  as the columns of the key
+-- name: PauseKeys :run
+-- Pauses keys, or resumes them. They are locked.
+-- :paused_by_owner  as the columns of a key
+-- :change_id  to which each key adds its own
 with changed as (
   update keys
      set paused = :paused::boolean, paused_by_owner = :paused_by_owner::boolean,
          paused_by_program = :paused_by_program::boolean,
          paused_at = case when :paused and not paused then now() else paused_at end
-   where key_id = :key_id
+   where key_id = any(:key_ids::text[])
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select :change_id, key_id from changed;
+select :change_id || '_' || key_id, key_id from changed;
 
 -- name: HandOverKeys :run
 -- Lets another person manage the keys of an account that somebody manages, revoked ones included.
@@ -225,15 +291,16 @@ with changed as (
 insert into key_changes (change_id, key_id)
 select :change_id || '_' || key_id, key_id from changed;
 
--- name: RevokeKey :run
--- Revokes an active key for good. Changes no row: it is already revoked, or does not exist.
+-- name: RevokeKeys :run
+-- Revokes those of the keys for good that are active. Locks them, unless they are.
+-- :change_id  to which each key adds its own
 with revoked as (
   update keys set status = 'revoked', revoked_at = now()
-   where key_id = :key_id and status = 'active'
+   where key_id = any(:key_ids::text[]) and status = 'active'
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select :change_id, key_id from revoked;
+select :change_id || '_' || key_id, key_id from revoked;
 
 -- name: PauseManaged :many
 -- Pauses the keys of an account that somebody manages, as an owner does: also those that a member

@@ -19,7 +19,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/keys/v1/keys.proto.
  */
 export const file_gateway_keys_v1_keys: GenFile = /*@__PURE__*/
-  fileDesc("ChpnYXRld2F5L2tleXMvdjEva2V5cy5wcm90bxIPZ2F0ZXdheS5rZXlzLnYxIscICgNLZXkSDgoGa2V5X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EgwKBG5hbWUYBCABKAkSKgoGc3RhdHVzGAUgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAYgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYByADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAggASgDSAGIAQESKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIgChhtb250aF9zcGVudF9taWNyb2NyZWRpdHMYDSABKAMSHwoXbW9udGhfaGVsZF9taWNyb2NyZWRpdHMYDiABKAMSMwoPbW9udGhfcmVzZXRzX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GBAgASgJEhYKDmFjY291bnRfcmVhZGVyGBEgASgIEg4KBnBhdXNlZBgSIAEoCBIuCgpleHBpcmVzX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgptYW5hZ2VkX2J5GBQgASgJEiMKFmRhaWx5X2NhcF9taWNyb2NyZWRpdHMYHiABKANIAogBARIkChd3ZWVrbHlfY2FwX21pY3JvY3JlZGl0cxgfIAEoA0gDiAEBEiMKFnRvdGFsX2NhcF9taWNyb2NyZWRpdHMYICABKANIBIgBARIdChByZXF1ZXN0c19hdF9vbmNlGCEgASgNSAWIAQESGAoQbGltaXRlZF9ieV9vd25lchgiIAEoCBIpCgZidWRnZXQYIyABKAsyGS5nYXRld2F5LmNvbW1vbi52MS5CdWRnZXQSGQoRYWxsb3dlZF9hZGRyZXNzZXMYJCADKAkSFwoPcGF1c2VkX2J5X293bmVyGCUgASgIQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHNCGQoXX2RhaWx5X2NhcF9taWNyb2NyZWRpdHNCGgoYX3dlZWtseV9jYXBfbWljcm9jcmVkaXRzQhkKF190b3RhbF9jYXBfbWljcm9jcmVkaXRzQhMKEV9yZXF1ZXN0c19hdF9vbmNlIusBCgZTZWNyZXQSEQoJc2VjcmV0X2lkGAEgASgJEgwKBGhpbnQYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLzBAoQQ3JlYXRlS2V5UmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEi8KBmZhbWlseRgCIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIE8McYARISCgRuYW1lGAMgASgJQgTwxxgBEiAKE3JlcXVlc3RzX3Blcl9taW51dGUYBCABKA1IAIgBARIWCg5hbGxvd2VkX21vZGVscxgFIAMoCRIlChhtb250aGx5X2NhcF9taWNyb2NyZWRpdHMYBiABKANIAYgBARIWCg5hY2NvdW50X3JlYWRlchgHIAEoCBIuCgpleHBpcmVzX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9pZGVtcG90ZW5jeV9rZXkYCSABKAkSGQoRYWxsb3dlZF9hZGRyZXNzZXMYFCADKAkSIwoWZGFpbHlfY2FwX21pY3JvY3JlZGl0cxgeIAEoA0gCiAEBEiQKF3dlZWtseV9jYXBfbWljcm9jcmVkaXRzGB8gASgDSAOIAQESIwoWdG90YWxfY2FwX21pY3JvY3JlZGl0cxggIAEoA0gEiAEBEh0KEHJlcXVlc3RzX2F0X29uY2UYISABKA1IBYgBAUIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzQhkKF19kYWlseV9jYXBfbWljcm9jcmVkaXRzQhoKGF93ZWVrbHlfY2FwX21pY3JvY3JlZGl0c0IZChdfdG90YWxfY2FwX21pY3JvY3JlZGl0c0ITChFfcmVxdWVzdHNfYXRfb25jZSJGChFDcmVhdGVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5Eg4KBnNlY3JldBgCIAEoCSIlCg1HZXRLZXlSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYASIzCg5HZXRLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IjYKCEtleUxhYmVsEg4KBmtleV9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGhpbnQYAyABKAkiigIKD0xpc3RLZXlzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEioKBnN0YXR1cxgEIAEoDjIaLmdhdGV3YXkua2V5cy52MS5LZXlTdGF0dXMSDQoFcXVlcnkYBSABKAkSKAoFb3JkZXIYBiABKA4yGS5nYXRld2F5LmtleXMudjEuS2V5T3JkZXISLAoIc3RhdHVzZXMYByADKA4yGi5nYXRld2F5LmtleXMudjEuS2V5U3RhdHVzEhAKCHJldmVyc2VkGAggASgIEhcKD3dpdGhfbW9kZWxfa2V5cxgJIAEoCCKJAgoQTGlzdEtleXNSZXNwb25zZRIiCgRrZXlzGAEgAygLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEQoJbGl2ZV9rZXlzGAMgASgNEhUKDWxpdmVfa2V5c19tYXgYBCABKA0SRAoKbW9kZWxfa2V5cxgFIAMoCzIwLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1Jlc3BvbnNlLk1vZGVsS2V5c0VudHJ5EhYKDmFueV9tb2RlbF9rZXlzGAYgASgNGjAKDk1vZGVsS2V5c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAEicgoQVXBkYXRlS2V5UmVxdWVzdBInCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5QgTwxxgBEjUKC3VwZGF0ZV9tYXNrGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0IE8McYASI2ChFVcGRhdGVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5Im0KEFJvdGF0ZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBEioKB292ZXJsYXAYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJIkYKEVJvdGF0ZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSDgoGc2VjcmV0GAIgASgJIicKD1BhdXNlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNQoQUGF1c2VLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IigKEFJlc3VtZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjYKEVJlc3VtZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiKAoQUmV2b2tlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNgoRUmV2b2tlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSJEChNSZXZva2VTZWNyZXRSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYARIXCglzZWNyZXRfaWQYAiABKAlCBPDHGAEiOQoUUmV2b2tlU2VjcmV0UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSIqChNBdXRoZW50aWNhdGVSZXF1ZXN0EhMKC21vbnRoX3VzYWdlGAEgASgIIqoCChRBdXRoZW50aWNhdGVSZXNwb25zZRIvCgVhZG1pbhgBIAEoCzIgLmdhdGV3YXkua2V5cy52MS5BZG1pbkNyZWRlbnRpYWwSIQoDa2V5GAIgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRInCgZzZWNyZXQYAyABKAsyFy5nYXRld2F5LmtleXMudjEuU2VjcmV0Ei8KBnBlcnNvbhgEIAEoCzIfLmdhdGV3YXkua2V5cy52MS5TaWduZWRJblBlcnNvbhI5CgptYW5hZ2VtZW50GAUgASgLMiUuZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRDcmVkZW50aWFsEhIKCmlzX2xpbWl0ZWQYBiABKAgSFQoNcHJpY2VfbGlzdF9pZBgHIAEoCSKHAQoUTWFuYWdlbWVudENyZWRlbnRpYWwSGQoRbWFuYWdlbWVudF9rZXlfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRIMCgRuYW1lGAMgASgJEjIKBnNjb3BlcxgEIAMoDjIiLmdhdGV3YXkuY29tbW9uLnYxLk1hbmFnZW1lbnRTY29wZSJfCg9BZG1pbkNyZWRlbnRpYWwSDAoEbmFtZRgBIAEoCRIsCgVzY29wZRgCIAEoDjIdLmdhdGV3YXkuY29tbW9uLnYxLkFkbWluU2NvcGUSEAoIdG9rZW5faWQYAyABKAkizgEKDlNpZ25lZEluUGVyc29uEhEKCXBlcnNvbl9pZBgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEjAKC21lbWJlcnNoaXBzGAMgAygLMhsuZ2F0ZXdheS5rZXlzLnYxLk1lbWJlcnNoaXASMQoIb3BlcmF0b3IYBCABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGUSMAoMc3Ryb25nX3VudGlsGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJOCgpNZW1iZXJzaGlwEhIKCmFjY291bnRfaWQYASABKAkSLAoEcm9sZRgCIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlIsMDCg1NYW5hZ2VtZW50S2V5EhkKEW1hbmFnZW1lbnRfa2V5X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSDAoEbmFtZRgDIAEoCRIyCgZzY29wZXMYBCADKA4yIi5nYXRld2F5LmNvbW1vbi52MS5NYW5hZ2VtZW50U2NvcGUSEQoJbW9zdF9rZXlzGAUgASgNEjIKDGNoaWxkX2xpbWl0cxgGIAEoCzIcLmdhdGV3YXkua2V5cy52MS5DaGlsZExpbWl0cxIZChFhbGxvd2VkX2FkZHJlc3NlcxgHIAMoCRIuCgpleHBpcmVzX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgdzZWNyZXRzGAkgAygLMhcuZ2F0ZXdheS5rZXlzLnYxLlNlY3JldBISCgpjcmVhdGVkX2J5GAogASgJEi4KCmNyZWF0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnJldm9rZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWxpdmVfa2V5cxgNIAEoDSKBAwoLQ2hpbGRMaW1pdHMSIAoTcmVxdWVzdHNfcGVyX21pbnV0ZRgBIAEoDUgAiAEBEiUKGG1vbnRobHlfY2FwX21pY3JvY3JlZGl0cxgCIAEoA0gBiAEBEiMKFmRhaWx5X2NhcF9taWNyb2NyZWRpdHMYAyABKANIAogBARIkChd3ZWVrbHlfY2FwX21pY3JvY3JlZGl0cxgEIAEoA0gDiAEBEiMKFnRvdGFsX2NhcF9taWNyb2NyZWRpdHMYBSABKANIBIgBARIdChByZXF1ZXN0c19hdF9vbmNlGAYgASgNSAWIAQFCFgoUX3JlcXVlc3RzX3Blcl9taW51dGVCGwoZX21vbnRobHlfY2FwX21pY3JvY3JlZGl0c0IZChdfZGFpbHlfY2FwX21pY3JvY3JlZGl0c0IaChhfd2Vla2x5X2NhcF9taWNyb2NyZWRpdHNCGQoXX3RvdGFsX2NhcF9taWNyb2NyZWRpdHNCEwoRX3JlcXVlc3RzX2F0X29uY2UiqQIKGkNyZWF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSEgoEbmFtZRgCIAEoCUIE8McYARI4CgZzY29wZXMYAyADKA4yIi5nYXRld2F5LmNvbW1vbi52MS5NYW5hZ2VtZW50U2NvcGVCBPDHGAESEQoJbW9zdF9rZXlzGAQgASgNEjIKDGNoaWxkX2xpbWl0cxgFIAEoCzIcLmdhdGV3YXkua2V5cy52MS5DaGlsZExpbWl0cxIZChFhbGxvd2VkX2FkZHJlc3NlcxgGIAMoCRIuCgpleHBpcmVzX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9pZGVtcG90ZW5jeV9rZXkYCCABKAkiZQobQ3JlYXRlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkSDgoGc2VjcmV0GAIgASgJIlYKGUxpc3RNYW5hZ2VtZW50S2V5c1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJuChpMaXN0TWFuYWdlbWVudEtleXNSZXNwb25zZRI3Cg9tYW5hZ2VtZW50X2tleXMYASADKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkikQEKGlVwZGF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0EjwKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXlCBPDHGAESNQoLdXBkYXRlX21hc2sYAiABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrQgTwxxgBIlUKG1VwZGF0ZU1hbmFnZW1lbnRLZXlSZXNwb25zZRI2Cg5tYW5hZ2VtZW50X2tleRgBIAEoCzIeLmdhdGV3YXkua2V5cy52MS5NYW5hZ2VtZW50S2V5ImkKGlJvdGF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0Eh8KEW1hbmFnZW1lbnRfa2V5X2lkGAEgASgJQgTwxxgBEioKB292ZXJsYXAYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iZQobUm90YXRlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkSDgoGc2VjcmV0GAIgASgJImsKGlJldm9rZU1hbmFnZW1lbnRLZXlSZXF1ZXN0Eh8KEW1hbmFnZW1lbnRfa2V5X2lkGAEgASgJQgTwxxgBEiwKCGNoaWxkcmVuGAIgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleUFjdGlvbiJjChtSZXZva2VNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRIMCgRrZXlzGAIgASgNKoUBCglLZXlTdGF0dXMSGgoWS0VZX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEUtFWV9TVEFUVVNfQUNUSVZFEAESFQoRS0VZX1NUQVRVU19QQVVTRUQQAhIWChJLRVlfU1RBVFVTX0VYUElSRUQQAxIWChJLRVlfU1RBVFVTX1JFVk9LRUQQBCptCghLZXlPcmRlchIZChVLRVlfT1JERVJfVU5TUEVDSUZJRUQQABIZChVLRVlfT1JERVJfTU9OVEhfU1BFTlQQARISCg5LRVlfT1JERVJfTkFNRRACEhcKE0tFWV9PUkRFUl9MQVNUX1VTRUQQAyppCglLZXlBY3Rpb24SGgoWS0VZX0FDVElPTl9VTlNQRUNJRklFRBAAEhMKD0tFWV9BQ1RJT05fS0VFUBABEhUKEUtFWV9BQ1RJT05fUkVWT0tFEAISFAoQS0VZX0FDVElPTl9QQVVTRRADMqkNCgtLZXlzU2VydmljZRJqCglDcmVhdGVLZXkSIS5nYXRld2F5LmtleXMudjEuQ3JlYXRlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5DcmVhdGVLZXlSZXNwb25zZSIW6scYChACGAIgAjoCAgP4xxgBgMgYARJXCgZHZXRLZXkSHi5nYXRld2F5LmtleXMudjEuR2V0S2V5UmVxdWVzdBofLmdhdGV3YXkua2V5cy52MS5HZXRLZXlSZXNwb25zZSIM6scYCBABGAEgATABEl0KCExpc3RLZXlzEiAuZ2F0ZXdheS5rZXlzLnYxLkxpc3RLZXlzUmVxdWVzdBohLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1Jlc3BvbnNlIgzqxxgIEAEYASABMAESZgoJVXBkYXRlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuVXBkYXRlS2V5UmVzcG9uc2UiEurHGAoQAhgCIAI6AgID+McYARJqCglSb3RhdGVLZXkSIS5nYXRld2F5LmtleXMudjEuUm90YXRlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVLZXlSZXNwb25zZSIW6scYChACGAIgAjoCAgP4xxgBgMgYARJjCghQYXVzZUtleRIgLmdhdGV3YXkua2V5cy52MS5QYXVzZUtleVJlcXVlc3QaIS5nYXRld2F5LmtleXMudjEuUGF1c2VLZXlSZXNwb25zZSIS6scYChACGAIgAjoCAgP4xxgBEmYKCVJlc3VtZUtleRIhLmdhdGV3YXkua2V5cy52MS5SZXN1bWVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJlc3VtZUtleVJlc3BvbnNlIhLqxxgKEAIYAiACOgICA/jHGAESagoJUmV2b2tlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuUmV2b2tlS2V5UmVzcG9uc2UiFurHGAoQAhgCIAI6AgID+McYAYDIGAEScwoMUmV2b2tlU2VjcmV0EiQuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZVNlY3JldFJlcXVlc3QaJS5nYXRld2F5LmtleXMudjEuUmV2b2tlU2VjcmV0UmVzcG9uc2UiFurHGAoQAhgCIAI6AgID+McYAYDIGAESbwoMQXV0aGVudGljYXRlEiQuZ2F0ZXdheS5rZXlzLnYxLkF1dGhlbnRpY2F0ZVJlcXVlc3QaJS5nYXRld2F5LmtleXMudjEuQXV0aGVudGljYXRlUmVzcG9uc2UiEurHGA4IARABGAEgAToEAQIDBBKAAQoTQ3JlYXRlTWFuYWdlbWVudEtleRIrLmdhdGV3YXkua2V5cy52MS5DcmVhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBosLmdhdGV3YXkua2V5cy52MS5DcmVhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2UiDurHGAIYA/jHGAGAyBgBEncKEkxpc3RNYW5hZ2VtZW50S2V5cxIqLmdhdGV3YXkua2V5cy52MS5MaXN0TWFuYWdlbWVudEtleXNSZXF1ZXN0GisuZ2F0ZXdheS5rZXlzLnYxLkxpc3RNYW5hZ2VtZW50S2V5c1Jlc3BvbnNlIgjqxxgEGAMgARKAAQoTVXBkYXRlTWFuYWdlbWVudEtleRIrLmdhdGV3YXkua2V5cy52MS5VcGRhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBosLmdhdGV3YXkua2V5cy52MS5VcGRhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2UiDurHGAIYA/jHGAGAyBgBEoABChNSb3RhdGVNYW5hZ2VtZW50S2V5EisuZ2F0ZXdheS5rZXlzLnYxLlJvdGF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0GiwuZ2F0ZXdheS5rZXlzLnYxLlJvdGF0ZU1hbmFnZW1lbnRLZXlSZXNwb25zZSIO6scYAhgD+McYAYDIGAESgAEKE1Jldm9rZU1hbmFnZW1lbnRLZXkSKy5nYXRld2F5LmtleXMudjEuUmV2b2tlTWFuYWdlbWVudEtleVJlcXVlc3QaLC5nYXRld2F5LmtleXMudjEuUmV2b2tlTWFuYWdlbWVudEtleVJlc3BvbnNlIg7qxxgCGAP4xxgBgMgYAUI5Cg9nYXRld2F5LmtleXMudjFQAVokbW9kZWwtZ2F0ZXdheS9nYXRld2F5L2tleXMvdjE7a2V5c3YxYgZwcm90bzM", [file_gateway_common_v1_budget, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("ChpnYXRld2F5L2tleXMvdjEva2V5cy5wcm90bxIPZ2F0ZXdheS5rZXlzLnYxIs8JCgNLZXkSDgoGa2V5X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EgwKBG5hbWUYBCABKAkSKgoGc3RhdHVzGAUgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAYgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYByADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAggASgDSAGIAQESKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIgChhtb250aF9zcGVudF9taWNyb2NyZWRpdHMYDSABKAMSHwoXbW9udGhfaGVsZF9taWNyb2NyZWRpdHMYDiABKAMSMwoPbW9udGhfcmVzZXRzX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GBAgASgJEhYKDmFjY291bnRfcmVhZGVyGBEgASgIEg4KBnBhdXNlZBgSIAEoCBIuCgpleHBpcmVzX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgptYW5hZ2VkX2J5GBQgASgJEiMKFmRhaWx5X2NhcF9taWNyb2NyZWRpdHMYHiABKANIAogBARIkChd3ZWVrbHlfY2FwX21pY3JvY3JlZGl0cxgfIAEoA0gDiAEBEiMKFnRvdGFsX2NhcF9taWNyb2NyZWRpdHMYICABKANIBIgBARIdChByZXF1ZXN0c19hdF9vbmNlGCEgASgNSAWIAQESGAoQbGltaXRlZF9ieV9vd25lchgiIAEoCBIpCgZidWRnZXQYIyABKAsyGS5nYXRld2F5LmNvbW1vbi52MS5CdWRnZXQSGQoRYWxsb3dlZF9hZGRyZXNzZXMYJCADKAkSFwoPcGF1c2VkX2J5X293bmVyGCUgASgIEhAKCHJldmlzaW9uGCYgASgNEiwKBHRhZ3MYJyADKAsyHi5nYXRld2F5LmtleXMudjEuS2V5LlRhZ3NFbnRyeRIZChFkYXlzX21pY3JvY3JlZGl0cxgoIAMoAxorCglUYWdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzQhkKF19kYWlseV9jYXBfbWljcm9jcmVkaXRzQhoKGF93ZWVrbHlfY2FwX21pY3JvY3JlZGl0c0IZChdfdG90YWxfY2FwX21pY3JvY3JlZGl0c0ITChFfcmVxdWVzdHNfYXRfb25jZSLrAQoGU2VjcmV0EhEKCXNlY3JldF9pZBgBIAEoCRIMCgRoaW50GAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnJldm9rZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGxhc3RfdXNlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi2wUKEENyZWF0ZUtleVJlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIvCgZmYW1pbHkYAiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHlCBPDHGAESEgoEbmFtZRgDIAEoCUIE8McYARIgChNyZXF1ZXN0c19wZXJfbWludXRlGAQgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYBSADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAYgASgDSAGIAQESFgoOYWNjb3VudF9yZWFkZXIYByABKAgSLgoKZXhwaXJlc19hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPaWRlbXBvdGVuY3lfa2V5GAkgASgJEhkKEWFsbG93ZWRfYWRkcmVzc2VzGBQgAygJEiMKFmRhaWx5X2NhcF9taWNyb2NyZWRpdHMYHiABKANIAogBARIkChd3ZWVrbHlfY2FwX21pY3JvY3JlZGl0cxgfIAEoA0gDiAEBEiMKFnRvdGFsX2NhcF9taWNyb2NyZWRpdHMYICABKANIBIgBARIdChByZXF1ZXN0c19hdF9vbmNlGCEgASgNSAWIAQESOQoEdGFncxgiIAMoCzIrLmdhdGV3YXkua2V5cy52MS5DcmVhdGVLZXlSZXF1ZXN0LlRhZ3NFbnRyeRorCglUYWdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzQhkKF19kYWlseV9jYXBfbWljcm9jcmVkaXRzQhoKGF93ZWVrbHlfY2FwX21pY3JvY3JlZGl0c0IZChdfdG90YWxfY2FwX21pY3JvY3JlZGl0c0ITChFfcmVxdWVzdHNfYXRfb25jZSJGChFDcmVhdGVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5Eg4KBnNlY3JldBgCIAEoCSIlCg1HZXRLZXlSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYASIzCg5HZXRLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IjYKCEtleUxhYmVsEg4KBmtleV9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGhpbnQYAyABKAkiyQQKD0xpc3RLZXlzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEioKBnN0YXR1cxgEIAEoDjIaLmdhdGV3YXkua2V5cy52MS5LZXlTdGF0dXMSDQoFcXVlcnkYBSABKAkSKAoFb3JkZXIYBiABKA4yGS5nYXRld2F5LmtleXMudjEuS2V5T3JkZXISLAoIc3RhdHVzZXMYByADKA4yGi5nYXRld2F5LmtleXMudjEuS2V5U3RhdHVzEhAKCHJldmVyc2VkGAggASgIEhcKD3dpdGhfbW9kZWxfa2V5cxgJIAEoCBI4CgR0YWdzGAogAygLMiouZ2F0ZXdheS5rZXlzLnYxLkxpc3RLZXlzUmVxdWVzdC5UYWdzRW50cnkSEwoLd2l0aG91dF90YWcYCyABKAkSMAoJYXR0ZW50aW9uGAwgASgOMh0uZ2F0ZXdheS5rZXlzLnYxLktleUF0dGVudGlvbhIPCgdrZXlfaWRzGA0gAygJEhAKCG9ubHlfaWRzGA4gASgIEhEKCXdpdGhfZGF5cxgPIAEoCBIWCg53aXRoX2F0dGVudGlvbhgQIAEoCBIUCgxncm91cF9ieV90YWcYESABKAkSFAoMdmFsdWVfcHJlZml4GBIgASgJEhUKDXdpdGhfdGFnX2tleXMYEyABKAgaKwoJVGFnc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiTwoSS2V5QXR0ZW50aW9uQ291bnRzEg4KBnVudXNlZBgBIAEoDRIUCgxleHBpcmVzX3Nvb24YAiABKA0SEwoLbmVhcl9idWRnZXQYAyABKA0iSQoIS2V5R3JvdXASDQoFdmFsdWUYASABKAkSDAoEa2V5cxgCIAEoDRIgChhtb250aF9zcGVudF9taWNyb2NyZWRpdHMYAyABKAMi/gIKEExpc3RLZXlzUmVzcG9uc2USIgoEa2V5cxgBIAMoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhEKCWxpdmVfa2V5cxgDIAEoDRIVCg1saXZlX2tleXNfbWF4GAQgASgNEkQKCm1vZGVsX2tleXMYBSADKAsyMC5nYXRld2F5LmtleXMudjEuTGlzdEtleXNSZXNwb25zZS5Nb2RlbEtleXNFbnRyeRIWCg5hbnlfbW9kZWxfa2V5cxgGIAEoDRI2CglhdHRlbnRpb24YByABKAsyIy5nYXRld2F5LmtleXMudjEuS2V5QXR0ZW50aW9uQ291bnRzEikKBmdyb3VwcxgIIAMoCzIZLmdhdGV3YXkua2V5cy52MS5LZXlHcm91cBIQCgh0YWdfa2V5cxgJIAMoCRowCg5Nb2RlbEtleXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKA06AjgBInIKEFVwZGF0ZUtleVJlcXVlc3QSJwoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleUIE8McYARI1Cgt1cGRhdGVfbWFzaxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2tCBPDHGAEiNgoRVXBkYXRlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSLzAQoRQ2hhbmdlS2V5c1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIuCgRrZXlzGAIgAygLMhouZ2F0ZXdheS5rZXlzLnYxLktleUFzUmVhZEIE8McYARIPCgVwYXVzZRgDIAEoCEgAEhAKBnJlc3VtZRgEIAEoCEgAEhAKBnJldm9rZRgFIAEoCEgAEi8KBmxpbWl0cxgGIAEoCzIdLmdhdGV3YXkua2V5cy52MS5OZXdLZXlMaW1pdHNIABIqCgR0YWdzGAcgASgLMhouZ2F0ZXdheS5rZXlzLnYxLlRhZ0NoYW5nZUgAQggKBmNoYW5nZSJFCglLZXlBc1JlYWQSFAoGa2V5X2lkGAEgASgJQgTwxxgBEhUKCHJldmlzaW9uGAIgASgNSACIAQFCCwoJX3JldmlzaW9uInEKDE5ld0tleUxpbWl0cxIqCgZsaW1pdHMYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5QgTwxxgBEjUKC3VwZGF0ZV9tYXNrGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0IE8McYASJ5CglUYWdDaGFuZ2USMAoDc2V0GAEgAygLMiMuZ2F0ZXdheS5rZXlzLnYxLlRhZ0NoYW5nZS5TZXRFbnRyeRIOCgZyZW1vdmUYAiADKAkaKgoIU2V0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJBChJDaGFuZ2VLZXlzUmVzcG9uc2USKwoHcmVzdWx0cxgBIAMoCzIaLmdhdGV3YXkua2V5cy52MS5LZXlSZXN1bHQiuAIKCUtleVJlc3VsdBIOCgZrZXlfaWQYASABKAkSMwoHb3V0Y29tZRgCIAEoDjIiLmdhdGV3YXkua2V5cy52MS5LZXlSZXN1bHQuT3V0Y29tZRIVCghyZXZpc2lvbhgDIAEoDUgAiAEBEiEKA2tleRgEIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSDwoHbWVzc2FnZRgFIAEoCSKNAQoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9DSEFOR0VEEAESEwoPT1VUQ09NRV9BTFJFQURZEAISFAoQT1VUQ09NRV9DT05GTElDVBADEhcKE09VVENPTUVfTk9UX0FMTE9XRUQQBBIQCgxPVVRDT01FX0dPTkUQBUILCglfcmV2aXNpb24ibQoQUm90YXRlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAESKgoHb3ZlcmxhcBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkiRgoRUm90YXRlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIOCgZzZWNyZXQYAiABKAkiJwoPUGF1c2VLZXlSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYASI1ChBQYXVzZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiKAoQUmVzdW1lS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNgoRUmVzdW1lS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSIoChBSZXZva2VLZXlSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYASI2ChFSZXZva2VLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IkQKE1Jldm9rZVNlY3JldFJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBEhcKCXNlY3JldF9pZBgCIAEoCUIE8McYASI5ChRSZXZva2VTZWNyZXRSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IioKE0F1dGhlbnRpY2F0ZVJlcXVlc3QSEwoLbW9udGhfdXNhZ2UYASABKAgiqgIKFEF1dGhlbnRpY2F0ZVJlc3BvbnNlEi8KBWFkbWluGAEgASgLMiAuZ2F0ZXdheS5rZXlzLnYxLkFkbWluQ3JlZGVudGlhbBIhCgNrZXkYAiABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5EicKBnNlY3JldBgDIAEoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLwoGcGVyc29uGAQgASgLMh8uZ2F0ZXdheS5rZXlzLnYxLlNpZ25lZEluUGVyc29uEjkKCm1hbmFnZW1lbnQYBSABKAsyJS5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudENyZWRlbnRpYWwSEgoKaXNfbGltaXRlZBgGIAEoCBIVCg1wcmljZV9saXN0X2lkGAcgASgJIocBChRNYW5hZ2VtZW50Q3JlZGVudGlhbBIZChFtYW5hZ2VtZW50X2tleV9pZBgBIAEoCRISCgphY2NvdW50X2lkGAIgASgJEgwKBG5hbWUYAyABKAkSMgoGc2NvcGVzGAQgAygOMiIuZ2F0ZXdheS5jb21tb24udjEuTWFuYWdlbWVudFNjb3BlIl8KD0FkbWluQ3JlZGVudGlhbBIMCgRuYW1lGAEgASgJEiwKBXNjb3BlGAIgASgOMh0uZ2F0ZXdheS5jb21tb24udjEuQWRtaW5TY29wZRIQCgh0b2tlbl9pZBgDIAEoCSLOAQoOU2lnbmVkSW5QZXJzb24SEQoJcGVyc29uX2lkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSMAoLbWVtYmVyc2hpcHMYAyADKAsyGy5nYXRld2F5LmtleXMudjEuTWVtYmVyc2hpcBIxCghvcGVyYXRvchgEIAEoDjIfLmdhdGV3YXkuY29tbW9uLnYxLk9wZXJhdG9yUm9sZRIwCgxzdHJvbmdfdW50aWwYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIk4KCk1lbWJlcnNoaXASEgoKYWNjb3VudF9pZBgBIAEoCRIsCgRyb2xlGAIgASgOMh4uZ2F0ZXdheS5jb21tb24udjEuQWNjb3VudFJvbGUiwwMKDU1hbmFnZW1lbnRLZXkSGQoRbWFuYWdlbWVudF9rZXlfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRIMCgRuYW1lGAMgASgJEjIKBnNjb3BlcxgEIAMoDjIiLmdhdGV3YXkuY29tbW9uLnYxLk1hbmFnZW1lbnRTY29wZRIRCgltb3N0X2tleXMYBSABKA0SMgoMY2hpbGRfbGltaXRzGAYgASgLMhwuZ2F0ZXdheS5rZXlzLnYxLkNoaWxkTGltaXRzEhkKEWFsbG93ZWRfYWRkcmVzc2VzGAcgAygJEi4KCmV4cGlyZXNfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKB3NlY3JldHMYCSADKAsyFy5nYXRld2F5LmtleXMudjEuU2VjcmV0EhIKCmNyZWF0ZWRfYnkYCiABKAkSLgoKY3JlYXRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJbGl2ZV9rZXlzGA0gASgNIoEDCgtDaGlsZExpbWl0cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAEgASgNSACIAQESJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAIgASgDSAGIAQESIwoWZGFpbHlfY2FwX21pY3JvY3JlZGl0cxgDIAEoA0gCiAEBEiQKF3dlZWtseV9jYXBfbWljcm9jcmVkaXRzGAQgASgDSAOIAQESIwoWdG90YWxfY2FwX21pY3JvY3JlZGl0cxgFIAEoA0gEiAEBEh0KEHJlcXVlc3RzX2F0X29uY2UYBiABKA1IBYgBAUIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzQhkKF19kYWlseV9jYXBfbWljcm9jcmVkaXRzQhoKGF93ZWVrbHlfY2FwX21pY3JvY3JlZGl0c0IZChdfdG90YWxfY2FwX21pY3JvY3JlZGl0c0ITChFfcmVxdWVzdHNfYXRfb25jZSKpAgoaQ3JlYXRlTWFuYWdlbWVudEtleVJlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRISCgRuYW1lGAIgASgJQgTwxxgBEjgKBnNjb3BlcxgDIAMoDjIiLmdhdGV3YXkuY29tbW9uLnYxLk1hbmFnZW1lbnRTY29wZUIE8McYARIRCgltb3N0X2tleXMYBCABKA0SMgoMY2hpbGRfbGltaXRzGAUgASgLMhwuZ2F0ZXdheS5rZXlzLnYxLkNoaWxkTGltaXRzEhkKEWFsbG93ZWRfYWRkcmVzc2VzGAYgAygJEi4KCmV4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2lkZW1wb3RlbmN5X2tleRgIIAEoCSJlChtDcmVhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRIOCgZzZWNyZXQYAiABKAkiVgoZTGlzdE1hbmFnZW1lbnRLZXlzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIm4KGkxpc3RNYW5hZ2VtZW50S2V5c1Jlc3BvbnNlEjcKD21hbmFnZW1lbnRfa2V5cxgBIAMoCzIeLmdhdGV3YXkua2V5cy52MS5NYW5hZ2VtZW50S2V5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKRAQoaVXBkYXRlTWFuYWdlbWVudEtleVJlcXVlc3QSPAoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleUIE8McYARI1Cgt1cGRhdGVfbWFzaxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2tCBPDHGAEiVQobVXBkYXRlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkiaQoaUm90YXRlTWFuYWdlbWVudEtleVJlcXVlc3QSHwoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCBPDHGAESKgoHb3ZlcmxhcBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJlChtSb3RhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRIOCgZzZWNyZXQYAiABKAkiawoaUmV2b2tlTWFuYWdlbWVudEtleVJlcXVlc3QSHwoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCBPDHGAESLAoIY2hpbGRyZW4YAiABKA4yGi5nYXRld2F5LmtleXMudjEuS2V5QWN0aW9uImMKG1Jldm9rZU1hbmFnZW1lbnRLZXlSZXNwb25zZRI2Cg5tYW5hZ2VtZW50X2tleRgBIAEoCzIeLmdhdGV3YXkua2V5cy52MS5NYW5hZ2VtZW50S2V5EgwKBGtleXMYAiABKA0qhQEKCUtleVN0YXR1cxIaChZLRVlfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFQoRS0VZX1NUQVRVU19BQ1RJVkUQARIVChFLRVlfU1RBVFVTX1BBVVNFRBACEhYKEktFWV9TVEFUVVNfRVhQSVJFRBADEhYKEktFWV9TVEFUVVNfUkVWT0tFRBAEKoYBCgxLZXlBdHRlbnRpb24SHQoZS0VZX0FUVEVOVElPTl9VTlNQRUNJRklFRBAAEhgKFEtFWV9BVFRFTlRJT05fVU5VU0VEEAESHgoaS0VZX0FUVEVOVElPTl9FWFBJUkVTX1NPT04QAhIdChlLRVlfQVRURU5USU9OX05FQVJfQlVER0VUEAMqbQoIS2V5T3JkZXISGQoVS0VZX09SREVSX1VOU1BFQ0lGSUVEEAASGQoVS0VZX09SREVSX01PTlRIX1NQRU5UEAESEgoOS0VZX09SREVSX05BTUUQAhIXChNLRVlfT1JERVJfTEFTVF9VU0VEEAMqaQoJS2V5QWN0aW9uEhoKFktFWV9BQ1RJT05fVU5TUEVDSUZJRUQQABITCg9LRVlfQUNUSU9OX0tFRVAQARIVChFLRVlfQUNUSU9OX1JFVk9LRRACEhQKEEtFWV9BQ1RJT05fUEFVU0UQAzKUDgoLS2V5c1NlcnZpY2USagoJQ3JlYXRlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuQ3JlYXRlS2V5UmVzcG9uc2UiFurHGAoQAhgCIAI6AgID+McYAYDIGAESVwoGR2V0S2V5Eh4uZ2F0ZXdheS5rZXlzLnYxLkdldEtleVJlcXVlc3QaHy5nYXRld2F5LmtleXMudjEuR2V0S2V5UmVzcG9uc2UiDOrHGAgQARgBIAEwARJdCghMaXN0S2V5cxIgLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1JlcXVlc3QaIS5nYXRld2F5LmtleXMudjEuTGlzdEtleXNSZXNwb25zZSIM6scYCBABGAEgATABEmYKCVVwZGF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5VcGRhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZUtleVJlc3BvbnNlIhLqxxgKEAIYAiACOgICA/jHGAESaQoKQ2hhbmdlS2V5cxIiLmdhdGV3YXkua2V5cy52MS5DaGFuZ2VLZXlzUmVxdWVzdBojLmdhdGV3YXkua2V5cy52MS5DaGFuZ2VLZXlzUmVzcG9uc2UiEurHGAoQAhgCIAI6AgID+McYARJqCglSb3RhdGVLZXkSIS5nYXRld2F5LmtleXMudjEuUm90YXRlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVLZXlSZXNwb25zZSIW6scYChACGAIgAjoCAgP4xxgBgMgYARJjCghQYXVzZUtleRIgLmdhdGV3YXkua2V5cy52MS5QYXVzZUtleVJlcXVlc3QaIS5nYXRld2F5LmtleXMudjEuUGF1c2VLZXlSZXNwb25zZSIS6scYChACGAIgAjoCAgP4xxgBEmYKCVJlc3VtZUtleRIhLmdhdGV3YXkua2V5cy52MS5SZXN1bWVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJlc3VtZUtleVJlc3BvbnNlIhLqxxgKEAIYAiACOgICA/jHGAESagoJUmV2b2tlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuUmV2b2tlS2V5UmVzcG9uc2UiFurHGAoQAhgCIAI6AgID+McYAYDIGAEScwoMUmV2b2tlU2VjcmV0EiQuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZVNlY3JldFJlcXVlc3QaJS5nYXRld2F5LmtleXMudjEuUmV2b2tlU2VjcmV0UmVzcG9uc2UiFurHGAoQAhgCIAI6AgID+McYAYDIGAESbwoMQXV0aGVudGljYXRlEiQuZ2F0ZXdheS5rZXlzLnYxLkF1dGhlbnRpY2F0ZVJlcXVlc3QaJS5nYXRld2F5LmtleXMudjEuQXV0aGVudGljYXRlUmVzcG9uc2UiEurHGA4IARABGAEgAToEAQIDBBKAAQoTQ3JlYXRlTWFuYWdlbWVudEtleRIrLmdhdGV3YXkua2V5cy52MS5DcmVhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBosLmdhdGV3YXkua2V5cy52MS5DcmVhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2UiDurHGAIYA/jHGAGAyBgBEncKEkxpc3RNYW5hZ2VtZW50S2V5cxIqLmdhdGV3YXkua2V5cy52MS5MaXN0TWFuYWdlbWVudEtleXNSZXF1ZXN0GisuZ2F0ZXdheS5rZXlzLnYxLkxpc3RNYW5hZ2VtZW50S2V5c1Jlc3BvbnNlIgjqxxgEGAMgARKAAQoTVXBkYXRlTWFuYWdlbWVudEtleRIrLmdhdGV3YXkua2V5cy52MS5VcGRhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBosLmdhdGV3YXkua2V5cy52MS5VcGRhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2UiDurHGAIYA/jHGAGAyBgBEoABChNSb3RhdGVNYW5hZ2VtZW50S2V5EisuZ2F0ZXdheS5rZXlzLnYxLlJvdGF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0GiwuZ2F0ZXdheS5rZXlzLnYxLlJvdGF0ZU1hbmFnZW1lbnRLZXlSZXNwb25zZSIO6scYAhgD+McYAYDIGAESgAEKE1Jldm9rZU1hbmFnZW1lbnRLZXkSKy5nYXRld2F5LmtleXMudjEuUmV2b2tlTWFuYWdlbWVudEtleVJlcXVlc3QaLC5nYXRld2F5LmtleXMudjEuUmV2b2tlTWFuYWdlbWVudEtleVJlc3BvbnNlIg7qxxgCGAP4xxgBgMgYAUI5Cg9nYXRld2F5LmtleXMudjFQAVokbW9kZWwtZ2F0ZXdheS9nYXRld2F5L2tleXMvdjE7a2V5c3YxYgZwcm90bzM", [file_gateway_common_v1_budget, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.keys.v1.Key
@@ -215,6 +215,30 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
    * @generated from field: bool paused_by_owner = 37;
    */
   pausedByOwner: boolean;
+
+  /**
+   * How often the key was changed. What it spends and its secrets do not count. Absent in the answer
+   * of Authenticate.
+   *
+   * @generated from field: uint32 revision = 38;
+   */
+  revision: number;
+
+  /**
+   * By which people group keys, such as `team: a`: at most 10, each value of 1 to 64 characters
+   * without commas. Requests have tags of their own. Absent in the answer of Authenticate.
+   *
+   * @generated from field: map<string, string> tags = 39;
+   */
+  tags: { [key: string]: string };
+
+  /**
+   * Charged by UTC day, in micro-credits, of the last 30 days, oldest first: the last one is today.
+   * Only in the answer of ListKeys with `with_days`; empty there: nothing was charged.
+   *
+   * @generated from field: repeated int64 days_microcredits = 40;
+   */
+  daysMicrocredits: bigint[];
 };
 
 /**
@@ -374,6 +398,13 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
    * @generated from field: optional uint32 requests_at_once = 33;
    */
   requestsAtOnce?: number | undefined;
+
+  /**
+   * See Key.tags.
+   *
+   * @generated from field: map<string, string> tags = 34;
+   */
+  tags: { [key: string]: string };
 };
 
 /**
@@ -540,6 +571,77 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
    * @generated from field: bool with_model_keys = 9;
    */
   withModelKeys: boolean;
+
+  /**
+   * Only keys with every one of these tags, at most 10.
+   *
+   * @generated from field: map<string, string> tags = 10;
+   */
+  tags: { [key: string]: string };
+
+  /**
+   * Only keys without this tag. Empty: every key.
+   *
+   * @generated from field: string without_tag = 11;
+   */
+  withoutTag: string;
+
+  /**
+   * Only keys that deserve this look. UNSPECIFIED: every key.
+   *
+   * @generated from field: gateway.keys.v1.KeyAttention attention = 12;
+   */
+  attention: KeyAttention;
+
+  /**
+   * Only these keys, at most 1,000. Empty: every key. Unknown ones and those of others are left out.
+   *
+   * @generated from field: repeated string key_ids = 13;
+   */
+  keyIds: string[];
+
+  /**
+   * True: of each key only `key_id`, `revision` and `status`, as ChangeKeys takes them.
+   *
+   * @generated from field: bool only_ids = 14;
+   */
+  onlyIds: boolean;
+
+  /**
+   * True: keys have `days_microcredits`.
+   *
+   * @generated from field: bool with_days = 15;
+   */
+  withDays: boolean;
+
+  /**
+   * True: the first page also has `attention`.
+   *
+   * @generated from field: bool with_attention = 16;
+   */
+  withAttention: boolean;
+
+  /**
+   * The key of a tag: the page has `groups` in place of keys, of the keys that match every filter
+   * above. Neither `order` nor `reversed` counts. Empty: no groups.
+   *
+   * @generated from field: string group_by_tag = 17;
+   */
+  groupByTag: string;
+
+  /**
+   * Only groups whose value begins with this text.
+   *
+   * @generated from field: string value_prefix = 18;
+   */
+  valuePrefix: string;
+
+  /**
+   * True: the first page also has `tag_keys`.
+   *
+   * @generated from field: bool with_tag_keys = 19;
+   */
+  withTagKeys: boolean;
 };
 
 /**
@@ -548,6 +650,68 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
  */
 export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
   messageDesc(file_gateway_keys_v1_keys, 7);
+
+/**
+ * How many keys of an account deserve each look.
+ *
+ * @generated from message gateway.keys.v1.KeyAttentionCounts
+ */
+export type KeyAttentionCounts = Message<"gateway.keys.v1.KeyAttentionCounts"> & {
+  /**
+   * @generated from field: uint32 unused = 1;
+   */
+  unused: number;
+
+  /**
+   * @generated from field: uint32 expires_soon = 2;
+   */
+  expiresSoon: number;
+
+  /**
+   * @generated from field: uint32 near_budget = 3;
+   */
+  nearBudget: number;
+};
+
+/**
+ * Describes the message gateway.keys.v1.KeyAttentionCounts.
+ * Use `create(KeyAttentionCountsSchema)` to create a new message.
+ */
+export const KeyAttentionCountsSchema: GenMessage<KeyAttentionCounts> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 8);
+
+/**
+ * The keys with one value of a tag.
+ *
+ * @generated from message gateway.keys.v1.KeyGroup
+ */
+export type KeyGroup = Message<"gateway.keys.v1.KeyGroup"> & {
+  /**
+   * Empty: the keys without the tag. They come first, and only without `value_prefix`.
+   *
+   * @generated from field: string value = 1;
+   */
+  value: string;
+
+  /**
+   * @generated from field: uint32 keys = 2;
+   */
+  keys: number;
+
+  /**
+   * Charged with them in the current UTC month, in micro-credits.
+   *
+   * @generated from field: int64 month_spent_microcredits = 3;
+   */
+  monthSpentMicrocredits: bigint;
+};
+
+/**
+ * Describes the message gateway.keys.v1.KeyGroup.
+ * Use `create(KeyGroupSchema)` to create a new message.
+ */
+export const KeyGroupSchema: GenMessage<KeyGroup> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 9);
 
 /**
  * @generated from message gateway.keys.v1.ListKeysResponse
@@ -593,6 +757,28 @@ export type ListKeysResponse = Message<"gateway.keys.v1.ListKeysResponse"> & {
    * @generated from field: uint32 any_model_keys = 6;
    */
   anyModelKeys: number;
+
+  /**
+   * If the request asked for them: of all keys of the account.
+   *
+   * @generated from field: gateway.keys.v1.KeyAttentionCounts attention = 7;
+   */
+  attention?: KeyAttentionCounts | undefined;
+
+  /**
+   * In the order of their values, bytewise.
+   *
+   * @generated from field: repeated gateway.keys.v1.KeyGroup groups = 8;
+   */
+  groups: KeyGroup[];
+
+  /**
+   * If the request asked for them: the keys of tags that keys of the account have, in their order,
+   * the first 100.
+   *
+   * @generated from field: repeated string tag_keys = 9;
+   */
+  tagKeys: string[];
 };
 
 /**
@@ -600,7 +786,7 @@ export type ListKeysResponse = Message<"gateway.keys.v1.ListKeysResponse"> & {
  * Use `create(ListKeysResponseSchema)` to create a new message.
  */
 export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 8);
+  messageDesc(file_gateway_keys_v1_keys, 10);
 
 /**
  * @generated from message gateway.keys.v1.UpdateKeyRequest
@@ -617,8 +803,8 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
   /**
    * One or more of `name`, `requests_per_minute`, `allowed_models`, `daily_cap_microcredits`,
    * `weekly_cap_microcredits`, `monthly_cap_microcredits`, `total_cap_microcredits`,
-   * `requests_at_once`, `account_reader`, `expires_at`, `allowed_addresses`. A field that is in the
-   * mask and absent in `key` is cleared.
+   * `requests_at_once`, `account_reader`, `expires_at`, `allowed_addresses`, `tags`. A field that is
+   * in the mask and absent in `key` is cleared.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */
@@ -630,7 +816,7 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
  * Use `create(UpdateKeyRequestSchema)` to create a new message.
  */
 export const UpdateKeyRequestSchema: GenMessage<UpdateKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 9);
+  messageDesc(file_gateway_keys_v1_keys, 11);
 
 /**
  * @generated from message gateway.keys.v1.UpdateKeyResponse
@@ -647,7 +833,274 @@ export type UpdateKeyResponse = Message<"gateway.keys.v1.UpdateKeyResponse"> & {
  * Use `create(UpdateKeyResponseSchema)` to create a new message.
  */
 export const UpdateKeyResponseSchema: GenMessage<UpdateKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 10);
+  messageDesc(file_gateway_keys_v1_keys, 12);
+
+/**
+ * @generated from message gateway.keys.v1.ChangeKeysRequest
+ */
+export type ChangeKeysRequest = Message<"gateway.keys.v1.ChangeKeysRequest"> & {
+  /**
+   * Empty: the caller's only account. Operators must name one.
+   *
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * 1 to 1,000 keys, each once.
+   *
+   * @generated from field: repeated gateway.keys.v1.KeyAsRead keys = 2;
+   */
+  keys: KeyAsRead[];
+
+  /**
+   * What becomes of all of them.
+   *
+   * @generated from oneof gateway.keys.v1.ChangeKeysRequest.change
+   */
+  change: {
+    /**
+     * As PauseKey.
+     *
+     * @generated from field: bool pause = 3;
+     */
+    value: boolean;
+    case: "pause";
+  } | {
+    /**
+     * As ResumeKey.
+     *
+     * @generated from field: bool resume = 4;
+     */
+    value: boolean;
+    case: "resume";
+  } | {
+    /**
+     * As RevokeKey.
+     *
+     * @generated from field: bool revoke = 5;
+     */
+    value: boolean;
+    case: "revoke";
+  } | {
+    /**
+     * As UpdateKey.
+     *
+     * @generated from field: gateway.keys.v1.NewKeyLimits limits = 6;
+     */
+    value: NewKeyLimits;
+    case: "limits";
+  } | {
+    /**
+     * @generated from field: gateway.keys.v1.TagChange tags = 7;
+     */
+    value: TagChange;
+    case: "tags";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message gateway.keys.v1.ChangeKeysRequest.
+ * Use `create(ChangeKeysRequestSchema)` to create a new message.
+ */
+export const ChangeKeysRequestSchema: GenMessage<ChangeKeysRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 13);
+
+/**
+ * A key, as the caller has read it.
+ *
+ * @generated from message gateway.keys.v1.KeyAsRead
+ */
+export type KeyAsRead = Message<"gateway.keys.v1.KeyAsRead"> & {
+  /**
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * Key.revision. Absent: it is changed whatever it is now.
+   *
+   * @generated from field: optional uint32 revision = 2;
+   */
+  revision?: number | undefined;
+};
+
+/**
+ * Describes the message gateway.keys.v1.KeyAsRead.
+ * Use `create(KeyAsReadSchema)` to create a new message.
+ */
+export const KeyAsReadSchema: GenMessage<KeyAsRead> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 14);
+
+/**
+ * Limits that become those of several keys.
+ *
+ * @generated from message gateway.keys.v1.NewKeyLimits
+ */
+export type NewKeyLimits = Message<"gateway.keys.v1.NewKeyLimits"> & {
+  /**
+   * Holds the new values.
+   *
+   * @generated from field: gateway.keys.v1.Key limits = 1;
+   */
+  limits?: Key | undefined;
+
+  /**
+   * The paths of UpdateKey without `name`, `account_reader` and `tags`. Other limits stay.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 2;
+   */
+  updateMask?: FieldMask | undefined;
+};
+
+/**
+ * Describes the message gateway.keys.v1.NewKeyLimits.
+ * Use `create(NewKeyLimitsSchema)` to create a new message.
+ */
+export const NewKeyLimitsSchema: GenMessage<NewKeyLimits> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 15);
+
+/**
+ * Tags that several keys get and lose. Their other tags stay.
+ *
+ * @generated from message gateway.keys.v1.TagChange
+ */
+export type TagChange = Message<"gateway.keys.v1.TagChange"> & {
+  /**
+   * @generated from field: map<string, string> set = 1;
+   */
+  set: { [key: string]: string };
+
+  /**
+   * The keys of tags.
+   *
+   * @generated from field: repeated string remove = 2;
+   */
+  remove: string[];
+};
+
+/**
+ * Describes the message gateway.keys.v1.TagChange.
+ * Use `create(TagChangeSchema)` to create a new message.
+ */
+export const TagChangeSchema: GenMessage<TagChange> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 16);
+
+/**
+ * @generated from message gateway.keys.v1.ChangeKeysResponse
+ */
+export type ChangeKeysResponse = Message<"gateway.keys.v1.ChangeKeysResponse"> & {
+  /**
+   * One of each key of the request, in its order.
+   *
+   * @generated from field: repeated gateway.keys.v1.KeyResult results = 1;
+   */
+  results: KeyResult[];
+};
+
+/**
+ * Describes the message gateway.keys.v1.ChangeKeysResponse.
+ * Use `create(ChangeKeysResponseSchema)` to create a new message.
+ */
+export const ChangeKeysResponseSchema: GenMessage<ChangeKeysResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 17);
+
+/**
+ * @generated from message gateway.keys.v1.KeyResult
+ */
+export type KeyResult = Message<"gateway.keys.v1.KeyResult"> & {
+  /**
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * @generated from field: gateway.keys.v1.KeyResult.Outcome outcome = 2;
+   */
+  outcome: KeyResult_Outcome;
+
+  /**
+   * As it is now. Absent: GONE.
+   *
+   * @generated from field: optional uint32 revision = 3;
+   */
+  revision?: number | undefined;
+
+  /**
+   * Of a CONFLICT, without its secrets.
+   *
+   * @generated from field: gateway.keys.v1.Key key = 4;
+   */
+  key?: Key | undefined;
+
+  /**
+   * Of NOT_ALLOWED, for people.
+   *
+   * @generated from field: string message = 5;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message gateway.keys.v1.KeyResult.
+ * Use `create(KeyResultSchema)` to create a new message.
+ */
+export const KeyResultSchema: GenMessage<KeyResult> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 18);
+
+/**
+ * @generated from enum gateway.keys.v1.KeyResult.Outcome
+ */
+export const KeyResult_Outcome = {
+  /**
+   * @generated from enum value: OUTCOME_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * @generated from enum value: OUTCOME_CHANGED = 1;
+   */
+  CHANGED: 1,
+
+  /**
+   * It was so before: of a repeat, or by somebody else. A pause counts as the caller's, too.
+   *
+   * @generated from enum value: OUTCOME_ALREADY = 2;
+   */
+  ALREADY: 2,
+
+  /**
+   * It was changed after it was read. `key` says what it is now.
+   *
+   * @generated from enum value: OUTCOME_CONFLICT = 3;
+   */
+  CONFLICT: 3,
+
+  /**
+   * The caller may not change it so. `message` says why.
+   *
+   * @generated from enum value: OUTCOME_NOT_ALLOWED = 4;
+   */
+  NOT_ALLOWED: 4,
+
+  /**
+   * It was revoked, or the account has no such key.
+   *
+   * @generated from enum value: OUTCOME_GONE = 5;
+   */
+  GONE: 5,
+} as const;
+
+/**
+ * @generated from enum gateway.keys.v1.KeyResult.Outcome
+ */
+export type KeyResult_Outcome = (typeof KeyResult_Outcome)[keyof typeof KeyResult_Outcome] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.keys.v1.KeyResult.Outcome.
+ */
+export const KeyResult_OutcomeSchema: GenEnum<KeyResult_Outcome> = /*@__PURE__*/
+  enumDesc(file_gateway_keys_v1_keys, 18, 0);
 
 /**
  * @generated from message gateway.keys.v1.RotateKeyRequest
@@ -681,7 +1134,7 @@ export type RotateKeyRequest = Message<"gateway.keys.v1.RotateKeyRequest"> & {
  * Use `create(RotateKeyRequestSchema)` to create a new message.
  */
 export const RotateKeyRequestSchema: GenMessage<RotateKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 11);
+  messageDesc(file_gateway_keys_v1_keys, 19);
 
 /**
  * @generated from message gateway.keys.v1.RotateKeyResponse
@@ -705,7 +1158,7 @@ export type RotateKeyResponse = Message<"gateway.keys.v1.RotateKeyResponse"> & {
  * Use `create(RotateKeyResponseSchema)` to create a new message.
  */
 export const RotateKeyResponseSchema: GenMessage<RotateKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 12);
+  messageDesc(file_gateway_keys_v1_keys, 20);
 
 /**
  * @generated from message gateway.keys.v1.PauseKeyRequest
@@ -722,7 +1175,7 @@ export type PauseKeyRequest = Message<"gateway.keys.v1.PauseKeyRequest"> & {
  * Use `create(PauseKeyRequestSchema)` to create a new message.
  */
 export const PauseKeyRequestSchema: GenMessage<PauseKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 13);
+  messageDesc(file_gateway_keys_v1_keys, 21);
 
 /**
  * @generated from message gateway.keys.v1.PauseKeyResponse
@@ -739,7 +1192,7 @@ export type PauseKeyResponse = Message<"gateway.keys.v1.PauseKeyResponse"> & {
  * Use `create(PauseKeyResponseSchema)` to create a new message.
  */
 export const PauseKeyResponseSchema: GenMessage<PauseKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 14);
+  messageDesc(file_gateway_keys_v1_keys, 22);
 
 /**
  * @generated from message gateway.keys.v1.ResumeKeyRequest
@@ -756,7 +1209,7 @@ export type ResumeKeyRequest = Message<"gateway.keys.v1.ResumeKeyRequest"> & {
  * Use `create(ResumeKeyRequestSchema)` to create a new message.
  */
 export const ResumeKeyRequestSchema: GenMessage<ResumeKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 15);
+  messageDesc(file_gateway_keys_v1_keys, 23);
 
 /**
  * @generated from message gateway.keys.v1.ResumeKeyResponse
@@ -773,7 +1226,7 @@ export type ResumeKeyResponse = Message<"gateway.keys.v1.ResumeKeyResponse"> & {
  * Use `create(ResumeKeyResponseSchema)` to create a new message.
  */
 export const ResumeKeyResponseSchema: GenMessage<ResumeKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 16);
+  messageDesc(file_gateway_keys_v1_keys, 24);
 
 /**
  * @generated from message gateway.keys.v1.RevokeKeyRequest
@@ -790,7 +1243,7 @@ export type RevokeKeyRequest = Message<"gateway.keys.v1.RevokeKeyRequest"> & {
  * Use `create(RevokeKeyRequestSchema)` to create a new message.
  */
 export const RevokeKeyRequestSchema: GenMessage<RevokeKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 17);
+  messageDesc(file_gateway_keys_v1_keys, 25);
 
 /**
  * @generated from message gateway.keys.v1.RevokeKeyResponse
@@ -807,7 +1260,7 @@ export type RevokeKeyResponse = Message<"gateway.keys.v1.RevokeKeyResponse"> & {
  * Use `create(RevokeKeyResponseSchema)` to create a new message.
  */
 export const RevokeKeyResponseSchema: GenMessage<RevokeKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 18);
+  messageDesc(file_gateway_keys_v1_keys, 26);
 
 /**
  * @generated from message gateway.keys.v1.RevokeSecretRequest
@@ -829,7 +1282,7 @@ export type RevokeSecretRequest = Message<"gateway.keys.v1.RevokeSecretRequest">
  * Use `create(RevokeSecretRequestSchema)` to create a new message.
  */
 export const RevokeSecretRequestSchema: GenMessage<RevokeSecretRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 19);
+  messageDesc(file_gateway_keys_v1_keys, 27);
 
 /**
  * @generated from message gateway.keys.v1.RevokeSecretResponse
@@ -846,7 +1299,7 @@ export type RevokeSecretResponse = Message<"gateway.keys.v1.RevokeSecretResponse
  * Use `create(RevokeSecretResponseSchema)` to create a new message.
  */
 export const RevokeSecretResponseSchema: GenMessage<RevokeSecretResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 20);
+  messageDesc(file_gateway_keys_v1_keys, 28);
 
 /**
  * @generated from message gateway.keys.v1.AuthenticateRequest
@@ -866,7 +1319,7 @@ export type AuthenticateRequest = Message<"gateway.keys.v1.AuthenticateRequest">
  * Use `create(AuthenticateRequestSchema)` to create a new message.
  */
 export const AuthenticateRequestSchema: GenMessage<AuthenticateRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 21);
+  messageDesc(file_gateway_keys_v1_keys, 29);
 
 /**
  * @generated from message gateway.keys.v1.AuthenticateResponse
@@ -928,7 +1381,7 @@ export type AuthenticateResponse = Message<"gateway.keys.v1.AuthenticateResponse
  * Use `create(AuthenticateResponseSchema)` to create a new message.
  */
 export const AuthenticateResponseSchema: GenMessage<AuthenticateResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 22);
+  messageDesc(file_gateway_keys_v1_keys, 30);
 
 /**
  * A management key, as the credential of a call.
@@ -962,7 +1415,7 @@ export type ManagementCredential = Message<"gateway.keys.v1.ManagementCredential
  * Use `create(ManagementCredentialSchema)` to create a new message.
  */
 export const ManagementCredentialSchema: GenMessage<ManagementCredential> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 23);
+  messageDesc(file_gateway_keys_v1_keys, 31);
 
 /**
  * An admin token.
@@ -995,7 +1448,7 @@ export type AdminCredential = Message<"gateway.keys.v1.AdminCredential"> & {
  * Use `create(AdminCredentialSchema)` to create a new message.
  */
 export const AdminCredentialSchema: GenMessage<AdminCredential> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 24);
+  messageDesc(file_gateway_keys_v1_keys, 32);
 
 /**
  * The person of a session.
@@ -1038,7 +1491,7 @@ export type SignedInPerson = Message<"gateway.keys.v1.SignedInPerson"> & {
  * Use `create(SignedInPersonSchema)` to create a new message.
  */
 export const SignedInPersonSchema: GenMessage<SignedInPerson> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 25);
+  messageDesc(file_gateway_keys_v1_keys, 33);
 
 /**
  * The role of a person in one account.
@@ -1062,7 +1515,7 @@ export type Membership = Message<"gateway.keys.v1.Membership"> & {
  * Use `create(MembershipSchema)` to create a new message.
  */
 export const MembershipSchema: GenMessage<Membership> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 26);
+  messageDesc(file_gateway_keys_v1_keys, 34);
 
 /**
  * A key of a program that manages keys.
@@ -1159,7 +1612,7 @@ export type ManagementKey = Message<"gateway.keys.v1.ManagementKey"> & {
  * Use `create(ManagementKeySchema)` to create a new message.
  */
 export const ManagementKeySchema: GenMessage<ManagementKey> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 27);
+  messageDesc(file_gateway_keys_v1_keys, 35);
 
 /**
  * Limits of the keys that a management key creates. It may set none above these, and a limit that
@@ -1206,7 +1659,7 @@ export type ChildLimits = Message<"gateway.keys.v1.ChildLimits"> & {
  * Use `create(ChildLimitsSchema)` to create a new message.
  */
 export const ChildLimitsSchema: GenMessage<ChildLimits> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 28);
+  messageDesc(file_gateway_keys_v1_keys, 36);
 
 /**
  * @generated from message gateway.keys.v1.CreateManagementKeyRequest
@@ -1271,7 +1724,7 @@ export type CreateManagementKeyRequest = Message<"gateway.keys.v1.CreateManageme
  * Use `create(CreateManagementKeyRequestSchema)` to create a new message.
  */
 export const CreateManagementKeyRequestSchema: GenMessage<CreateManagementKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 29);
+  messageDesc(file_gateway_keys_v1_keys, 37);
 
 /**
  * @generated from message gateway.keys.v1.CreateManagementKeyResponse
@@ -1295,7 +1748,7 @@ export type CreateManagementKeyResponse = Message<"gateway.keys.v1.CreateManagem
  * Use `create(CreateManagementKeyResponseSchema)` to create a new message.
  */
 export const CreateManagementKeyResponseSchema: GenMessage<CreateManagementKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 30);
+  messageDesc(file_gateway_keys_v1_keys, 38);
 
 /**
  * @generated from message gateway.keys.v1.ListManagementKeysRequest
@@ -1328,7 +1781,7 @@ export type ListManagementKeysRequest = Message<"gateway.keys.v1.ListManagementK
  * Use `create(ListManagementKeysRequestSchema)` to create a new message.
  */
 export const ListManagementKeysRequestSchema: GenMessage<ListManagementKeysRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 31);
+  messageDesc(file_gateway_keys_v1_keys, 39);
 
 /**
  * @generated from message gateway.keys.v1.ListManagementKeysResponse
@@ -1352,7 +1805,7 @@ export type ListManagementKeysResponse = Message<"gateway.keys.v1.ListManagement
  * Use `create(ListManagementKeysResponseSchema)` to create a new message.
  */
 export const ListManagementKeysResponseSchema: GenMessage<ListManagementKeysResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 32);
+  messageDesc(file_gateway_keys_v1_keys, 40);
 
 /**
  * @generated from message gateway.keys.v1.UpdateManagementKeyRequest
@@ -1380,7 +1833,7 @@ export type UpdateManagementKeyRequest = Message<"gateway.keys.v1.UpdateManageme
  * Use `create(UpdateManagementKeyRequestSchema)` to create a new message.
  */
 export const UpdateManagementKeyRequestSchema: GenMessage<UpdateManagementKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 33);
+  messageDesc(file_gateway_keys_v1_keys, 41);
 
 /**
  * @generated from message gateway.keys.v1.UpdateManagementKeyResponse
@@ -1397,7 +1850,7 @@ export type UpdateManagementKeyResponse = Message<"gateway.keys.v1.UpdateManagem
  * Use `create(UpdateManagementKeyResponseSchema)` to create a new message.
  */
 export const UpdateManagementKeyResponseSchema: GenMessage<UpdateManagementKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 34);
+  messageDesc(file_gateway_keys_v1_keys, 42);
 
 /**
  * @generated from message gateway.keys.v1.RotateManagementKeyRequest
@@ -1421,7 +1874,7 @@ export type RotateManagementKeyRequest = Message<"gateway.keys.v1.RotateManageme
  * Use `create(RotateManagementKeyRequestSchema)` to create a new message.
  */
 export const RotateManagementKeyRequestSchema: GenMessage<RotateManagementKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 35);
+  messageDesc(file_gateway_keys_v1_keys, 43);
 
 /**
  * @generated from message gateway.keys.v1.RotateManagementKeyResponse
@@ -1445,7 +1898,7 @@ export type RotateManagementKeyResponse = Message<"gateway.keys.v1.RotateManagem
  * Use `create(RotateManagementKeyResponseSchema)` to create a new message.
  */
 export const RotateManagementKeyResponseSchema: GenMessage<RotateManagementKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 36);
+  messageDesc(file_gateway_keys_v1_keys, 44);
 
 /**
  * @generated from message gateway.keys.v1.RevokeManagementKeyRequest
@@ -1469,7 +1922,7 @@ export type RevokeManagementKeyRequest = Message<"gateway.keys.v1.RevokeManageme
  * Use `create(RevokeManagementKeyRequestSchema)` to create a new message.
  */
 export const RevokeManagementKeyRequestSchema: GenMessage<RevokeManagementKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 37);
+  messageDesc(file_gateway_keys_v1_keys, 45);
 
 /**
  * @generated from message gateway.keys.v1.RevokeManagementKeyResponse
@@ -1493,7 +1946,7 @@ export type RevokeManagementKeyResponse = Message<"gateway.keys.v1.RevokeManagem
  * Use `create(RevokeManagementKeyResponseSchema)` to create a new message.
  */
 export const RevokeManagementKeyResponseSchema: GenMessage<RevokeManagementKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 38);
+  messageDesc(file_gateway_keys_v1_keys, 46);
 
 /**
  * What a new request of a key meets. Of several that apply, the last one.
@@ -1547,6 +2000,52 @@ export const KeyStatusSchema: GenEnum<KeyStatus> = /*@__PURE__*/
   enumDesc(file_gateway_keys_v1_keys, 0);
 
 /**
+ * Why keys deserve a look. Revoked and expired keys deserve none.
+ *
+ * @generated from enum gateway.keys.v1.KeyAttention
+ */
+export const KeyAttention = {
+  /**
+   * @generated from enum value: KEY_ATTENTION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Made more than 90 days ago, and charged nothing since.
+   *
+   * @generated from enum value: KEY_ATTENTION_UNUSED = 1;
+   */
+  UNUSED: 1,
+
+  /**
+   * Expires within 7 days.
+   *
+   * @generated from enum value: KEY_ATTENTION_EXPIRES_SOON = 2;
+   */
+  EXPIRES_SOON: 2,
+
+  /**
+   * In one of its windows, 80 % of the limit or more was charged.
+   *
+   * @generated from enum value: KEY_ATTENTION_NEAR_BUDGET = 3;
+   */
+  NEAR_BUDGET: 3,
+} as const;
+
+/**
+ * Why keys deserve a look. Revoked and expired keys deserve none.
+ *
+ * @generated from enum gateway.keys.v1.KeyAttention
+ */
+export type KeyAttention = (typeof KeyAttention)[keyof typeof KeyAttention] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.keys.v1.KeyAttention.
+ */
+export const KeyAttentionSchema: GenEnum<KeyAttention> = /*@__PURE__*/
+  enumDesc(file_gateway_keys_v1_keys, 1);
+
+/**
  * @generated from enum gateway.keys.v1.KeyOrder
  */
 export const KeyOrder = {
@@ -1588,7 +2087,7 @@ export type KeyOrder = (typeof KeyOrder)[keyof typeof KeyOrder] | UnknownEnum;
  * Describes the enum gateway.keys.v1.KeyOrder.
  */
 export const KeyOrderSchema: GenEnum<KeyOrder> = /*@__PURE__*/
-  enumDesc(file_gateway_keys_v1_keys, 1);
+  enumDesc(file_gateway_keys_v1_keys, 2);
 
 /**
  * What becomes of keys whose manager ends.
@@ -1634,7 +2133,7 @@ export type KeyAction = (typeof KeyAction)[keyof typeof KeyAction] | UnknownEnum
  * Describes the enum gateway.keys.v1.KeyAction.
  */
 export const KeyActionSchema: GenEnum<KeyAction> = /*@__PURE__*/
-  enumDesc(file_gateway_keys_v1_keys, 2);
+  enumDesc(file_gateway_keys_v1_keys, 3);
 
 /**
  * API keys and their limits. Every call needs a credential in its metadata,
@@ -1667,8 +2166,8 @@ export const KeysService: GenService<{
     output: typeof GetKeyResponseSchema;
   },
   /**
-   * Lists the keys of one account, oldest first: all of them, or those that match every filter.
-   * Errors: NOT_FOUND (account), INVALID_REQUEST.
+   * Lists the keys of one account, oldest first: all of them, or those that match every filter; or
+   * groups them by the values of a tag. Errors: NOT_FOUND (account), INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.ListKeys
    */
@@ -1691,6 +2190,21 @@ export const KeysService: GenService<{
     methodKind: "unary";
     input: typeof UpdateKeyRequestSchema;
     output: typeof UpdateKeyResponseSchema;
+  },
+  /**
+   * Pauses, resumes, revokes, limits or tags up to 1,000 keys of an account in one transaction, each
+   * as its own method does, and as quickly. A key that was changed since it was read, that the
+   * caller may not change, or that is gone is left as it is, and the others are changed: see
+   * KeyResult. A repeat changes nothing. A person needs a confirmation where the method for one key
+   * needs it. Errors: NOT_FOUND (account), MODEL_NOT_FOUND, TOO_MANY_KEYS, CONFIRM_IDENTITY,
+   * INVALID_REQUEST (no key, too many, or one twice).
+   *
+   * @generated from rpc gateway.keys.v1.KeysService.ChangeKeys
+   */
+  changeKeys: {
+    methodKind: "unary";
+    input: typeof ChangeKeysRequestSchema;
+    output: typeof ChangeKeysResponseSchema;
   },
   /**
    * Adds a secret to a key and lets its earlier secrets expire. The key keeps its limits, cap and

@@ -575,14 +575,14 @@ select key_id, managed_by from keys where account_id = $1 and key_id = any($2)`,
   5000,
 );
 
-export type LockKeysRow = { keyId: string; family: "v1" | "v2"; status: "active" | "revoked"; revision: number; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; expiresAt: Date | null; isExpired: boolean; allowedAddresses: string[]; paused: boolean; pausedByOwner: boolean; pausedByProgram: boolean; limitedByOwner: boolean; limitedByProgram: boolean; tags: Json; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
+export type LockKeysRow = { keyId: string; family: "v1" | "v2"; status: "active" | "revoked"; revision: number; managedBy: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; expiresAt: Date | null; isExpired: boolean; allowedAddresses: string[]; paused: boolean; pausedByOwner: boolean; pausedByProgram: boolean; limitedByOwner: boolean; limitedByProgram: boolean; tags: Json; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
 /**
  * The same of several keys of an account, in the order of their ids, the revoked ones included.
  */
 export const lockKeys: Many<{ accountId: string; keyIds: readonly string[] }, LockKeysRow> = many(
   "keys/lock-keys",
   `-- keys/lock-keys
-select k.key_id, k."family", k.status, k.revision,
+select k.key_id, k."family", k.status, k.revision, k.managed_by,
        k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
        coalesce(k.expires_at <= now(), false) as is_expired,
        k.allowed_addresses, k.paused, k.paused_by_owner, k.paused_by_program,
@@ -596,7 +596,7 @@ select k.key_id, k."family", k.status, k.revision,
  order by k.key_id
    for no key update of k`,
   (p) => [p.accountId, p.keyIds],
-  (v) => ({ keyId: v[0], family: v[1], status: v[2], revision: v[3], requestsPerMinute: v[4], allowedModels: v[5], accountReader: v[6], expiresAt: v[7], isExpired: v[8], allowedAddresses: v[9], paused: v[10], pausedByOwner: v[11], pausedByProgram: v[12], limitedByOwner: v[13], limitedByProgram: v[14], tags: v[15], dayLimit: v[16], weekLimit: v[17], monthLimit: v[18], totalLimit: v[19], runningLimit: v[20] }) as never,
+  (v) => ({ keyId: v[0], family: v[1], status: v[2], revision: v[3], managedBy: v[4], requestsPerMinute: v[5], allowedModels: v[6], accountReader: v[7], expiresAt: v[8], isExpired: v[9], allowedAddresses: v[10], paused: v[11], pausedByOwner: v[12], pausedByProgram: v[13], limitedByOwner: v[14], limitedByProgram: v[15], tags: v[16], dayLimit: v[17], weekLimit: v[18], monthLimit: v[19], totalLimit: v[20], runningLimit: v[21] }) as never,
   "requestsPerMinute expiresAt dayLimit weekLimit monthLimit totalLimit runningLimit",
   5000,
 );

@@ -67,8 +67,41 @@ export const budgetsOfKeys = {
   async lock(tx: Runner, { accountId, family }: Omit<KeyOfPool, "keyId">): Promise<void> {
     await tx.run(sql.lockPool, { accountId, family });
   },
-  async setLimits(tx: Runner, { keyId, ...pool }: KeyOfPool, limits: BudgetLimits): Promise<void> {
-    await setLimits(tx, { ...pool, payer: keyId }, limits);
+  /** Sets the limits that are present, of keys of one pool, which is locked. */
+  async changeLimits(
+    tx: Runner,
+    keys: Omit<KeyOfPool, "keyId"> & { readonly keyIds: readonly string[] },
+    limits: Partial<BudgetLimits>,
+  ): Promise<void> {
+    await tx.run(sql.changeKeyLimits, {
+      ...keys,
+      ...columnsOf({ ...unlimited, ...limits }),
+      hasDay: limits.day !== undefined,
+      hasWeek: limits.week !== undefined,
+      hasMonth: limits.month !== undefined,
+      hasTotal: limits.total !== undefined,
+      hasRunning: limits.running !== undefined,
+    });
+  },
+  /**
+   * What keys were charged on each of the last UTC days up to today, in micro-credits, by key id
+   * and then by the place of the day, 0 for the first. Days without a charge are missing.
+   */
+  async readDays(
+    db: Runner,
+    accountId: string,
+    keyIds: readonly string[],
+    days: number,
+  ): Promise<ReadonlyMap<string, ReadonlyMap<number, bigint>>> {
+    if (keyIds.length === 0) return new Map();
+    const charged = new Map<string, Map<number, bigint>>();
+    for (const { keyId, place, amount } of await db.run(sql.sumKeyDays, {
+      accountId,
+      keyIds,
+      days,
+    }))
+      charged.set(keyId, (charged.get(keyId) ?? new Map()).set(place, amount));
+    return charged;
   },
 };
 

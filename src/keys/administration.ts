@@ -13,6 +13,7 @@ import {
   type GetKeyResponse,
   GetKeyResponseSchema,
   type Key,
+  KeyAttention,
   KeyOrder,
   KeyStatus,
   KeysService,
@@ -45,6 +46,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
 import { invalidPageToken, type Page, pageSizeOf, readPage } from "../base/paging.ts";
+import { checkTagKey, checkTags } from "../base/tags.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall, Person } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
@@ -59,10 +61,14 @@ import {
 } from "./secret.ts";
 import {
   type Admit,
+  type Admitted,
   type Controls,
   checkBounds,
   checkManaged,
   checkManagementKey,
+  type EarlierKey,
+  type KeyChange,
+  type KeyFilter,
   type KeyPage,
   type KeyStore,
   type Limits,
@@ -72,7 +78,7 @@ import {
   type Rank,
 } from "./store.ts";
 
-type Parts = {
+export type Parts = {
   store: KeyStore;
   changes: Changes;
   resolveModel: ResolveModel;
@@ -133,18 +139,65 @@ export async function getKey(
   return create(GetKeyResponseSchema, { key });
 }
 
+/** How many days `days_microcredits` has, and how many keys of tags `tag_keys` has at most. */
+const daysShown = 30;
+const tagKeysMax = 100;
+
 export async function listKeys(
   { store, keysMax }: Parts,
   request: ListKeysRequest,
   { accountId }: AuthenticatedCall,
 ): Promise<ListKeysResponse> {
   const account = checkId("account_id", accountId);
-  const { entries: keys, nextPageToken } = await readKeyPage(store, account, request);
-  const liveKeysMax = keysMax?.() ?? 0;
+  const filter = checkFilter(request);
   const isFirst = request.pageToken === "";
-  const liveKeys = isFirst ? await store.countLive(account) : 0;
-  const counts = isFirst && request.withModelKeys ? await modelKeys(store, account) : {};
-  return create(ListKeysResponseSchema, { keys, nextPageToken, liveKeys, liveKeysMax, ...counts });
+  const { withModelKeys, withAttention, withTagKeys } = request;
+  const [page, liveKeys, counts, attention, tagKeys] = await Promise.all([
+    request.groupByTag === ""
+      ? listPage(store, account, request, filter)
+      : groupPage(store, account, request, filter),
+    isFirst ? store.countLive(account) : 0,
+    isFirst && withModelKeys ? modelKeys(store, account) : {},
+    isFirst && withAttention ? store.countAttention(account) : undefined,
+    isFirst && withTagKeys ? store.listTagKeys(account, tagKeysMax) : [],
+  ]);
+  return create(ListKeysResponseSchema, {
+    ...page,
+    ...counts,
+    liveKeys,
+    liveKeysMax: keysMax?.() ?? 0,
+    ...(attention && { attention }),
+    tagKeys,
+  });
+}
+
+async function listPage(
+  store: KeyStore,
+  accountId: string,
+  request: ListKeysRequest,
+  filter: KeyFilter,
+) {
+  const page = await readKeyPage(store, accountId, request, filter);
+  const { entries: keys, nextPageToken } = page;
+  if (request.withDays) await store.addDays(accountId, keys, daysShown);
+  return { keys, nextPageToken };
+}
+
+async function groupPage(
+  store: KeyStore,
+  accountId: string,
+  request: ListKeysRequest,
+  filter: KeyFilter,
+) {
+  const { groupByTag: tag, valuePrefix: prefix } = request;
+  checkTagKey(tag, "group_by_tag");
+  checkText("value_prefix", prefix);
+  const page = await readPage(request, {
+    question: ["groups", tag, prefix, filter],
+    read: (after, rows) => store.listGroups(accountId, filter, { tag, prefix, after, rows }),
+    cursorOf: ({ value }) => value,
+  });
+  return { groups: page.entries, nextPageToken: page.nextPageToken };
 }
 
 async function modelKeys(store: KeyStore, accountId: string) {
@@ -168,28 +221,27 @@ function readKeyPage(
   store: KeyStore,
   accountId: string,
   request: ListKeysRequest,
+  filter: KeyFilter,
 ): Promise<Page<Key>> {
-  const { order, reversed, statuses, status, query } = request;
-  const text = checkQuery(query);
-  const chosen = statuses.length > 0 ? statuses : status === KeyStatus.UNSPECIFIED ? [] : [status];
+  const { order, reversed } = request;
+  const read = request.onlyIds ? store.listIds : store.listKeys;
   const sort = sorts[order] ?? "made";
   // Most and newest come first, names by the alphabet.
   const descending = (sort === "spent" || sort === "used") !== reversed;
-  const filter = { statuses: chosen, text };
   if (sort === "made")
     return readPage(request, {
       ...(reversed && { question: ["reversed"] }),
       read: (after = "", rows) =>
-        store.listKeys(accountId, filter, { sort, descending, after, skip: 0, rows }),
+        read(accountId, filter, { sort, descending, after, skip: 0, rows }),
       cursorOf: ({ keyId }) => keyId,
     });
   let skip = 0;
   return readPage(request, {
-    question: [order, reversed, chosen, text],
+    question: [order, reversed, filter],
     read(cursor = "0", rows) {
       if (!/^\d{1,9}$/.test(cursor)) throw invalidPageToken();
       skip = Number(cursor);
-      return store.listKeys(accountId, filter, { sort, descending, after: "", skip, rows });
+      return read(accountId, filter, { sort, descending, after: "", skip, rows });
     },
     cursorOf: () => String(skip + pageSizeOf(request)),
   });
@@ -207,33 +259,47 @@ export async function updateKey(
   if (caller.kind === "management") checkNoReader(asked, "key.account_reader");
   const { earlier, controls } = await parts.store.updateKey(found, asked, {
     admit: admitTo(parts, found, call, { bounds: true }),
-    async decide(tx, before, { rank, parent }) {
-      const controls = parent ? { ...asked, ...boundByParent(asked, parent, "key.") } : asked;
-      const isProgram = rank === "program";
-      const isTheirs = rank === "member";
-      const isBound =
-        before.limitedByOwner && (isTheirs || (isProgram && !before.limitedByProgram));
-      if (isRaise(controls, before)) {
-        if (isBound)
-          throw new ApiError("not_permitted", {
-            message: "An owner has set the limits of this key. You may only tighten them.",
-          });
-        checkStrong(caller);
-      }
-      if (before.isExpired && controls.expiresAt !== undefined) {
+    async decide(tx, before, admitted) {
+      const change = decideLimits(asked, before, admitted, "key.");
+      if (change.isRaise) checkStrong(caller);
+      if (before.isExpired && change.controls.expiresAt !== undefined) {
         const liveMax = liveMaxFor(parts, caller);
+        const { parent } = admitted;
         if (liveMax !== undefined) await checkBounds(tx, accountId, { liveMax });
         if (parent) await checkManaged(tx, managedBy, parent.mostKeys);
       }
-      // Who tightens an owner's limits leaves them an owner's; a member's own stay his.
-      const isChanged = controlNames.some((name) => name in controls) && !isBound;
-      const limitedBy = isChanged && !isTheirs ? rank : undefined;
-      return { controls, limitedBy };
+      return change;
     },
   });
   const key = published(parts, await parts.store.readKey(keyId));
   call.note?.(changedLimits(controls, earlier));
   return create(UpdateKeyResponseSchema, { key });
+}
+
+/**
+ * What becomes of limits that a caller asked for. `prefix`: of the names of fields. `isRaise`: a
+ * person has to confirm it. Throws `not_permitted`, and `invalid_request` for a limit that a
+ * management key does not allow.
+ */
+export function decideLimits(
+  asked: Partial<Controls>,
+  before: EarlierKey,
+  { rank, parent }: Admitted,
+  prefix: string,
+): KeyChange & { readonly isRaise: boolean } {
+  const controls = parent ? { ...asked, ...boundByParent(asked, parent, prefix) } : asked;
+  const isProgram = rank === "program";
+  const isTheirs = rank === "member";
+  const isBound = before.limitedByOwner && (isTheirs || (isProgram && !before.limitedByProgram));
+  const raises = isRaise(controls, before);
+  if (raises && isBound)
+    throw new ApiError("not_permitted", {
+      message: "An owner has set the limits of this key. You may only tighten them.",
+    });
+  // Who tightens an owner's limits leaves them an owner's; a member's own stay his.
+  const isChanged = controlNames.some((name) => name in controls) && !isBound;
+  const limitedBy = isChanged && !isTheirs ? rank : undefined;
+  return { controls, limitedBy, isRaise: raises };
 }
 
 export async function rotateKey(
@@ -296,7 +362,7 @@ async function setPaused(
 }
 
 /** The pause of a key that one more caller pauses. Undefined: it stays as it is. */
-function pausedBy(earlier: Pause, rank: Rank): Pause | undefined {
+export function pausedBy(earlier: Pause, rank: Rank): Pause | undefined {
   const { paused, pausedByOwner, pausedByProgram } = earlier;
   const next = {
     paused: true,
@@ -309,7 +375,7 @@ function pausedBy(earlier: Pause, rank: Rank): Pause | undefined {
 }
 
 /** Throws `not_permitted`: a member and a management key resume what those like them paused. */
-function checkResumes({ pausedByOwner, pausedByProgram }: Pause, rank: Rank): void {
+export function checkResumes({ pausedByOwner, pausedByProgram }: Pause, rank: Rank): void {
   if (rank === "member" && pausedByOwner)
     throw new ApiError("not_permitted", {
       message: "An owner has paused this key. Ask an owner of the account to resume it.",
@@ -376,7 +442,7 @@ async function findUsable(parts: Parts, keyId: string, call: AuthenticatedCall):
  * moment ago may still change it, unless he left the account or was shut out. `bounds`: its limits
  * change, which those of a management key bound.
  */
-function admitTo(
+export function admitTo(
   { checkManager }: Parts,
   { accountId, managedBy }: Pick<Key, "accountId" | "managedBy">,
   { caller }: AuthenticatedCall,
@@ -398,7 +464,7 @@ function admitTo(
 }
 
 /** How many live keys there may be. Undefined: the programs of the operator are not bounded. */
-function liveMaxFor({ keysMax }: Parts, { kind }: AuthenticatedCall["caller"]) {
+export function liveMaxFor({ keysMax }: Parts, { kind }: AuthenticatedCall["caller"]) {
   return kind === "person" || kind === "management" ? keysMax?.() : undefined;
 }
 
@@ -512,7 +578,7 @@ function changedLimits(
   return facts;
 }
 
-const controlNames = [
+export const controlNames = [
   "requestsPerMinute",
   "allowedModels",
   "budget",
@@ -521,7 +587,7 @@ const controlNames = [
   "allowedAddresses",
 ] as const;
 /** As requests name them. */
-const budgetFacts: Readonly<Record<keyof BudgetLimits, string>> = {
+export const budgetFacts: Readonly<Record<keyof BudgetLimits, string>> = {
   day: "dailyCapMicrocredits",
   week: "weeklyCapMicrocredits",
   month: "monthlyCapMicrocredits",
@@ -529,7 +595,7 @@ const budgetFacts: Readonly<Record<keyof BudgetLimits, string>> = {
   running: "requestsAtOnce",
 };
 
-function limitText(
+export function limitText(
   limit: number | bigint | boolean | Date | readonly string[] | null | undefined,
   none: string,
 ): string {
@@ -557,6 +623,8 @@ function newSecret(family: KeyFamily): NewSecret {
 export type ResolveModel = (name: string) => string | undefined;
 
 const keysPerHourMax = 60;
+/** How many keys a call names at most. */
+export const keysAtOnceMax = 1_000;
 const requestsPerMinuteMax = 1_000_000;
 const allowedModelsMax = 100;
 const queryLengthMax = 200;
@@ -575,10 +643,11 @@ const changeable = [
   "account_reader",
   "expires_at",
   "allowed_addresses",
+  "tags",
 ];
 
 /** An id that can exist. Any other text fails like an id that does not exist. */
-function checkId(field: string, id: string): string {
+export function checkId(field: string, id: string): string {
   if (!/^[0-9A-Za-z_-]{1,100}$/.test(id)) throw new ApiError("not_found", { field });
   return id;
 }
@@ -599,39 +668,51 @@ function checkControls(request: CreateKeyRequest, resolve: ResolveModel): Contro
     accountReader: request.accountReader,
     expiresAt: checkExpiry("expires_at", request.expiresAt),
     allowedAddresses: checkAddresses("allowed_addresses", request.allowedAddresses),
+    tags: checkTags(request.tags, "tags"),
   };
 }
 
 /** The members named by the update mask. Throws `invalid_request` and `model_not_found`. */
 function checkUpdate(
-  request: UpdateKeyRequest,
+  { key, updateMask }: UpdateKeyRequest,
   resolve: ResolveModel,
 ): { keyId: string; controls: Partial<Controls> } {
-  const { key } = request;
   if (!key || key.keyId === "") throw invalidField("key.key_id", "is required");
-  const paths = request.updateMask?.paths ?? [];
-  if (paths.length === 0) throw invalidField("update_mask", "has to name at least one field");
+  const controls = readControls(key, updateMask?.paths, resolve, { values: "key." });
+  return { keyId: checkId("key.key_id", key.keyId), controls };
+}
+
+/**
+ * The members of a key that a mask names. `names`: what the fields of the values and the mask begin
+ * with. Throws `invalid_request` and `model_not_found`.
+ */
+export function readControls(
+  key: Key,
+  paths: readonly string[] = [],
+  resolve: ResolveModel,
+  { values: prefix, mask = "" }: { readonly values: string; readonly mask?: string },
+): Partial<Controls> {
+  const maskField = `${mask}update_mask`;
+  if (paths.length === 0) throw invalidField(maskField, "has to name at least one field");
   const controls: { -readonly [Name in keyof Controls]?: Controls[Name] } = {};
   for (const path of paths) {
+    const field = `${prefix}${path}`;
     switch (path) {
       case "name":
-        controls.name = checkName("key.name", key.name);
+        controls.name = checkName(field, key.name);
         break;
       case "requests_per_minute":
-        controls.requestsPerMinute = checkRequestsPerMinute(
-          "key.requests_per_minute",
-          key.requestsPerMinute,
-        );
+        controls.requestsPerMinute = checkRequestsPerMinute(field, key.requestsPerMinute);
         break;
       case "allowed_models":
-        controls.allowedModels = resolveModels("key.allowed_models", key.allowedModels, resolve);
+        controls.allowedModels = resolveModels(field, key.allowedModels, resolve);
         break;
       case "daily_cap_microcredits":
       case "weekly_cap_microcredits":
       case "monthly_cap_microcredits":
       case "total_cap_microcredits":
       case "requests_at_once": {
-        const budget = checkBudget("key.", key);
+        const budget = checkBudget(prefix, key);
         const name = budgetPaths[path];
         controls.budget = { ...controls.budget, [name]: budget[name] };
         break;
@@ -640,16 +721,19 @@ function checkUpdate(
         controls.accountReader = key.accountReader;
         break;
       case "expires_at":
-        controls.expiresAt = checkExpiry("key.expires_at", key.expiresAt);
+        controls.expiresAt = checkExpiry(field, key.expiresAt);
         break;
       case "allowed_addresses":
-        controls.allowedAddresses = checkAddresses("key.allowed_addresses", key.allowedAddresses);
+        controls.allowedAddresses = checkAddresses(field, key.allowedAddresses);
+        break;
+      case "tags":
+        controls.tags = checkTags(key.tags, field);
         break;
       default:
-        throw invalidField("update_mask", "names a field that cannot be changed", changeable);
+        throw invalidField(maskField, "names a field that cannot be changed", changeable);
     }
   }
-  return { keyId: checkId("key.key_id", key.keyId), controls };
+  return controls;
 }
 
 /** How long the earlier secrets remain valid, in milliseconds. */
@@ -690,9 +774,36 @@ export function checkExpiry(field: string, expiresAt: Timestamp | undefined): Da
 
 /** A whole secret finds its key by the hint, the only part of it that is stored. */
 function checkQuery(query: string): string {
-  if (query.length > queryLengthMax)
-    throw invalidField("query", `has to be at most ${queryLengthMax} characters`);
+  checkText("query", query);
   return isSecret(query) ? hintOf(query) : query;
+}
+
+function checkText(field: string, text: string): void {
+  if (text.length > queryLengthMax)
+    throw invalidField(field, `has to be at most ${queryLengthMax} characters`);
+}
+
+const attentions: Readonly<Record<KeyAttention, KeyFilter["attention"]>> = {
+  [KeyAttention.UNSPECIFIED]: "",
+  [KeyAttention.UNUSED]: "unused",
+  [KeyAttention.EXPIRES_SOON]: "expires_soon",
+  [KeyAttention.NEAR_BUDGET]: "near_budget",
+};
+
+/** The keys that a list asks for. Throws `invalid_request`. */
+function checkFilter(request: ListKeysRequest): KeyFilter {
+  const { statuses, status, query, tags, withoutTag, attention, keyIds } = request;
+  if (keyIds.length > keysAtOnceMax)
+    throw invalidField("key_ids", `has to be at most ${keysAtOnceMax} keys`);
+  if (withoutTag !== "") checkTagKey(withoutTag, "without_tag");
+  return {
+    statuses: statuses.length > 0 ? statuses : status === KeyStatus.UNSPECIFIED ? [] : [status],
+    text: checkQuery(query),
+    tags: checkTags(tags, "tags"),
+    withoutTag,
+    attention: attentions[attention] ?? "",
+    keyIds,
+  };
 }
 
 const budgetPaths = {

@@ -45,6 +45,7 @@ import {
   updateKey,
 } from "./administration.ts";
 import { createAuthentication } from "./authenticate.ts";
+import { changeKeys } from "./change-keys.ts";
 import { LastUse } from "./last-use.ts";
 import {
   type CheckOwner,
@@ -66,6 +67,7 @@ import {
   type KeyStore,
   type ManagedKeys,
   managedKeys,
+  noFilter,
   type Refusal,
   readLabels,
 } from "./store.ts";
@@ -125,7 +127,6 @@ type KeysOfAccount = {
   publish(keyIds: readonly string[]): void;
 };
 
-const everyKey = { statuses: [], text: "" };
 const byMaking = { sort: "made", descending: false, skip: 0 } as const;
 
 /** The channel of Redis through which nodes tell each other that some key changed. */
@@ -201,6 +202,7 @@ export function createKeys(parts: {
       getKey: (request, call) => getKey(all, request, call),
       listKeys: (request, call) => listKeys(all, request, call),
       updateKey: (request, call) => updateKey(all, request, call),
+      changeKeys: (request, call) => changeKeys(all, request, call),
       rotateKey: (request, call) => rotateKey(all, request, call),
       pauseKey: (request, call) => pauseKey(all, request, call),
       resumeKey: (request, call) => resumeKey(all, request, call),
@@ -223,7 +225,7 @@ export function createKeys(parts: {
       async *export(accountId) {
         const pages = walkPages({
           read: (after, limit) =>
-            store.listKeys(accountId, everyKey, { ...byMaking, after: after ?? "", rows: limit }),
+            store.listKeys(accountId, noFilter, { ...byMaking, after: after ?? "", rows: limit }),
           cursorOf: ({ keyId }) => keyId,
         });
         for await (const keys of pages) yield { keys };

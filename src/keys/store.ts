@@ -8,6 +8,8 @@ import {
   type ChildLimits,
   ChildLimitsSchema,
   type Key,
+  type KeyGroup,
+  KeyGroupSchema,
   type KeyLabel,
   KeyLabelSchema,
   KeySchema,
@@ -20,10 +22,11 @@ import { type BudgetLimits, limitsOf, readBudget, toBudget } from "../base/budge
 import type { ChangePage } from "../base/change-feed.ts";
 import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
 import { ApiError, type ErrorReason } from "../base/errors.ts";
-import { type FamilyName, familyName, familyOf } from "../base/families.ts";
+import { type FamilyName, familyName, familyNames, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { shownName } from "../base/names.ts";
 import type { Found } from "../base/secret-cache.ts";
+import { noTags, type Tags } from "../base/tags.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { KeyCaller, ManagementCaller } from "../contract/contract.ts";
 import type { CreateOnce } from "../contract/replays.ts";
@@ -58,6 +61,31 @@ export type KeyFilter = {
   readonly statuses: readonly KeyStatus[];
   /** Part of a name or hint, or a key id. Empty: every key. */
   readonly text: string;
+  /** Tags that each of them has. */
+  readonly tags: Tags;
+  /** The key of a tag that none of them has. Empty: every key. */
+  readonly withoutTag: string;
+  readonly attention: Attention | "";
+  /** Empty: every key. */
+  readonly keyIds: readonly string[];
+};
+
+/** Why keys deserve a look, as statements name it. */
+export type Attention = "unused" | "expires_soon" | "near_budget";
+
+/** Every key. */
+export const noFilter: KeyFilter = {
+  ...{ statuses: [], text: "", tags: noTags, withoutTag: "" },
+  ...{ attention: "", keyIds: [] },
+};
+
+/** A page of the groups of a tag. */
+export type GroupPage = {
+  readonly tag: string;
+  readonly prefix: string;
+  /** A value: the page begins behind it. Undefined: from the first. */
+  readonly after: string | undefined;
+  readonly rows: number;
 };
 
 /** A page of a list. */
@@ -129,6 +157,31 @@ export type Limits = Pick<
 export type Controls = Omit<Limits, "budget"> & {
   name: string;
   readonly budget: Partial<BudgetLimits>;
+  /** All of them. */
+  readonly tags: Tags;
+};
+
+/** Tags that keys get, and the keys of tags that they lose. */
+export type NewTags = { readonly set: Tags; readonly removed: readonly string[] };
+
+/** One of the keys that change at once, locked. */
+export type LockedKey = sql.LockKeysRow & { readonly limits: Limits; readonly keyTags: Tags };
+
+/** What is written of one of the keys that change at once. */
+export type KeyWrite =
+  | { readonly kind: "pause"; readonly next: Pause }
+  | { readonly kind: "revoke" }
+  | { readonly kind: "limits"; readonly change: KeyChange }
+  | { readonly kind: "tags"; readonly change: NewTags };
+
+/** What many keys wait for, before they are locked. */
+export type ManyKeys = {
+  readonly accountId: string;
+  readonly keyIds: readonly string[];
+  /** True: the account is locked, because keys may be live again. */
+  readonly countsKeys: boolean;
+  /** True: no request of its pools is admitted meanwhile. */
+  readonly setsBudgets: boolean;
 };
 
 /** A key as it is before a change. */
@@ -157,9 +210,21 @@ export type BudgetsOfKeys = {
   open(tx: Runner, key: KeyOfPool, limits: BudgetLimits): Promise<void>;
   /** Admits no request of the pool until the end of the transaction. Before any lock of a key. */
   lock(tx: Runner, key: Omit<KeyOfPool, "keyId">): Promise<void>;
-  /** The pool is locked. */
-  setLimits(tx: Runner, key: KeyOfPool, limits: BudgetLimits): Promise<void>;
+  /** Sets the limits that are present, of keys of one pool, which is locked. */
+  changeLimits(tx: Runner, keys: KeysOfPool, limits: Partial<BudgetLimits>): Promise<void>;
+  /**
+   * What keys were charged on each of the last UTC days up to today, in micro-credits, by key id
+   * and then by the place of the day, 0 for the first. Days without a charge are missing.
+   */
+  readDays(
+    db: Runner,
+    accountId: string,
+    keyIds: readonly string[],
+    days: number,
+  ): Promise<ReadonlyMap<string, ReadonlyMap<number, bigint>>>;
 };
+
+type KeysOfPool = Omit<KeyOfPool, "keyId"> & { readonly keyIds: readonly string[] };
 
 type KeyOfPool = {
   readonly accountId: string;
@@ -194,6 +259,55 @@ export function createKeyStore(
     return (await tx.run(sql.lockKey, { keyId })) ?? notActive(keyId);
   }
 
+  /** Writes limits and names of keys of one pool. They are locked, and the pool if it has to be. */
+  async function writeLimits(
+    tx: Runner,
+    pool: Omit<KeyOfPool, "keyId">,
+    keyIds: readonly string[],
+    { controls, limitedBy }: KeyChange,
+  ): Promise<void> {
+    await tx.run(sql.updateKeys, {
+      ...{ name: null, requestsPerMinute: null, allowedModels: null },
+      ...{ accountReader: null, expiresAt: null, allowedAddresses: null },
+      ...controls,
+      keyIds,
+      changeId: newChange(),
+      limitedByOwner: limitedBy === undefined ? null : true,
+      limitedByProgram: limitedBy === undefined ? null : limitedBy === "program",
+      hasName: "name" in controls,
+      hasRequestsPerMinute: "requestsPerMinute" in controls,
+      hasAllowedModels: "allowedModels" in controls,
+      hasAccountReader: "accountReader" in controls,
+      hasExpiresAt: "expiresAt" in controls,
+      hasAllowedAddresses: "allowedAddresses" in controls,
+    });
+    const { accountId, family } = pool;
+    if (controls.budget)
+      await budgets.changeLimits(tx, { accountId, family, keyIds }, controls.budget);
+  }
+
+  async function writeKeys(
+    tx: Runner,
+    pool: Omit<KeyOfPool, "keyId">,
+    keyIds: readonly string[],
+    write: KeyWrite,
+  ): Promise<void> {
+    switch (write.kind) {
+      case "pause":
+        await tx.run(sql.pauseKeys, { ...write.next, keyIds, changeId: newChange() });
+        return;
+      case "revoke":
+        await tx.run(sql.revokeKeys, { keyIds, changeId: newChange() });
+        return;
+      case "limits":
+        return writeLimits(tx, pool, keyIds, write.change);
+      case "tags":
+        // Counts the change, and announces it.
+        await writeLimits(tx, pool, keyIds, { controls: {}, limitedBy: undefined });
+        return changeTags(tx, pool.accountId, keyIds, write.change);
+    }
+  }
+
   return {
     run,
 
@@ -221,6 +335,7 @@ export function createKeyStore(
           const row = { ...key, accountId, keyId, family, managedBy, ...secret.stored };
           await tx.run(sql.createKey, { ...row, changeId: newChange() });
           await budgets.open(tx, { keyId, accountId, family }, key.budget);
+          await changeTags(tx, accountId, [keyId], { set: key.tags, removed: [] });
         });
       });
       return { key: await this.readKey(made.id), secret: made.secret };
@@ -248,19 +363,52 @@ export function createKeyStore(
     countByModel: async (accountId: string): Promise<ReadonlyMap<string, number>> =>
       new Map((await run(sql.countByModel, { accountId })).map(({ model, keys }) => [model, keys])),
 
+    /** How many keys of an account deserve each look. */
+    countAttention: (accountId: string) => run(sql.countAttention, { accountId }),
+
+    /** The keys of tags that keys of an account have, in their order. */
+    listTagKeys: async (accountId: string, rows: number): Promise<string[]> =>
+      (await run(sql.listTagKeys, { accountId, rows })).map(({ tag }) => tag),
+
+    /** The keys of an account by the value of a tag, in the order of the values. */
+    async listGroups(accountId: string, filter: KeyFilter, page: GroupPage): Promise<KeyGroup[]> {
+      const { after = null, ...place } = page;
+      const values = { accountId, ...filterOf(filter), ...place, after };
+      const rows = await run(sql.listGroups, values);
+      return rows.map(({ value, keys, monthSpent }) =>
+        create(KeyGroupSchema, { value, keys, monthSpentMicrocredits: monthSpent }),
+      );
+    },
+
     /** Keys of an account in an order, from a place of it on. */
-    async listKeys(
-      accountId: string,
-      { statuses, text }: KeyFilter,
-      { sort, descending, after, skip, rows }: KeyPage,
-    ): Promise<Key[]> {
-      const filter = { statuses: statuses.length > 0 ? statuses.map(nameOfStatus) : null, text };
-      const page = { sort, descending, after, skip, rows };
-      const ids = idsOf(await run(sql.pageAccountKeys, { accountId, ...filter, ...page }));
+    async listKeys(accountId: string, filter: KeyFilter, page: KeyPage): Promise<Key[]> {
+      const ids = idsOf(
+        await run(sql.pageAccountKeys, { accountId, ...filterOf(filter), ...page }),
+      );
       const places = new Map(ids.map((id, index) => [id, index]));
       const placeOf = ({ keyId }: Key) => places.get(keyId) ?? 0;
       return (await readKeys(ids)).toSorted((a, b) => placeOf(a) - placeOf(b));
     },
+
+    /** The same keys with nothing but their ids, revisions and statuses. */
+    async listIds(accountId: string, filter: KeyFilter, page: KeyPage): Promise<Key[]> {
+      const rows = await run(sql.pageAccountKeys, { accountId, ...filterOf(filter), ...page });
+      return rows.map((row) => create(KeySchema, { ...row, status: statusOf[row.status] }));
+    },
+
+    /** What keys were charged on each of the last UTC days up to today, in place of nothing. */
+    async addDays(accountId: string, keys: readonly Key[], days: number): Promise<void> {
+      const charged = await budgets.readDays({ run }, accountId, idsOf(keys), days);
+      for (const key of keys) {
+        const ofKey = charged.get(key.keyId);
+        if (ofKey)
+          key.daysMicrocredits = Array.from({ length: days }, (_, at) => ofKey.get(at) ?? 0n);
+      }
+    },
+
+    /** Keys without their secrets, in the order of their ids. Unknown ones are left out. */
+    readBare: async (keyIds: readonly string[]): Promise<Key[]> =>
+      keyIds.length === 0 ? [] : (await run(sql.readKeys, { keyIds })).map((row) => toKey(row)),
 
     /**
      * Changes the members that are present in `asked`, to what `decide` makes of them. It gets the
@@ -282,26 +430,57 @@ export function createKeyStore(
         if (asked.budget) await budgets.lock(tx, key);
         const admitted = await admit(tx);
         const row = await lockKey(tx, keyId);
-        const earlier = { ...row, budget: limitsOf(row) };
-        const { controls, limitedBy } = await decide(tx, earlier, admitted);
-        await tx.run(sql.updateKey, {
-          ...{ name: null, requestsPerMinute: null, allowedModels: null },
-          ...{ accountReader: null, expiresAt: null, allowedAddresses: null },
-          ...controls,
-          keyId,
-          changeId: newChange(),
-          limitedByOwner: limitedBy === undefined ? null : true,
-          limitedByProgram: limitedBy === undefined ? null : limitedBy === "program",
-          hasName: "name" in controls,
-          hasRequestsPerMinute: "requestsPerMinute" in controls,
-          hasAllowedModels: "allowedModels" in controls,
-          hasAccountReader: "accountReader" in controls,
-          hasExpiresAt: "expiresAt" in controls,
-          hasAllowedAddresses: "allowedAddresses" in controls,
-        });
-        if (controls.budget)
-          await budgets.setLimits(tx, key, { ...earlier.budget, ...controls.budget });
+        const earlier = limitsIn(row);
+        const { controls, limitedBy } = await decide(tx, { ...row, ...earlier }, admitted);
+        await writeLimits(tx, key, [keyId], { controls, limitedBy });
+        if (controls.tags) {
+          const { tags: set } = controls;
+          const removed = Object.keys(readTags(row.tags)).filter((tag) => !(tag in set));
+          await changeTags(tx, accountId, [keyId], { set, removed });
+        }
         return { earlier, controls };
+      });
+    },
+
+    /**
+     * Changes several keys of an account in one transaction, as `decide` says of each that exists,
+     * in the order of their ids: undefined leaves it as it is. `admit` gets who manages them.
+     * `check` comes after all decisions. What any of them throws undoes everything.
+     */
+    async changeKeys<Permits>(
+      { accountId, keyIds, countsKeys, setsBudgets }: ManyKeys,
+      how: {
+        admit(tx: Runner, managers: ReadonlyMap<string, string>): Promise<Permits>;
+        decide(key: LockedKey, permits: Permits): KeyWrite | undefined;
+        check(tx: Runner): Promise<void>;
+      },
+    ): Promise<void> {
+      await transaction(async (tx) => {
+        // In the order of all: the account, the pools, members and people, keys.
+        if (countsKeys) await tx.run(sql.lockAccount, { accountId });
+        if (setsBudgets)
+          for (const family of familyNames) await budgets.lock(tx, { accountId, family });
+        const managers = await tx.run(sql.findManagers, { accountId, keyIds });
+        const permits = await how.admit(
+          tx,
+          new Map(managers.map(({ keyId, managedBy }) => [keyId, managedBy])),
+        );
+        const writes = new Map<string, { write: KeyWrite; rows: sql.LockKeysRow[] }>();
+        for (const row of await tx.run(sql.lockKeys, { accountId, keyIds })) {
+          const keyTags = readTags(row.tags);
+          const write = how.decide({ ...row, limits: limitsIn(row), keyTags }, permits);
+          if (!write) continue;
+          // Budgets of both pools are apart.
+          const name = `${row.family} ${JSON.stringify(write, withBigints)}`;
+          const same = writes.get(name) ?? { write, rows: [] };
+          writes.set(name, same);
+          same.rows.push(row);
+        }
+        await how.check(tx);
+        for (const { write, rows } of writes.values()) {
+          const [{ family } = { family: familyNames[0] }] = rows;
+          await writeKeys(tx, { accountId, family }, idsOf(rows), write);
+        }
       });
     },
 
@@ -319,7 +498,7 @@ export function createKeyStore(
       await transaction(async (tx) => {
         const { rank } = await admit(tx);
         const next = decide(await lockKey(tx, keyId), rank);
-        if (next) await tx.run(sql.pauseKey, { ...next, keyId, changeId: newChange() });
+        if (next) await tx.run(sql.pauseKeys, { ...next, keyIds: [keyId], changeId: newChange() });
       });
       return this.readKey(keyId);
     },
@@ -348,7 +527,7 @@ export function createKeyStore(
     async revokeKey(keyId: string, admit: Admit): Promise<Key> {
       await transaction(async (tx) => {
         await admit(tx);
-        await tx.run(sql.revokeKey, { keyId, changeId: newChange() });
+        await tx.run(sql.revokeKeys, { keyIds: [keyId], changeId: newChange() });
       });
       return this.readKey(keyId);
     },
@@ -388,11 +567,37 @@ export function createKeyStore(
   };
 }
 
-/** Throws `too_many_keys`. The account is locked. */
-export async function checkBounds(tx: Runner, accountId: string, bounds: Bounds): Promise<void> {
+async function changeTags(
+  tx: Runner,
+  accountId: string,
+  keyIds: readonly string[],
+  { set, removed }: NewTags,
+): Promise<void> {
+  const [tags, values] = [Object.keys(set), Object.values(set)];
+  if (tags.length + removed.length === 0) return;
+  await tx.run(sql.changeTags, { accountId, keyIds, tags, values, removed });
+}
+
+/** The tags of a row. Only we write them. */
+function readTags(json: Json): Tags {
+  const tags: [string, string][] = Object.entries(Object(json));
+  return Object.fromEntries(tags);
+}
+
+function limitsIn(row: sql.LockKeyRow): Limits {
+  return { ...row, budget: limitsOf(row) };
+}
+
+/** Throws `too_many_keys` if there may not be `added` more. The account is locked. */
+export async function checkBounds(
+  tx: Runner,
+  accountId: string,
+  bounds: Bounds,
+  added = 1,
+): Promise<void> {
   const { liveMax, perHourMax } = bounds;
   const live = liveMax === undefined ? 0 : (await tx.run(sql.countLive, { accountId })).keys;
-  if (liveMax !== undefined && live >= liveMax)
+  if (liveMax !== undefined && live + added > liveMax)
     throw new ApiError("too_many_keys", {
       message: `An account has ${liveMax} keys at most. Revoke some that are not used any more.`,
       limit: { name: "live_keys", limit: BigInt(liveMax), used: BigInt(live) },
@@ -447,10 +652,15 @@ export async function checkManagementKey(
   return parent && { mostKeys: parent.mostKeys, childLimits: readChildLimits(parent.childLimits) };
 }
 
-/** Throws `too_many_keys`. The account is locked. */
-export async function checkManaged(tx: Runner, managedBy: string, mostKeys: number): Promise<void> {
+/** Throws `too_many_keys` if there may not be `added` more. The account is locked. */
+export async function checkManaged(
+  tx: Runner,
+  managedBy: string,
+  mostKeys: number,
+  added = 1,
+): Promise<void> {
   const { keys } = await tx.run(sql.countManaged, { managedBy });
-  if (keys < mostKeys) return;
+  if (keys + added <= mostKeys) return;
   throw new ApiError("too_many_keys", {
     message: `This management key has ${mostKeys} keys at most. Revoke some that are not used.`,
     limit: { name: "managed_keys", limit: BigInt(mostKeys), used: BigInt(keys) },
@@ -577,6 +787,21 @@ export const refusalBy: Record<sql.ReadLiveSecretsRow["accountStatus"], Refusal 
   closed: "revoked_key",
 };
 
+/** A filter as statements take it. */
+function filterOf({ statuses, tags, keyIds, ...filter }: KeyFilter) {
+  return {
+    ...filter,
+    statuses: statuses.length > 0 ? statuses.map(nameOfStatus) : null,
+    tags: Object.keys(tags),
+    values: Object.values(tags),
+    keyIds: keyIds.length > 0 ? keyIds : null,
+  };
+}
+
+/** Values as JSON, amounts as texts. */
+const withBigints = (_: string, value: unknown) =>
+  typeof value === "bigint" ? String(value) : value;
+
 const statusOf: Record<sql.ReadKeysRow["status"], KeyStatus> = {
   active: KeyStatus.ACTIVE,
   paused: KeyStatus.PAUSED,
@@ -612,13 +837,15 @@ function keyMembers({ family, status, requestsPerMinute, ...row }: KeyRow) {
 }
 
 function toKey(
-  { budget: numbers, at, ...row }: sql.ReadKeysRow,
+  { budget: numbers, at, tags, ...row }: sql.ReadKeysRow,
   secrets: readonly SecretRow[] = [],
 ) {
   const budget = readBudget(numbers, at);
   const month = budget.windows.find(({ name }) => name === "month");
   return create(KeySchema, {
     ...keyMembers(row),
+    revision: row.revision,
+    tags: readTags(tags),
     budget: toBudget({ case: "keyId", value: row.keyId }, row.family, budget),
     monthSpentMicrocredits: month?.spent ?? 0n,
     monthHeldMicrocredits: budget.held,

@@ -182,7 +182,7 @@ test("a cap is told at 80 % and when it is reached, and again after it was raise
 /** Sets the limit of a day of a key, as its owner does. */
 const limitDay = (accountId: string, keyId: string, day: bigint | null) =>
   nodes.postgres.transaction((tx) =>
-    budgetsOfKeys.setLimits(tx, { accountId, family: "v1", keyId }, { ...unlimited, day }),
+    budgetsOfKeys.changeLimits(tx, { accountId, family: "v1", keyIds: [keyId] }, { day }),
   );
 
 test("a raise repeats nothing: only what is spent after it reaches the new limit", async () => {

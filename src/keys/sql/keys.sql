@@ -218,7 +218,7 @@ select key_id, managed_by from keys where account_id = :account_id and key_id = 
 
 -- name: LockKeys :many
 -- The same of several keys of an account, in the order of their ids, the revoked ones included.
-select k.key_id, k."family", k.status, k.revision,
+select k.key_id, k."family", k.status, k.revision, k.managed_by,
        k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
        coalesce(k.expires_at <= now(), false) as "is_expired!",
        k.allowed_addresses, k.paused, k.paused_by_owner, k.paused_by_program,

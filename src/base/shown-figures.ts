@@ -52,3 +52,15 @@ export const deliveriesKeptDays = 30;
 
 /** The longest that a sweep of deposit addresses lasts, in hours. */
 export const sweepHoursMax = 7 * 24;
+
+/** A key that was charged nothing for so many days since it was made deserves a look. */
+export const keyUnusedDays = 90;
+
+/** So does one that expires within so many days. */
+export const keyExpiresSoonDays = 7;
+
+/** And one that was charged so many percent of a limit. */
+export const keyNearBudgetPercent = 80;
+
+/** Days that the line of a key in a list shows. */
+export const keyDaysShown = 30;

@@ -1,6 +1,6 @@
 // Files that people download: `GET /console/export/charges.csv?account=…&from=…&to=…&key=…`,
-// `usage.csv`, `orders.csv`, `documents.csv` and `transfers.csv`; those of operators are in
-// `sales-files.ts`. The browser sends the session as a cookie, since a link has no headers. Both
+// `usage.csv`, `orders.csv`, `documents.csv`, `transfers.csv`, and `keys.csv` in `keys-file.ts`;
+// those of operators are in `sales-files.ts`. The browser sends the session as a cookie, since a link has no headers. Both
 // call the services, so a facade serves the same files.
 
 import { Readable } from "node:stream";
@@ -27,6 +27,7 @@ import { parseTags } from "../base/tags.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import { dropOperatorRole, nameClient } from "../contract/callers.ts";
 import type { Core } from "../contract/contract.ts";
+import { keysFile } from "./keys-file.ts";
 import { salesFiles } from "./sales-files.ts";
 import type { createSessionCookie } from "./session-cookie.ts";
 
@@ -45,7 +46,7 @@ export type ExportParts = {
 type Lines = (core: Core, query: Query, options: CallOptions) => AsyncIterable<string>;
 
 /** A file, with the parameters of its query and what the public description says of it. */
-type ExportFile = {
+export type ExportFile = {
   readonly id: string;
   readonly summary: string;
   readonly parameters: Readonly<Record<string, Schema>>;
@@ -113,6 +114,7 @@ const files: Readonly<Record<string, ExportFile>> = {
     parameters: ofMoney,
     lines: transferLines,
   },
+  "keys.csv": keysFile,
   ...salesFiles,
 };
 

@@ -46,6 +46,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
 import { invalidPageToken, type Page, pageSizeOf, readPage } from "../base/paging.ts";
+import { keyDaysShown } from "../base/shown-figures.ts";
 import { checkTagKey, checkTags } from "../base/tags.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall, Person } from "../contract/contract.ts";
@@ -139,8 +140,7 @@ export async function getKey(
   return create(GetKeyResponseSchema, { key });
 }
 
-/** How many days `days_microcredits` has, and how many keys of tags `tag_keys` has at most. */
-const daysShown = 30;
+/** How many keys of tags `tag_keys` has at most. */
 const tagKeysMax = 100;
 
 export async function listKeys(
@@ -179,7 +179,7 @@ async function listPage(
 ) {
   const page = await readKeyPage(store, accountId, request, filter);
   const { entries: keys, nextPageToken } = page;
-  if (request.withDays) await store.addDays(accountId, keys, daysShown);
+  if (request.withDays) await store.addDays(accountId, keys, keyDaysShown);
   return { keys, nextPageToken };
 }
 

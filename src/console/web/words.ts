@@ -307,6 +307,8 @@ export const words = {
     addresses: "Only from these addresses",
     addressesHint: "Addresses and ranges such as 10.0.0.0/8, one a line. Empty: from everywhere.",
     ownAddress: (address: string) => `Add my address, ${address}`,
+    tags: "Tags",
+    tagsHint: "By which you group keys, such as team=a, env=ci.",
     reader: "May read the whole account",
     readerHint: "Usage, receipts, keys and credits of everybody. For programs that watch them.",
     whole: (max: string) => `A whole number from 0 to ${max}.`,

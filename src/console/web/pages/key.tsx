@@ -32,6 +32,7 @@ import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { useSeen } from "../parts/seen.ts";
 import { Facts, Meter, Notice, Tag, Time } from "../parts/small.tsx";
 import { type Column, momentOf, Table } from "../parts/table.tsx";
+import { tagsText } from "../parts/tags.ts";
 import { Term } from "../parts/term.tsx";
 import { DayBars, timedRows, useLastDays } from "../parts/usage-bars.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
@@ -218,6 +219,9 @@ function Limits({ apiKey }: { apiKey: Key }): JSX.Element {
               ? words.key.everywhere
               : apiKey.allowedAddresses.join(", "),
           ],
+          Object.keys(apiKey.tags).length > 0
+            ? [words.keyForm.tags, tagsText(apiKey.tags)]
+            : undefined,
           [words.key.reader, apiKey.accountReader ? words.key.yes : words.key.no],
           [
             words.key.created,

@@ -2,6 +2,8 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import {
   type Key,
+  KeyAttention,
+  type KeyAttentionCounts,
   KeyOrder,
   KeyStatus,
   KeysService,
@@ -9,18 +11,25 @@ import {
 import { usePages } from "../api.ts";
 import { count, day, moment } from "../format.ts";
 import { useActorNames } from "../parts/actors.ts";
-import { Button } from "../parts/button.tsx";
-import { choiceOf, optionsOf } from "../parts/filters.tsx";
+import { Button, LinkButton } from "../parts/button.tsx";
+import { ChoiceFilter, choiceOf, optionsOf, TextFilter } from "../parts/filters.tsx";
 import { Search } from "../parts/form.tsx";
+import { BulkBar } from "../parts/key-bar.tsx";
 import { CreateKeyDialog, nameOfKey, pauseKey, resumeKey } from "../parts/key-dialogs.tsx";
+import { KeyGroups } from "../parts/key-groups.tsx";
+import { type KeyFilter, type Picks, usePicks } from "../parts/key-picks.ts";
 import { KeyTags, MonthOfCap, mayManage, mayResume } from "../parts/key-tags.tsx";
+import { useOfferedTags } from "../parts/offered-tags.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { KeyName, nearMax, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import { Sparkline } from "../parts/sparkline.tsx";
+import { type Column, type Picking, Table } from "../parts/table.tsx";
+import { parseTags, tagsText } from "../parts/tags.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
+import { manyWords } from "../words-keys.ts";
 
 const filters = {
   usable: [KeyStatus.ACTIVE, KeyStatus.PAUSED, KeyStatus.EXPIRED],
@@ -39,66 +48,131 @@ const orders = {
   used: { order: KeyOrder.LAST_USED, isUp: false },
 } as const;
 
+const looks = {
+  unused: KeyAttention.UNUSED,
+  expires_soon: KeyAttention.EXPIRES_SOON,
+  near_budget: KeyAttention.NEAR_BUDGET,
+} as const;
+
 const pageSize = 50;
-const defaults = { status: "usable", q: "", sort: "made", order: "", new: "" };
+const defaults = {
+  ...{ status: "usable", q: "", sort: "made", order: "", new: "" },
+  ...{ tag: "", without: "", look: "", group: "" },
+};
 
 type Query = Readonly<Record<keyof typeof defaults, string>>;
 
-/** The keys of the filters of the address, as the service orders them. */
-function useKeyPages(query: Query) {
-  const { order, isUp } = orders[choiceOf(query.sort, orders, "made")];
-  const request = {
+/** The keys that the address asks for. */
+function filterOf(query: Query): KeyFilter {
+  const look = Object.hasOwn(looks, query.look) ? choiceOf(query.look, looks, "unused") : undefined;
+  return {
     accountId: account.value.accountId,
     statuses: [...filters[choiceOf(query.status, filters, "usable")]],
     query: query.q.trim(),
+    tags: parseTags(query.tag),
+    withoutTag: query.without,
+    attention: look === undefined ? KeyAttention.UNSPECIFIED : looks[look],
+  };
+}
+
+/** The keys of the filters of the address, as the service orders them. */
+function useKeyPages(query: Query, filter: KeyFilter) {
+  const { order, isUp } = orders[choiceOf(query.sort, orders, "made")];
+  const request = {
+    ...filter,
     order,
     reversed: (query.order === "up") !== isUp,
     pageSize,
+    withDays: true,
+    withAttention: true,
+    withTagKeys: true,
   };
-  return usePages(KeysService.method.listKeys, request, (answer) => answer.keys, { isLive: true });
+  return usePages(
+    KeysService.method.listKeys,
+    query.group === "" ? request : undefined,
+    (answer) => answer.keys,
+    { isLive: true },
+  );
+}
+
+function useGroupPages(query: Query, filter: KeyFilter) {
+  const request = { ...filter, groupByTag: query.group, pageSize, withTagKeys: true };
+  return usePages(
+    KeysService.method.listKeys,
+    query.group === "" ? undefined : { ...request, withAttention: true },
+    (answer) => answer.groups,
+    { isLive: true },
+  );
 }
 
 export function Keys(): JSX.Element {
   const [query, setQuery] = useQuery(defaults);
-  const keys = useKeyPages(query);
+  const filter = filterOf(query);
+  const keys = useKeyPages(query, filter);
+  const groups = useGroupPages(query, filter);
+  const picks = usePicks(JSON.stringify({ ...filter, ...query }), keys.data?.items ?? []);
   const mayCreate = can("member");
   const createButton = mayCreate && (
     <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" }, { replace: true })}>
       {words.keys.create}
     </Button>
   );
-  const isFiltered = query.q.trim() !== "" || query.status !== defaults.status;
-  const { first } = keys.data ?? {};
+  const tools = (
+    <>
+      <LinkButton kind="quiet" href={fileOf(filter)} download>
+        {manyWords.csv}
+      </LinkButton>
+      {createButton}
+    </>
+  );
+  const { q, status, tag, without, look } = query;
+  const isFiltered =
+    [q.trim(), tag, without, look].some((one) => one !== "") || status !== defaults.status;
+  const { first } = (query.group === "" ? keys.data : groups.data) ?? {};
   return (
     <>
-      <Head title={words.keys.title} tools={createButton} />
-      <KeyFilters query={query} onChange={setQuery} />
-      <Card flush note={nearMax(first?.liveKeys, first?.liveKeysMax)}>
-        <View
-          call={keys}
-          skeleton={<Skeleton rows={8} />}
-          empty={({ items }) =>
-            items.length > 0 ? undefined : isFiltered ? (
-              <NoMatch onAll={() => setQuery({ q: "", status: "all" })} />
-            ) : (
-              <Empty title={words.keys.emptyTitle} action={createButton}>
-                {mayCreate ? words.keys.empty : words.keys.emptyViewer}
-              </Empty>
-            )
-          }
-        >
-          {({ items, isLast }) => (
-            <>
-              <KeyTable keys={items} query={query} onChange={setQuery} />
-              {!isLast && (
-                <div class="table-foot">
-                  <Button onClick={keys.more}>{words.common.more}</Button>
-                </div>
-              )}
-            </>
-          )}
-        </View>
-      </Card>
+      <Head title={words.keys.title} tools={tools} />
+      <KeyFilters query={query} onChange={setQuery} tagKeys={first?.tagKeys ?? []} />
+      <Looks
+        counts={first?.attention}
+        chosen={look}
+        onChange={(next) => setQuery({ look: next })}
+      />
+      {query.group === "" ? (
+        <Card flush note={nearMax(first?.liveKeys, first?.liveKeysMax)}>
+          <View
+            call={keys}
+            skeleton={<Skeleton rows={8} />}
+            empty={({ items }) =>
+              items.length > 0 ? undefined : isFiltered ? (
+                <NoMatch
+                  onAll={() => setQuery({ q: "", status: "all", tag: "", without: "", look: "" })}
+                />
+              ) : (
+                <Empty title={words.keys.emptyTitle} action={createButton}>
+                  {mayCreate ? words.keys.empty : words.keys.emptyViewer}
+                </Empty>
+              )
+            }
+          >
+            {({ items, isLast }) => (
+              <>
+                <BulkBar picks={picks} shown={items} isAll={isLast} filter={filter} />
+                <KeyTable keys={items} query={query} onChange={setQuery} picks={picks} />
+                {!isLast && (
+                  <div class="table-foot">
+                    <Button onClick={keys.more}>{words.common.more}</Button>
+                  </div>
+                )}
+              </>
+            )}
+          </View>
+        </Card>
+      ) : (
+        <Card flush>
+          <KeyGroups tag={query.group} groups={groups} query={query} />
+        </Card>
+      )}
       {query.new === "1" && mayCreate && (
         <CreateKeyDialog onClose={() => setQuery({ new: "" }, { replace: true })} />
       )}
@@ -114,7 +188,10 @@ type ChangeProps = {
 /** So long nobody has typed: then the search begins. */
 const typedMs = 300;
 
-function KeyFilters({ query, onChange }: ChangeProps): JSX.Element {
+function KeyFilters(props: ChangeProps & { readonly tagKeys: readonly string[] }): JSX.Element {
+  const { query, onChange, tagKeys } = props;
+  const [typed, setTyped] = useState<string>();
+  const offered = useOfferedTags(typed);
   const [text, setText] = useState(query.q);
   useEffect(() => setText(query.q), [query.q]);
   useEffect(() => {
@@ -140,9 +217,100 @@ function KeyFilters({ query, onChange }: ChangeProps): JSX.Element {
             ))}
           </select>
         </label>
+        {(tagKeys.length > 0 || query.tag !== "") && (
+          <TextFilter
+            label={manyWords.tag}
+            mode="text"
+            placeholder={manyWords.tagHint}
+            value={query.tag}
+            offered={offered}
+            onTyping={setTyped}
+            onInput={(tag) => onChange({ tag })}
+          />
+        )}
+        {(tagKeys.length > 0 || query.group !== "") && (
+          <ChoiceFilter
+            label={manyWords.groupBy}
+            value={query.group}
+            onInput={(group) => onChange({ group })}
+            options={[
+              { value: "", label: manyWords.noGroup },
+              ...[...new Set([...tagKeys, query.group])]
+                .filter((tag) => tag !== "")
+                .map((tag) => ({ value: tag, label: tag })),
+            ]}
+          />
+        )}
+        {query.without !== "" && (
+          <Button
+            kind="quiet"
+            icon="close"
+            label={manyWords.clearTag}
+            onClick={() => onChange({ without: "" })}
+          >
+            {manyWords.without(query.without)}
+          </Button>
+        )}
       </div>
     </div>
   );
+}
+
+type LooksProps = {
+  readonly counts: KeyAttentionCounts | undefined;
+  readonly chosen: string;
+  readonly onChange: (look: string) => void;
+};
+
+/** How many keys deserve each look. Each filters the list, and does so no more when it is chosen. */
+function Looks({ counts, chosen, onChange }: LooksProps): JSX.Element | null {
+  const found = {
+    unused: counts?.unused ?? 0,
+    expires_soon: counts?.expiresSoon ?? 0,
+    near_budget: counts?.nearBudget ?? 0,
+  };
+  const shown = optionsOf(manyWords.look).filter(
+    ({ value }) => found[value] > 0 || value === chosen,
+  );
+  if (shown.length === 0) return null;
+  return (
+    <fieldset class="looks row">
+      <legend class="visually-hidden">{manyWords.looks}</legend>
+      {shown.map(({ value, label }) => (
+        <button
+          key={value}
+          type="button"
+          class="button look"
+          title={manyWords.lookTitle[value]}
+          aria-pressed={value === chosen}
+          onClick={() => onChange(value === chosen ? "" : value)}
+        >
+          {label} <b>{count(found[value])}</b>
+        </button>
+      ))}
+    </fieldset>
+  );
+}
+
+/** The address of the file of these keys. */
+function fileOf(filter: KeyFilter): string {
+  const names: Readonly<Record<number, string>> = {
+    [KeyStatus.ACTIVE]: "active",
+    [KeyStatus.PAUSED]: "paused",
+    [KeyStatus.EXPIRED]: "expired",
+    [KeyStatus.REVOKED]: "revoked",
+  };
+  const look = Object.entries(looks).find(([, one]) => one === filter.attention)?.[0];
+  const asked = {
+    account: filter.accountId,
+    status: filter.statuses.map((status) => names[status]).join(","),
+    query: filter.query,
+    tag: tagsText(filter.tags),
+    without_tag: filter.withoutTag,
+    attention: look ?? "",
+  };
+  const given = Object.entries(asked).filter(([, value]) => value !== "");
+  return `/console/export/keys.csv?${new URLSearchParams(given)}`;
 }
 
 function NoMatch({ onAll }: { readonly onAll: () => void }): JSX.Element {
@@ -156,7 +324,18 @@ function NoMatch({ onAll }: { readonly onAll: () => void }): JSX.Element {
   );
 }
 
-function KeyTable({ keys, query, onChange }: ChangeProps & { readonly keys: readonly Key[] }) {
+type KeyTableProps = ChangeProps & { readonly keys: readonly Key[]; readonly picks: Picks };
+
+function KeyTable({ keys, query, onChange, picks }: KeyTableProps): JSX.Element {
+  const picking: Picking<Key> = {
+    allLabel: manyWords.pickAll,
+    labelOf: (key) =>
+      mayManage(key) && key.status !== KeyStatus.REVOKED
+        ? manyWords.pick(nameOfKey(key))
+        : undefined,
+    isPicked: picks.has,
+    onPick: (rows, isOn) => (isOn ? picks.add(rows) : picks.remove(rows)),
+  };
   const nameOfActor = useActorNames(keys.map(({ createdBy }) => createdBy));
   return (
     <div class="dense tight">
@@ -166,6 +345,7 @@ function KeyTable({ keys, query, onChange }: ChangeProps & { readonly keys: read
         columns={columnsOf(nameOfActor)}
         rows={keys}
         keyOf={({ keyId }) => keyId}
+        picking={can("member") ? picking : undefined}
         sort={{
           by: choiceOf(query.sort, orders, "made"),
           descending: query.order !== "up",
@@ -186,6 +366,11 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
         <span class="key-cell">
           <KeyName name={key.name} hint={key.secrets[0]?.hint} href={href(`keys/${key.keyId}`)} />
           <KeyTags apiKey={key} />
+          {Object.keys(key.tags).length > 0 && (
+            <small class="clipped faint" dir="auto" title={tagsText(key.tags)}>
+              {tagsText(key.tags)}
+            </small>
+          )}
         </span>
       ),
     },
@@ -196,6 +381,11 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
       end: true,
       sortBy: "service",
       cell: (key) => <MonthOfCap apiKey={key} />,
+    },
+    {
+      name: "days",
+      head: manyWords.days,
+      cell: ({ daysMicrocredits }) => <Sparkline days={daysMicrocredits} />,
     },
     {
       name: "models",
@@ -211,6 +401,7 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
       name: "rate",
       head: words.keys.perMinute,
       end: true,
+      isExtra: true,
       cell: ({ requestsPerMinute }) =>
         requestsPerMinute === undefined ? (
           <span class="faint">{words.keys.unlimited}</span>

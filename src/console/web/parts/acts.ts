@@ -9,6 +9,7 @@ const verbs: Readonly<Record<string, string>> = {
   Authenticate: "authenticated",
   Begin: "began",
   Cancel: "cancelled",
+  Change: "changed",
   Check: "checked",
   Checkpoint: "checkpointed",
   Close: "closed",

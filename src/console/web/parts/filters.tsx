@@ -56,13 +56,17 @@ export function TextFilter(
     readonly problem?: string | undefined;
     /** Default: a number. */
     readonly mode?: "text";
+    readonly placeholder?: string;
     /** Texts that can be chosen. */
     readonly offered?: readonly string[];
     readonly onFocus?: () => void;
+    /** Called with what is typed so far. Undefined: the field was left. */
+    readonly onTyping?: (text: string | undefined) => void;
   },
 ): JSX.Element {
-  const { label, problem, mode = "decimal", offered = [], onFocus } = props;
+  const { label, problem, mode = "decimal", offered = [], onFocus, onTyping } = props;
   const id = useId();
+  const typed = useTyped(props);
   return (
     <label class="filter stack">
       <span>{label}</span>
@@ -72,8 +76,20 @@ export function TextFilter(
         title={problem}
         aria-invalid={problem !== undefined}
         list={offered.length > 0 ? id : undefined}
-        onFocus={onFocus}
-        {...useTyped(props)}
+        placeholder={props.placeholder}
+        {...typed}
+        onFocus={(event) => {
+          onFocus?.();
+          onTyping?.(event.currentTarget.value);
+        }}
+        onInput={(event) => {
+          typed.onInput(event);
+          onTyping?.(event.currentTarget.value);
+        }}
+        onBlur={() => {
+          typed.onBlur();
+          onTyping?.(undefined);
+        }}
       />
       {offered.length > 0 && (
         <datalist id={id}>

@@ -161,10 +161,15 @@ type TextFieldProps = FieldProps & {
   isFirst?: boolean;
   isFixed?: boolean;
   min?: string;
+  /** Texts that can be chosen, while somebody types in it. */
+  offered?: readonly string[];
+  /** Undefined: the field was left. */
+  onTyping?: (text: string | undefined) => void;
 };
 
 export function TextField(props: TextFieldProps): JSX.Element {
   const { name, label, hint, value, onInput, type = "text", unit, lines = 1 } = props;
+  const { offered = [], onTyping } = props;
   const field = useField(name, hint, props.describedBy);
   const common = {
     id: field.id,
@@ -184,7 +189,13 @@ export function TextField(props: TextFieldProps): JSX.Element {
     autocomplete: props.autocomplete ?? "off",
     autocapitalize: props.autocomplete === "username" ? ("none" as const) : undefined,
     spellcheck: false,
-    onInput: (event: TargetedInputEvent<HTMLInputElement>) => onInput(event.currentTarget.value),
+    list: offered.length > 0 ? `${field.id}-offered` : undefined,
+    onFocus: () => onTyping?.(value),
+    onBlur: () => onTyping?.(undefined),
+    onInput: (event: TargetedInputEvent<HTMLInputElement>) => {
+      onInput(event.currentTarget.value);
+      onTyping?.(event.currentTarget.value);
+    },
   };
   const input = {
     text: <input {...attributes} type="text" />,
@@ -210,6 +221,13 @@ export function TextField(props: TextFieldProps): JSX.Element {
         </span>
       ) : (
         input
+      )}
+      {offered.length > 0 && (
+        <datalist id={`${field.id}-offered`}>
+          {offered.map((text) => (
+            <option key={text} value={text} />
+          ))}
+        </datalist>
       )}
       <Notes field={field} hint={hint} />
     </div>

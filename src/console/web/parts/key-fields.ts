@@ -7,6 +7,7 @@ import { fieldError } from "../call-error.ts";
 import { fieldDay, plainCredits, toDate } from "../format.ts";
 import { words } from "../words.ts";
 import { readCredits, readWhole } from "./bounds.ts";
+import { parseTags, tagsText } from "./tags.ts";
 import { dayOf } from "./usage-report.ts";
 
 export type KeyFields = {
@@ -28,6 +29,8 @@ export type KeyFields = {
   /** One a line. */
   readonly addresses: string;
   readonly reader: boolean;
+  /** As `team=a, env=ci`. */
+  readonly tags: string;
 };
 
 export const noKeyFields: KeyFields = {
@@ -44,6 +47,7 @@ export const noKeyFields: KeyFields = {
   hasAllModels: true,
   models: [],
   reader: false,
+  tags: "",
 };
 
 const dayMs = 86_400_000;
@@ -65,6 +69,7 @@ export function keyFieldsOf(key: Key): KeyFields {
     expires: key.expiresAt ? fieldDay(new Date(toDate(key.expiresAt).getTime() - 1)) : "",
     addresses: key.allowedAddresses.join("\n"),
     reader: key.accountReader,
+    tags: tagsText(key.tags),
   };
 }
 
@@ -93,6 +98,7 @@ export function readKeyFields(fields: KeyFields) {
     allowedModels: hasAllModels ? [] : [...models],
     allowedAddresses: linesOf(addresses),
     accountReader: reader,
+    tags: parseTags(fields.tags),
     ...(lastDay && { expiresAt: timestampFromDate(new Date(lastDay.getTime() + dayMs)) }),
   };
 }
@@ -118,6 +124,7 @@ const paths = {
   expires: "expires_at",
   addresses: "allowed_addresses",
   reader: "account_reader",
+  tags: "tags",
 } as const satisfies Partial<Record<keyof KeyFields, string>>;
 
 /** What a form can show errors for. */

@@ -1,6 +1,7 @@
 // The fields of a key's limits.
 
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { useCall } from "../api.ts";
 import { fieldDay, parseCredits, perMillion, plainCredits } from "../format.ts";
@@ -10,6 +11,7 @@ import { CreditsField } from "./budget.tsx";
 import { Button } from "./button.tsx";
 import { CheckField, ChoiceField, TextField } from "./form.tsx";
 import { type KeyFields, linesOf } from "./key-fields.ts";
+import { useOfferedTags } from "./offered-tags.ts";
 
 const capHintId = "cap-hint";
 
@@ -98,6 +100,7 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
         onInput={(expires) => set({ expires })}
       />
       <AddressesField value={fields.addresses} onInput={(addresses) => set({ addresses })} />
+      <TagsField value={fields.tags} onInput={(tags) => set({ tags })} />
       <CheckField
         name="account_reader"
         label={words.keyForm.reader}
@@ -106,6 +109,29 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
         onInput={(reader) => set({ reader })}
       />
     </div>
+  );
+}
+
+type TagsProps = {
+  name?: string;
+  label?: string;
+  hint?: string;
+  value: string;
+  onInput: (value: string) => void;
+};
+
+/** Tags of keys, as `team=a, env=ci`. Those of other keys are offered. */
+export function TagsField(props: TagsProps): JSX.Element {
+  const { name = "tags", label = words.keyForm.tags, hint = words.keyForm.tagsHint } = props;
+  const [typed, setTyped] = useState<string>();
+  return (
+    <TextField
+      {...{ name, label, hint }}
+      value={props.value}
+      onInput={props.onInput}
+      offered={useOfferedTags(typed)}
+      onTyping={setTyped}
+    />
   );
 }
 

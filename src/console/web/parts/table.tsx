@@ -10,6 +10,16 @@ export { type Column, momentOf, type Order } from "./table-model.ts";
 /** An order that is kept elsewhere: in the address, or by the service. */
 export type Sort = Order & { readonly onSort: (by: string, descending: boolean) => void };
 
+/** How the rows of a table are picked, each by a box of its own. */
+export type Picking<Row> = {
+  /** What the box says. Undefined: the row has none. */
+  readonly labelOf: (row: Row) => string | undefined;
+  readonly isPicked: (row: Row) => boolean;
+  readonly onPick: (rows: readonly Row[], isOn: boolean) => void;
+  /** What the box of all rows says. */
+  readonly allLabel: string;
+};
+
 type TableProps<Row> = {
   /** For screen readers. */
   caption: string;
@@ -26,11 +36,13 @@ type TableProps<Row> = {
   name?: string;
   /** True: where the page is narrow, each row is a list of its cells, with their heads beside. */
   isList?: boolean;
+  /** Rows can be picked. */
+  picking?: Picking<Row> | undefined;
 };
 
 /** A table that scrolls sideways inside its card. The first cell of a row is its heading. */
 export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
-  const { caption, keyOf, name, isPart = false, isList = false } = props;
+  const { caption, keyOf, name, isPart = false, isList = false, picking } = props;
   const [order, setOrder] = useState<Order>();
   const sort: Partial<Order> & Pick<Sort, "onSort"> = props.sort ?? {
     ...order,
@@ -47,6 +59,7 @@ export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
         <caption class="visually-hidden">{caption}</caption>
         <thead>
           <tr>
+            {picking && <PickAll picking={picking} rows={rows} />}
             {columns.map((column) => (
               <th
                 key={column.name}
@@ -62,6 +75,7 @@ export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
         <tbody>
           {rows.map((row) => (
             <tr key={keyOf(row)}>
+              {picking && <PickRow picking={picking} row={row} />}
               {columns.map((column, index) => (
                 <Cell key={column.name} column={column} isHead={index === 0} isList={isList}>
                   {column.cell(row)}
@@ -73,6 +87,7 @@ export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
         {hasFoot && (
           <tfoot>
             <tr>
+              {picking && <td />}
               {columns.map((column, index) => (
                 <Cell key={column.name} column={column} isHead={index === 0}>
                   {column.foot}
@@ -90,6 +105,44 @@ export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
       <ColumnChooser columns={props.columns} isShown={model.isShown} onToggle={model.toggle} />
       {table}
     </>
+  );
+}
+
+type PickAllProps<Row> = { readonly picking: Picking<Row>; readonly rows: readonly Row[] };
+
+function PickAll<Row>({ picking, rows }: PickAllProps<Row>): JSX.Element {
+  const pickable = rows.filter((row) => picking.labelOf(row) !== undefined);
+  const picked = pickable.filter(picking.isPicked).length;
+  const isAll = picked > 0 && picked === pickable.length;
+  return (
+    <td class="pick">
+      <input
+        type="checkbox"
+        aria-label={picking.allLabel}
+        checked={isAll}
+        indeterminate={picked > 0 && !isAll}
+        disabled={pickable.length === 0}
+        onChange={() => picking.onPick(pickable, !isAll)}
+      />
+    </td>
+  );
+}
+
+type PickRowProps<Row> = { readonly picking: Picking<Row>; readonly row: Row };
+
+function PickRow<Row>({ picking, row }: PickRowProps<Row>): JSX.Element {
+  const label = picking.labelOf(row);
+  return (
+    <td class="pick">
+      {label !== undefined && (
+        <input
+          type="checkbox"
+          aria-label={label}
+          checked={picking.isPicked(row)}
+          onChange={(event) => picking.onPick([row], event.currentTarget.checked)}
+        />
+      )}
+    </td>
   );
 }
 

@@ -7,7 +7,7 @@ const step = 3;
 
 /** What a key was charged on each of the last days, as bars. Empty: nothing. */
 export function Sparkline({ days }: { readonly days: readonly bigint[] }): JSX.Element {
-  const most = days.reduce((max, one) => (one > max ? one : max), 0n);
+  const most = days.toSorted((one, other) => (one < other ? -1 : 1)).at(-1) ?? 0n;
   const all = days.reduce((sum, one) => sum + one, 0n);
   if (most === 0n) return <span class="faint">–</span>;
   const path = days

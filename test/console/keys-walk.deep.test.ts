@@ -333,10 +333,12 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.route("**/GetSession", async (route) => {
       const response = await route.fetch();
       const session = await response.json();
-      const { memberships = [] } = session.person ?? {};
-      for (const one of memberships) one.role = "ACCOUNT_ROLE_VIEWER";
-      const person = { ...session.person, memberships, operator: "OPERATOR_ROLE_UNSPECIFIED" };
-      await route.fulfill({ response, json: { ...session, person } });
+      const accounts = session.accounts.map((one: object) => ({
+        ...one,
+        role: "ACCOUNT_ROLE_VIEWER",
+      }));
+      const operator = "OPERATOR_ROLE_NONE";
+      await route.fulfill({ response, json: { ...session, accounts, operator } });
     });
     await keysPage();
     await row(4980).waitFor();

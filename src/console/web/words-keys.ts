@@ -88,7 +88,7 @@ export const manyWords = {
   already: (keys: string) => `${keys} so before.`,
   someLeft: "Not all were changed",
   conflicts: (keys: string) =>
-    `${keys} changed by somebody else since this page was read, and left as they are. They stay picked: look at them, and do it again if it is still right.`,
+    `${keys} changed by somebody else since this page was read, and not by you. Still picked: look, and do it again if it is right.`,
   gone: (keys: string) => `${keys} revoked or gone.`,
   notAllowed: (keys: string, why: string) => `${keys} left as they are: ${why}`,
   andMore: (n: string) => `and ${n} more`,

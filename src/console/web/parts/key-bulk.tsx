@@ -141,7 +141,7 @@ function LimitFields({ keys, run, onClose }: FieldsProps): JSX.Element {
         const set = (change: Partial<LimitChoice>) =>
           setChoices({ ...choices, [name]: { how, value, ...change } });
         return (
-          <div key={name} class="limit-choice">
+          <div key={name} class="stack">
             <SelectField
               name={how === "becomes" ? "" : name}
               label={limits[name]}

@@ -7,6 +7,7 @@ import {
   type Key,
   type KeyAttention,
   type KeyResult,
+  KeyResult_Outcome,
   type KeyStatus,
   KeysService,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
@@ -74,6 +75,12 @@ export async function readMatching(filter: KeyFilter, signal: AbortSignal): Prom
 
 export type KeyChange = NonNullable<MessageInitShape<typeof ChangeKeysRequestSchema>["change"]>;
 
+/**
+ * The revisions that this page has made: the list may not have been read since, and a key that
+ * nobody else changed is not changed elsewhere.
+ */
+const made = new Map<string, number>();
+
 /** One call changes so many: none holds its locks for long, and the page can say how far it is. */
 const batch = 200;
 
@@ -89,9 +96,15 @@ export async function changeKeys(
     const { accountId } = account.value;
     const answer = await call(KeysService.method.changeKeys, {
       accountId,
-      keys: keys.map(({ keyId, revision }) => ({ keyId, revision })),
+      keys: keys.map(({ keyId, revision }) => ({
+        keyId,
+        revision: Math.max(revision, made.get(keyId) ?? 0),
+      })),
       change,
     });
+    for (const { keyId, outcome, revision } of answer.results)
+      if (outcome === KeyResult_Outcome.CHANGED && revision !== undefined)
+        made.set(keyId, revision);
     results.push(...answer.results);
     onDone(results.length);
   }

@@ -337,7 +337,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         ...one,
         role: "ACCOUNT_ROLE_VIEWER",
       }));
-      const operator = "OPERATOR_ROLE_NONE";
+      const operator = "OPERATOR_ROLE_UNSPECIFIED";
       await route.fulfill({ response, json: { ...session, accounts, operator } });
     });
     await keysPage();

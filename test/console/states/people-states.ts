@@ -95,6 +95,11 @@ function keyOf(index: number, of: KeyInit): KeyInit {
     monthResetsAt: timestampFromDate(new Date("2026-12-01T00:00:00Z")),
     createdBy: "person:person_olga",
     managedBy: "person:person_olga",
+    tags: index % 3 === 0 ? {} : { team: "команда 組", job: `nightly jobs ${index}`, env: "ci" },
+    daysMicrocredits:
+      index % 5 === 0
+        ? []
+        : Array.from({ length: 30 }, (_, at) => BigInt(((at * 7 + index) % 11) * 100_000)),
     ...of,
   };
 }
@@ -141,7 +146,18 @@ const someKeys: readonly KeyInit[] = [
 const manyKeys = Array.from({ length: 5000 }, (_, index) => keyOf(index, {}));
 
 const spentOf = ({ monthSpentMicrocredits: spent = 0n }: KeyInit) => Number(spent);
-const listKeys = answer(keysMethod.listKeys, ({ order, pageSize }) => ({
+const tagKeys = ["env", "job", "team"];
+const attention = { unused: 1_204, expiresSoon: 3, nearBudget: 12 };
+const groups = ["", "a", "команда 組", "the whole research department in Potsdam, and all others"].map(
+  (value, index) => ({
+    value,
+    keys: 10 ** index,
+    monthSpentMicrocredits: BigInt(index) * 1_234_567n * credit,
+  }),
+);
+const listKeys = answer(keysMethod.listKeys, ({ order, pageSize, groupByTag }) => ({
+  ...{ tagKeys, attention },
+  groups: groupByTag === "" ? [] : groups,
   keys:
     order === KeyOrder.MONTH_SPENT
       ? someKeys.toSorted((a, b) => spentOf(b) - spentOf(a)).slice(0, pageSize)
@@ -151,6 +167,7 @@ const listManyKeys = answer(keysMethod.listKeys, ({ pageSize, pageToken }) => {
   const from = Number(pageToken || "0");
   const to = from + (pageSize || 100);
   return {
+    ...{ tagKeys, attention },
     keys: manyKeys.slice(from, to),
     liveKeysMax: 5_000,
     nextPageToken: to < manyKeys.length ? String(to) : "",
@@ -590,6 +607,15 @@ export const peopleStates: readonly PageStates[] = [
     },
   },
   { name: "keys-filtered", path: "keys?q=nothing-like-it", states: { full: whole } },
+  {
+    name: "keys-groups",
+    path: "keys?group=team",
+    states: {
+      loading: [pending(keysMethod.listKeys)],
+      empty: [answer(keysMethod.listKeys, () => ({}))],
+      full: whole,
+    },
+  },
   { name: "key-form", path: "keys?new=1", states: { full: whole } },
   {
     name: "key",

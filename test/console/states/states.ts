@@ -6,7 +6,11 @@ import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/b
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  KeyResult_Outcome,
+  KeyStatus,
+  KeysService,
+} from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   OperationsService,
   SearchHitKind,
@@ -132,9 +136,27 @@ export const commonAnswers: readonly Answer[] = [
   answer(KeysService.method.createManagementKey, () => ({ secret: managementSecret })),
   answer(KeysService.method.pauseKey, () => ({})),
   answer(KeysService.method.resumeKey, () => ({})),
+  // One of each outcome in turn.
+  answer(KeysService.method.changeKeys, ({ keys }) => ({
+    results: keys.map(({ keyId }, index) => ({
+      keyId,
+      outcome: outcomes[index % outcomes.length] ?? KeyResult_Outcome.GONE,
+      revision: 7,
+      key: { keyId, name: `${longModel} ${index}`, status: KeyStatus.PAUSED },
+      message: "An owner has paused this key. Ask an owner of the account to resume it.",
+    })),
+  })),
   answer(PeopleService.method.invite, () => ({
     link: `https://gateway.acme.example/console/welcome#${secret.slice(-40)}`,
   })),
+];
+
+const outcomes = [
+  KeyResult_Outcome.CHANGED,
+  KeyResult_Outcome.ALREADY,
+  KeyResult_Outcome.CONFLICT,
+  KeyResult_Outcome.NOT_ALLOWED,
+  KeyResult_Outcome.GONE,
 ];
 
 export const allPages: readonly PageStates[] = [

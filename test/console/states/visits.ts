@@ -44,12 +44,39 @@ async function createKey(page: Page): Promise<void> {
   await page.getByText("You will not see it again.").waitFor();
 }
 
+async function pickKeys(page: Page): Promise<void> {
+  await page.getByRole("checkbox", { name: "Pick the keys on this page" }).check();
+}
+
+function actOnKeys(name: string): Visit["run"] {
+  return async (page) => {
+    await pickKeys(page);
+    await page.getByRole("region", { name: "Picked keys" }).getByRole("button", { name }).click();
+    await page.getByRole("dialog").waitFor();
+  };
+}
+
 /** By the page on which they open. */
 const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>> = {
   "start full": {
     "first key made": async (page) => {
       await press("Create key")(page);
       await page.getByText("You will not see it again.").waitFor();
+    },
+  },
+  "keys full": {
+    picked: pickKeys,
+    "pause of some": actOnKeys("Pause"),
+    "limits of some": async (page) => {
+      await actOnKeys("Set limits")(page);
+      await page.getByRole("dialog").getByLabel("Daily cap", { exact: true }).selectOption("becomes");
+    },
+    "tags of some": actOnKeys("Tags"),
+    "revocation of some": actOnKeys("Revoke"),
+    "some left": async (page) => {
+      await actOnKeys("Pause")(page);
+      await pressInDialog(page, /^Pause/);
+      await page.getByText("Not all were changed").waitFor();
     },
   },
   "key-form full": {

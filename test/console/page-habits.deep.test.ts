@@ -290,11 +290,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   /** Parts that are files of their own: where, and what brings them on screen. */
   const parts = [
-    ["settings", "full", "alerts"],
-    ["settings", "full", "management"],
+    ["settings", "full", "of-account"],
+    ["usage", "full", "of-figures"],
     ["connect", "full", "tools"],
     ["order", "open", "drawing"],
-    ["alerts", "full", "notices"],
   ] as const;
   for (const [name, state, file] of parts)
     test(`${name} without the file "${file}" says so, and has it after a try`, async () => {
@@ -333,18 +332,6 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await button("Try again").click();
     await page.getByLabel("Tool").waitFor();
     expect(await secret.inputValue()).toBe(shown);
-  });
-
-  test("the bell without its file is a button that asks for it again", async () => {
-    const path = "**/assets/bell-*.js";
-    await page.route(path, (route) => route.abort());
-    await open("overview");
-    const again = page.getByRole("button", { name: /^The gateway does not answer.* Try again$/ });
-    await again.waitFor();
-    await page.unroute(path);
-    await again.click();
-    await page.getByRole("button", { name: /^Alerts, \d+ unread$/ }).waitFor();
-    expect(await again.count()).toBe(0);
   });
 
   test("nothing is offered to buy where no way to pay is set up", async () => {

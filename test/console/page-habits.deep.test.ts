@@ -290,8 +290,6 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   /** Parts that are files of their own: where, and what brings them on screen. */
   const parts = [
-    ["settings", "full", "of-account"],
-    ["usage", "full", "of-figures"],
     ["connect", "full", "tools"],
     ["order", "open", "drawing"],
   ] as const;
@@ -317,6 +315,25 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await show();
       expect((await come).status()).toBe(200);
       await expect.poll(() => again.count()).toBe(0);
+      await there.close();
+    });
+
+  for (const [name, file] of [
+    ["settings", "of-account"],
+    ["usage", "of-figures"],
+  ] as const)
+    test(`the page ${name} without its file says so, and is there after a try`, async () => {
+      const there = await browser.newContext();
+      const page = await there.newPage();
+      const path = `**/assets/${file}-*.js`;
+      await page.route(path, (route) => route.abort());
+      await page.goto(server.address + statePath(name, "full"));
+      const again = page.getByText("The gateway does not answer. Check your network.");
+      await again.waitFor();
+      await page.unroute(path);
+      await page.getByRole("button", { name: "Try again" }).click();
+      await page.getByRole("heading", { level: 1 }).waitFor();
+      expect(await again.count()).toBe(0);
       await there.close();
     });
 

@@ -9,7 +9,7 @@ import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
 import type { BuildOptions, Metafile, Plugin } from "esbuild";
-import { pruneDescriptors } from "./prune-descriptors.ts";
+import { describeMessages } from "./describe-messages.ts";
 
 const root = join(import.meta.dirname, "../..");
 const web = join(import.meta.dirname, "web");
@@ -136,13 +136,14 @@ const settings = {
   jsx: "automatic" as const,
   jsxImportSource: "preact",
   logLevel: "silent" as const,
-  plugins: [pruneDescriptors(root, web), shareOneFile()],
+  plugins: [describeMessages(root, web), shareOneFile()],
 } satisfies BuildOptions;
 
 /**
  * A bundler puts what two files share in a file of its own, so that a page whose parts are loaded
  * by need would begin with a file for each combination of them. Here each such part imports the
- * whole page that loads it. So all of the page is shared by all of them, and it is one file.
+ * whole page that loads it, and the page has everything in `parts/`, which several pages show. So
+ * all of that is shared by all of them, and it is one file, which is compressed better than many.
  */
 function shareOneFile(): Plugin {
   return {
@@ -154,9 +155,11 @@ function shareOneFile(): Plugin {
           : undefined,
       );
       onLoad({ filter: /\.tsx?$/ }, async ({ path, pluginData }) => {
-        if (pluginData !== byNeed) return undefined;
-        const text = await readFile(path, "utf8");
-        return { contents: `${text}import ${JSON.stringify(main)};`, loader: "tsx" };
+        const isNeeded = pluginData === byNeed;
+        if (!isNeeded && path !== main) return undefined;
+        const shared = isNeeded ? [main] : globSync(join(web, "parts/*"));
+        const imports = shared.map((file) => `import ${JSON.stringify(file)};`).join("");
+        return { contents: `${await readFile(path, "utf8")}${imports}`, loader: "tsx" };
       });
     },
   };

@@ -15,6 +15,7 @@ import {
   dayOfYear,
   dollars,
   duration,
+  exactClock,
   fieldDay,
   minutes,
   moment,
@@ -270,11 +271,19 @@ describe("a moment by the clock of a zone", () => {
 
   test("names it as the whole has it, in each of its parts", () => {
     const at = new Date("2025-12-31T23:30:00Z");
-    const texts = [day, dayOfYear, month, minutes, seconds, clock, rowTime].map((write) =>
-      inWords(write(at, "Asia/Kolkata")),
+    const texts = [day, dayOfYear, month, minutes, seconds, exactClock, clock, rowTime].map(
+      (write) => inWords(write(at, "Asia/Kolkata")),
     );
     expect(texts).toEqual([
-      ...["1 Jan 2026", "1 Jan", "Jan 2026", "05:00", "05:00:00", "05:00 UTC+5:30"],
+      ...[
+        "1 Jan 2026",
+        "1 Jan",
+        "Jan 2026",
+        "05:00",
+        "05:00:00",
+        "05:00:00 UTC+5:30",
+        "05:00 UTC+5:30",
+      ],
       expect.stringMatching(/^1 Jan( 2026)?, 05:00:00 UTC\+5:30$/),
     ]);
     expect(fieldDay(at)).toBe("2025-12-31");

@@ -132,7 +132,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     // It followed along, and did not stand still.
     expect(seen.size).toBeGreaterThan(10);
     expect(worst).toBeLessThanOrEqual(agesMs);
-    expect(await page.locator(".read-at").textContent()).toMatch(/^live · \d\d:\d\d:\d\d$/);
+    expect(await page.locator(".read-at").textContent()).toMatch(/^live · \d\d:\d\d:\d\d\sUTC\S*$/);
   });
 
   test("each pool has a line of its own, which is red when it is empty", async () => {

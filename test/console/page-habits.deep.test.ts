@@ -290,11 +290,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   /** Parts that are files of their own: where, and what brings them on screen. */
   const parts = [
-    ["settings", "full", "alerts"],
-    ["settings", "full", "management"],
     ["connect", "full", "tools"],
     ["order", "open", "drawing"],
-    ["alerts", "full", "notices"],
   ] as const;
   for (const [name, state, file] of parts)
     test(`${name} without the file "${file}" says so, and has it after a try`, async () => {
@@ -321,6 +318,25 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await there.close();
     });
 
+  for (const [name, file] of [
+    ["settings", "of-account"],
+    ["usage", "of-figures"],
+  ] as const)
+    test(`the page ${name} without its file says so, and is there after a try`, async () => {
+      const there = await browser.newContext();
+      const page = await there.newPage();
+      const path = `**/assets/${file}-*.js`;
+      await page.route(path, (route) => route.abort());
+      await page.goto(server.address + statePath(name, "full"));
+      const again = page.getByText("The gateway does not answer. Check your network.");
+      await again.waitFor();
+      await page.unroute(path);
+      await page.getByRole("button", { name: "Try again" }).click();
+      await page.getByRole("heading", { level: 1 }).waitFor();
+      expect(await again.count()).toBe(0);
+      await there.close();
+    });
+
   test("a secret stays on screen while the list of tools is asked for again", async () => {
     const path = "**/assets/tools-*.js";
     await page.route(path, (route) => route.abort());
@@ -333,18 +349,6 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await button("Try again").click();
     await page.getByLabel("Tool").waitFor();
     expect(await secret.inputValue()).toBe(shown);
-  });
-
-  test("the bell without its file is a button that asks for it again", async () => {
-    const path = "**/assets/bell-*.js";
-    await page.route(path, (route) => route.abort());
-    await open("overview");
-    const again = page.getByRole("button", { name: /^The gateway does not answer.* Try again$/ });
-    await again.waitFor();
-    await page.unroute(path);
-    await again.click();
-    await page.getByRole("button", { name: /^Alerts, \d+ unread$/ }).waitFor();
-    expect(await again.count()).toBe(0);
   });
 
   test("nothing is offered to buy where no way to pay is set up", async () => {

@@ -197,6 +197,11 @@ export function clock(at: Moment, zone = shownZone.value): string {
   return `${hour}:${minute}${space}${offset}`;
 }
 
+/** "14:02:31 UTC", "15:02:31 UTC+1" */
+export function exactClock(at: Moment, zone = shownZone.value): string {
+  return `${seconds(at, zone)}${space}${partsOf(at, zone).zone}`;
+}
+
 /** "22 Nov 2026, 14:02:31 UTC" */
 export function moment(at: Moment, zone = shownZone.value): string {
   const { day, month, year, hour, minute, second, zone: offset } = partsOf(at, zone);

@@ -12,71 +12,71 @@ export const pages: readonly PageEntry[] = [
   { path: "", component: Overview, nav: { label: words.shell.overview, icon: "overview" } },
   {
     path: "connect",
-    component: laterPage(async () => (await import("./pages/of-models.ts")).Connect),
+    component: laterPage(async () => (await import("./pages/of-figures.ts")).Connect),
     nav: { label: words.shell.connect, icon: "connect" },
   },
   {
     path: "models",
-    component: laterPage(async () => (await import("./pages/of-models.ts")).Models),
+    component: laterPage(async () => (await import("./pages/of-figures.ts")).Models),
     nav: { label: words.shell.models, icon: "models" },
   },
   {
     path: "keys",
-    component: laterPage(async () => (await import("./pages/of-keys.ts")).Keys),
+    component: laterPage(async () => (await import("./pages/of-account.ts")).Keys),
     nav: { label: words.shell.keys, icon: "keys" },
   },
   {
     path: "keys/:keyId",
-    component: laterPage(async () => (await import("./pages/of-keys.ts")).KeyPage),
+    component: laterPage(async () => (await import("./pages/of-account.ts")).KeyPage),
   },
   {
     path: "usage",
-    component: laterPage(async () => (await import("./pages/of-requests.ts")).Usage),
+    component: laterPage(async () => (await import("./pages/of-figures.ts")).Usage),
     nav: { label: words.usage.title, icon: "usage" },
   },
   {
     path: "requests",
-    component: laterPage(async () => (await import("./pages/of-requests.ts")).Requests),
+    component: laterPage(async () => (await import("./pages/of-figures.ts")).Requests),
     nav: { label: words.requests.title, icon: "requests" },
   },
   {
     path: "requests/:requestId",
-    component: laterPage(async () => (await import("./pages/of-requests.ts")).ReceiptPage),
+    component: laterPage(async () => (await import("./pages/of-figures.ts")).ReceiptPage),
   },
   {
     path: "credits",
-    component: laterPage(async () => (await import("./pages/of-credits.ts")).Credits),
+    component: laterPage(async () => (await import("./pages/of-account.ts")).Credits),
     nav: { label: words.credits.title, icon: "credits" },
   },
   {
     path: "credits/buy",
-    component: laterPage(async () => (await import("./pages/of-credits.ts")).Buy),
+    component: laterPage(async () => (await import("./pages/of-account.ts")).Buy),
   },
   {
     path: "credits/orders/:orderId",
-    component: laterPage(async () => (await import("./pages/of-credits.ts")).OrderPage),
+    component: laterPage(async () => (await import("./pages/of-account.ts")).OrderPage),
   },
   {
     path: "credits/orders/:orderId/receipt",
-    component: laterPage(async () => (await import("./pages/of-credits.ts")).DocumentPage),
+    component: laterPage(async () => (await import("./pages/of-account.ts")).DocumentPage),
   },
   {
     path: "members",
-    component: laterPage(async () => (await import("./pages/of-keys.ts")).Members),
+    component: laterPage(async () => (await import("./pages/of-account.ts")).Members),
     nav: { label: words.shell.members, icon: "members" },
     isShown: () => can("owner"),
   },
   {
     path: "members/:personId",
-    component: laterPage(async () => (await import("./pages/of-keys.ts")).MemberPage),
+    component: laterPage(async () => (await import("./pages/of-account.ts")).MemberPage),
   },
   {
     path: "alerts",
-    component: laterPage(async () => (await import("./pages/of-settings.ts")).AlertsPage),
+    component: laterPage(async () => (await import("./pages/of-account.ts")).AlertsPage),
   },
   {
     path: "settings",
-    component: laterPage(async () => (await import("./pages/of-settings.ts")).Settings),
+    component: laterPage(async () => (await import("./pages/of-account.ts")).Settings),
     nav: { label: words.shell.settings, icon: "settings" },
   },
 ];

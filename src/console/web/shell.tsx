@@ -15,9 +15,10 @@ import { chargesMoved, following, readAt } from "./live.ts";
 import { familyName, roleName } from "./names.ts";
 import { OperatorSections } from "./operators.tsx";
 import { pages } from "./pages.ts";
+import { Bell } from "./parts/bell.tsx";
 import { LinkButton } from "./parts/button.tsx";
 import { Icon } from "./parts/icon.tsx";
-import { loadPages, useNeeded } from "./parts/later.tsx";
+import { loadPages } from "./parts/later.tsx";
 import { Menu } from "./parts/menu.tsx";
 import { isSpent } from "./parts/pools.ts";
 import { useVisible } from "./parts/visible.ts";
@@ -77,18 +78,9 @@ function useSettledCharges(accountId: string): void {
   }, [state]);
 }
 
-/** The bell, loaded once the figures are there. Until then, its place. */
+/** The bell, once the figures are there. Until then, its place. */
 function LaterBell(): JSX.Element {
-  const hasFigures = readAt.value !== undefined;
-  const { file, isMissing, again } = useNeeded(() => import("./parts/bell.tsx"), hasFigures);
-  if (file) return <file.Bell />;
-  if (!isMissing) return <span class="bell of-narrow" />;
-  const text = `${words.common.offline} ${words.common.retry}`;
-  return (
-    <button type="button" class="bell" title={text} aria-label={text} onClick={again}>
-      <Icon name="warning" />
-    </button>
-  );
+  return readAt.value === undefined ? <span class="bell of-narrow" /> : <Bell />;
 }
 
 const beginAfterMs = 1_000;

@@ -18,8 +18,8 @@ const close = () => {
 export function Overlay(): JSX.Element | null {
   const open = overlay.value;
   useKeys();
-  const palette = useNeeded(() => import("./parts/palette.tsx"), open?.kind === "palette");
-  const glossary = useNeeded(() => import("./parts/glossary.tsx"), open?.kind === "glossary");
+  const palette = useNeeded(() => import("./later/palette.tsx"), open?.kind === "palette");
+  const glossary = useNeeded(() => import("./later/glossary.tsx"), open?.kind === "glossary");
   const isMissing = palette.isMissing || glossary.isMissing;
   useEffect(() => {
     if (!isMissing) return;

@@ -277,7 +277,7 @@ export const words = {
     ownHint: "With all keys that you manage, in each pool. Owners set it. Days are UTC.",
     ownKeys: "By key",
     column: "Budget",
-    spent: "This month",
+    spent: "This month, UTC",
   },
   keyForm: {
     name: "Name",
@@ -340,7 +340,7 @@ export const words = {
     allModels: "all",
     perMinute: "Per minute",
     unlimited: "–",
-    month: "This month",
+    month: "This month, UTC",
     lastUsed: "Last used",
     made: "Made",
     madeBy: (when: string, name: string) => `${when}, by ${name}`,

@@ -14,9 +14,9 @@ import {
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, useCall, usePages } from "../api.ts";
 import { credits, dollars, duration, relative, toDate } from "../format.ts";
+import { NewestAlerts } from "../parts/alerts.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
-import { AlertsPart } from "../parts/later.tsx";
 import { notify } from "../parts/messages.ts";
 import { paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
@@ -49,7 +49,7 @@ export function Attention(): JSX.Element {
       <ApprovalsCard />
       <DebtsCard />
       <LedgerCard />
-      <AlertsPart part="NewestAlerts" ofOperators />
+      <NewestAlerts ofOperators />
     </>
   );
 }

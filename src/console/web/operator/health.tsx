@@ -15,9 +15,9 @@ import {
 import { heartbeatsLate, heartbeatsMissedMax } from "../../../base/shown-figures.ts";
 import { useCall } from "../api.ts";
 import { clock, count, credits, relative } from "../format.ts";
+import { AlertsCard } from "../parts/alerts.tsx";
 import { LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
-import { AlertsPart } from "../parts/later.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
 import { type Column, momentOf, Table } from "../parts/table.tsx";
@@ -52,7 +52,7 @@ export function Health(): JSX.Element {
           </>
         )}
       </View>
-      {isOperatorAdmin() && <AlertsPart part="AlertsCard" ofOperators />}
+      {isOperatorAdmin() && <AlertsCard ofOperators />}
     </>
   );
 }

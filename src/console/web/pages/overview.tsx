@@ -9,10 +9,10 @@ import {
 import { type Call, together, useCall } from "../api.ts";
 import { credits, dollars } from "../format.ts";
 import { familyName } from "../names.ts";
+import { NewestAlerts } from "../parts/alerts.tsx";
 import { BudgetCard } from "../parts/budget.tsx";
 import { LinkButton } from "../parts/button.tsx";
 import { KeyTags, MonthOfCap } from "../parts/key-tags.tsx";
-import { AlertsPart } from "../parts/later.tsx";
 import { NewestRequests } from "../parts/newest-requests.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { isSpent } from "../parts/pools.ts";
@@ -72,7 +72,7 @@ export function Overview(): JSX.Element {
           <Chart />
           <TopKeys />
           <NewestRequests />
-          <AlertsPart part="NewestAlerts" />
+          <NewestAlerts />
         </>
       )}
     </>

@@ -10,13 +10,14 @@ import {
 import { call, invalidate, useCall } from "../api.ts";
 import { moment, relative } from "../format.ts";
 import { leaveFor } from "../oidc.ts";
+import { AlertsCard } from "../parts/alerts.tsx";
 import { BillingDetailsCard } from "../parts/billing-details.tsx";
 import { BudgetDialog, budgetsChanged, limitsText } from "../parts/budget.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
-import { AlertsPart, ManagementKeysPart } from "../parts/later.tsx";
+import { ManagementKeysCard } from "../parts/management.tsx";
 import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { useSeen } from "../parts/seen.ts";
@@ -42,8 +43,8 @@ export function Settings(): JSX.Element {
       <Sessions />
       <PersonCard onOpen={setDialog} />
       {can("owner") && <MemberLimits />}
-      {can("owner") && isMember() && <ManagementKeysPart />}
-      {can("owner") && <AlertsPart part="AlertsCard" />}
+      {can("owner") && isMember() && <ManagementKeysCard />}
+      {can("owner") && <AlertsCard />}
       <Endings onOpen={setDialog} />
       <OpenedDialog dialog={dialog} onClose={() => setDialog(undefined)} />
     </>

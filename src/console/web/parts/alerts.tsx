@@ -1,5 +1,4 @@
-// The newest alerts of an account, and which of them go where. `later.tsx` loads this
-// file when somebody scrolls to it.
+// The newest alerts of an account, and which of them go where.
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -21,6 +20,7 @@ import { Button } from "./button.tsx";
 import { CheckField, Form, fieldError, SelectField, TextField } from "./form.tsx";
 import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
+import { useSeen } from "./seen.ts";
 import { Notice, Snippet, Time } from "./small.tsx";
 import { Table } from "./table.tsx";
 import { Skeleton, View } from "./view.tsx";
@@ -42,13 +42,15 @@ const ownerOf = ({ ofOperators }: AlertsProps) =>
 export function NewestAlerts(props: AlertsProps): JSX.Element {
   const owner = ownerOf(props);
   const mayDismiss = props.ofOperators ? isOperatorAdmin() : can("member");
-  const found = useCall(listAlerts, { ...owner, unread: true, pageSize: newestMax });
+  const [place, isSeen] = useSeen();
+  const request = { ...owner, unread: true, pageSize: newestMax };
+  const found = useCall(listAlerts, isSeen ? request : undefined);
   const dismiss = async (alertId: string) => {
     await call(dismissAlert, { ...owner, alertId });
     invalidate(listAlerts);
   };
   return (
-    <Card title={text.title}>
+    <Card place={place} title={text.title}>
       <View call={found} skeleton={<Skeleton rows={1} />}>
         {({ alerts }) => (
           <ul class="endings stack">
@@ -79,9 +81,11 @@ export function NewestAlerts(props: AlertsProps): JSX.Element {
 
 /** The settings of alerts, for owners and for operators. */
 export function AlertsCard(props: AlertsProps): JSX.Element {
-  const found = useCall(listAlerts, { ...ownerOf(props), pageSize: 1 });
+  const [place, isSeen] = useSeen();
+  const request = { ...ownerOf(props), pageSize: 1 };
+  const found = useCall(listAlerts, isSeen ? request : undefined);
   return (
-    <Card title={text.title}>
+    <Card place={place} title={text.title}>
       <View call={found} skeleton={<Skeleton rows={6} />}>
         {({ settings, mails }) =>
           settings && <AlertsForm {...props} settings={settings} mails={mails} />

@@ -5,8 +5,6 @@ import { useEffect, useState } from "preact/hooks";
 import { CallError } from "../call-error.ts";
 import type { PageProps } from "../router.ts";
 import { words } from "../words.ts";
-import { Card } from "./page.tsx";
-import { useSeen } from "./seen.ts";
 import { Failed, Skeleton } from "./view.tsx";
 
 export type Needed<Loaded> = {
@@ -64,27 +62,4 @@ export function FileMissing({ retry = reload }: { readonly retry?: () => void })
 /** Loads all pages: later, people go from one to another at once, also without a network. */
 export function loadPages(): void {
   for (const load of pageLoads) load().catch(() => undefined);
-}
-
-type AlertsPartProps = {
-  readonly part: "NewestAlerts" | "AlertsCard";
-  /** Of the whole installation, in place of an account. */
-  readonly ofOperators?: boolean;
-};
-
-/** A part about alerts, loaded when somebody scrolls to it. */
-export function AlertsPart({ part, ofOperators }: AlertsPartProps): JSX.Element {
-  const [place, isSeen] = useSeen();
-  const { file, isMissing } = useNeeded(() => import("./alerts.tsx"), isSeen);
-  const Part = file?.[part];
-  if (Part) return <Part ofOperators={ofOperators} />;
-  return <Card place={place}>{isMissing ? <FileMissing /> : <Skeleton rows={3} />}</Card>;
-}
-
-/** The management keys, loaded when somebody scrolls to them. */
-export function ManagementKeysPart(): JSX.Element {
-  const [place, isSeen] = useSeen();
-  const { file, isMissing } = useNeeded(() => import("./management.tsx"), isSeen);
-  if (file) return <file.ManagementKeysCard />;
-  return <Card place={place}>{isMissing ? <FileMissing /> : <Skeleton rows={3} />}</Card>;
 }

@@ -34,6 +34,7 @@ import { linesOf } from "./key-fields.ts";
 import { AddressesField } from "./key-form.tsx";
 import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
+import { useSeen } from "./seen.ts";
 import { Snippet, Tag, Time } from "./small.tsx";
 import { type Column, momentOf, Table } from "./table.tsx";
 import { Skeleton, View } from "./view.tsx";
@@ -57,9 +58,12 @@ export function ManagementKeysCard(): JSX.Element {
   const { accountId } = account.value;
   const [opened, setOpened] = useState<Opened>();
   const close = () => setOpened(undefined);
-  const found = useCall(KeysService.method.listManagementKeys, { accountId, pageSize: 1000 });
+  const [place, isSeen] = useSeen();
+  const request = isSeen ? { accountId, pageSize: 1000 } : undefined;
+  const found = useCall(KeysService.method.listManagementKeys, request);
   return (
     <Card
+      place={place}
       flush
       title={texts.title}
       about={texts.about}

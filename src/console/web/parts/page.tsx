@@ -1,6 +1,6 @@
 import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect } from "preact/hooks";
-import { moment, seconds } from "../format.ts";
+import { exactClock, moment } from "../format.ts";
 import { following, readAt } from "../live.ts";
 import { words } from "../words.ts";
 import type { GlossaryTerm } from "../words-glossary.ts";
@@ -47,7 +47,7 @@ function ReadAt(): JSX.Element | null {
   const { live, liveLost } = words.common;
   return (
     <span class="read-at" title={moment(at)}>
-      {following.value === "waiting" ? liveLost(seconds(at)) : live(seconds(at))}
+      {following.value === "waiting" ? liveLost(exactClock(at)) : live(exactClock(at))}
     </span>
   );
 }

@@ -4,7 +4,7 @@ import { FileMissing, useNeeded } from "./later.tsx";
 
 /** `text`: what a wallet reads. `label`: what the code holds, in words. */
 export function Qr({ text, label }: { readonly text: string; readonly label: string }) {
-  const { file, isMissing } = useNeeded(() => import("./drawing.ts"));
+  const { file, isMissing } = useNeeded(() => import("../later/drawing.ts"));
   if (isMissing) return <FileMissing />;
   // Its place is kept until it is there.
   const { side, path } = file?.drawQr(text) ?? { side: 1 };

@@ -13,13 +13,13 @@ import { type CallError, call, toCallError } from "../api.ts";
 import { useOperatorPages } from "../operators.tsx";
 import { overlay } from "../overlay.ts";
 import { pages } from "../pages.ts";
+import { Dialog } from "../parts/dialog.tsx";
+import { textOf } from "../parts/enum-names.ts";
+import { Icon, type IconName } from "../parts/icon.tsx";
 import { go, hrefOf, type PageEntry, segments } from "../router.ts";
 import { can, canBuy, isOperator, operatorPart, preferredAccount } from "../session.ts";
 import { setTheme } from "../theme.ts";
 import { paletteWords as text } from "../words-palette.ts";
-import { Dialog } from "./dialog.tsx";
-import { textOf } from "./enum-names.ts";
-import { Icon, type IconName } from "./icon.tsx";
 
 /** What a person chooses. */
 type Option = {

@@ -2,8 +2,8 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { Dialog } from "../parts/dialog.tsx";
 import { type GlossaryTerm, glossary, glossaryWords as text } from "../words-glossary.ts";
-import { Dialog } from "./dialog.tsx";
 
 type GlossaryProps = { readonly term: GlossaryTerm | undefined; readonly onClose: () => void };
 

@@ -41,7 +41,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await browser.close();
     // The figures are nobody's charges, and the ledger is verified at its end.
     await run("no days", "delete from usage_daily");
-    await run("no spend", "update budgets set spent = 0 where account_id = $1", [gateway.accountId]);
+    await run("no spend", "update budgets set spent = 0 where account_id = $1", [
+      gateway.accountId,
+    ]);
     await postgres.close();
     await gateway.stop();
   });
@@ -81,7 +83,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
        from made`,
       [accountId, keysMade],
     );
-    await run("closed", "update usage_progress set closed_to = (now() at time zone 'utc')::date - 2");
+    await run(
+      "closed",
+      "update usage_progress set closed_to = (now() at time zone 'utc')::date - 2",
+    );
     await run("analyze", "analyze keys, budgets, key_tags, usage_daily");
   }
 
@@ -107,7 +112,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`)).toEqual([]);
   }
 
-  const keysPage = (search = "") => page.goto(`${origin}/console/${gateway.accountId}/keys${search}`);
+  const keysPage = (search = "") =>
+    page.goto(`${origin}/console/${gateway.accountId}/keys${search}`);
   const row = (n: number) =>
     page.getByRole("row", { name: new RegExp(`Hauses ${String(n).padStart(4, "0")}\\b`) });
   const box = (n: number) => row(n).getByRole("checkbox");
@@ -201,7 +207,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await look("keys-limits", width);
       const { core, call } = gateway.admin;
       await core.keys.updateKey(
-        { key: { keyId: three[1] ?? "", name: "changed elsewhere" }, updateMask: { paths: ["name"] } },
+        {
+          key: { keyId: three[1] ?? "", name: "changed elsewhere" },
+          updateMask: { paths: ["name"] },
+        },
         call,
       );
       await dialog().getByRole("button", { name: "Set limits of 3 keys" }).click();
@@ -294,7 +303,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await look("keys-all", 1440);
     const n = /^\d+/.exec((await picked()) ?? "")?.[0] ?? "";
     await bar().getByRole("button", { name: "Pause" }).click();
-    await dialog().getByRole("button", { name: `Pause ${n} keys` }).click();
+    await dialog()
+      .getByRole("button", { name: `Pause ${n} keys` })
+      .click();
     await expect.poll(message, { timeout: 30_000 }).toContain(`${n} keys were paused.`);
     await leftDialog(page);
     const { core, call } = gateway.admin;

@@ -15,7 +15,7 @@ import {
   CreateManagementKeyRequestSchema,
   type Key,
   type KeyResult,
-  KeySchema,
+  type KeySchema,
   KeyStatus,
   KeysService,
   KeyResult_Outcome as Outcome,
@@ -230,7 +230,10 @@ describe("limits of many keys", () => {
   test("change where they are named, and nowhere else", async () => {
     const one = await makeBy(owner, { requestsPerMinute: 5, dailyCapMicrocredits: 7n });
     const two = await makeBy(owner, { monthlyCapMicrocredits: 9n, allowedModels: ["haiku"] });
-    const change = limitTo({ dailyCapMicrocredits: 3n, weeklyCapMicrocredits: 8n, name: "not this" }, ["daily_cap_microcredits", "requests_per_minute"]);
+    const change = limitTo(
+      { dailyCapMicrocredits: 3n, weeklyCapMicrocredits: 8n, name: "not this" },
+      ["daily_cap_microcredits", "requests_per_minute"],
+    );
     expect(outcomesOf(await changeBy(owner, { keys: [one, two].map(asRead), change }))).toEqual([
       "CHANGED",
       "CHANGED",
@@ -498,7 +501,8 @@ describe("keys that are not the caller's", () => {
       "CHANGED",
       "NOT_ALLOWED",
     ]);
-    const limit = (requestsPerMinute: number) => limitTo({ requestsPerMinute }, ["requests_per_minute"]);
+    const limit = (requestsPerMinute: number) =>
+      limitTo({ requestsPerMinute }, ["requests_per_minute"]);
     expect(
       await errorOf(changeBy(caller, { keys: [{ keyId: own.keyId }], change: limit(11) })),
     ).toBe("invalid_request limits.limits.requests_per_minute");

@@ -79,8 +79,7 @@ test("what deserves a look is counted as it is filtered, and as its budget is re
   const { attention } = await client.listKeys({ accountId: "acc_a", withAttention: true });
   const all = await listAll({});
   expect(all).toHaveLength(keysMade);
-  const isLive = ({ status }: Key) =>
-    status === KeyStatus.ACTIVE || status === KeyStatus.PAUSED;
+  const isLive = ({ status }: Key) => status === KeyStatus.ACTIVE || status === KeyStatus.PAUSED;
   const live = all.filter(isLive);
   const rows = await run<{ keyId: string; numbers: bigint[]; at: Date }>(
     "budgets",
@@ -113,7 +112,8 @@ test("what deserves a look is counted as it is filtered, and as its budget is re
     ),
     nearBudget: live.filter(({ keyId }) => near.has(keyId)),
   };
-  for (const [name, keys] of Object.entries(expected)) expect([name, keys.length > 20]).toEqual([name, true]);
+  for (const [name, keys] of Object.entries(expected))
+    expect([name, keys.length > 20]).toEqual([name, true]);
   expect(attention).toMatchObject({
     unused: expected.unused.length,
     expiresSoon: expected.expiresSoon.length,
@@ -137,7 +137,9 @@ test("the looks of 5,000 keys are counted from the rows of their account alone",
     `explain (analyze, buffers, format text) ${countAttention.text.replace("$1", "'acc_a'")}`,
   );
   const lines = rows.map((row) => Object.values(row)[0] ?? "");
-  const read = /shared hit=(\d+)(?: read=(\d+))?/.exec(lines.find((line) => /Buffers/.test(line)) ?? "");
+  const read = /shared hit=(\d+)(?: read=(\d+))?/.exec(
+    lines.find((line) => /Buffers/.test(line)) ?? "",
+  );
   const pages = Number(read?.[1] ?? 0) + Number(read?.[2] ?? 0);
   console.info(`the looks of ${keysMade} keys read ${pages} pages`);
   expect(pages).toBeGreaterThan(0);
@@ -170,7 +172,9 @@ test("groups add up to the keys and what they spent, those without the tag first
   expect(tagKeys).toEqual(["job", "run", "team"]);
   expect(groups[0]?.value).toBe("");
   const values = groups.map(({ value }) => value);
-  expect(values).toEqual([...values].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b))));
+  expect(values).toEqual(
+    [...values].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b))),
+  );
   const all = await listAll({});
   expect(groups.reduce((sum, one) => sum + one.keys, 0)).toBe(keysMade);
   const spent = all.reduce((sum, one) => sum + one.monthSpentMicrocredits, 0n);
@@ -206,7 +210,10 @@ test("of 10,000 values of tags, each answer has a few, by their beginning and in
 });
 
 test("the days of a key are what it was charged, from the days and the hours", async () => {
-  await run("progress", "update usage_progress set closed_to = (now() at time zone 'utc')::date - 2");
+  await run(
+    "progress",
+    "update usage_progress set closed_to = (now() at time zone 'utc')::date - 2",
+  );
   await run(
     "days",
     `insert into usage_daily (account_id, key_id, model, day, amount)
@@ -233,11 +240,23 @@ test("the days of a key are what it was charged, from the days and the hours", a
 
 test.for<[string, object, string]>([
   ["a tag without a value", { tags: { team: "" } }, "invalid_request tags"],
-  ["eleven tags", { tags: Object.fromEntries(Array.from({ length: 11 }, (_, n) => [`t${n}`, "v"])) }, "invalid_request tags"],
+  [
+    "eleven tags",
+    { tags: Object.fromEntries(Array.from({ length: 11 }, (_, n) => [`t${n}`, "v"])) },
+    "invalid_request tags",
+  ],
   ["a tag whose key is none", { groupByTag: "no tag" }, "invalid_request group_by_tag"],
   ["no tag that is none", { withoutTag: "=" }, "invalid_request without_tag"],
-  ["a long beginning", { groupByTag: "t", valuePrefix: "x".repeat(201) }, "invalid_request value_prefix"],
-  ["1,001 ids", { keyIds: Array.from({ length: 1001 }, (_, n) => `key_${n}`) }, "invalid_request key_ids"],
+  [
+    "a long beginning",
+    { groupByTag: "t", valuePrefix: "x".repeat(201) },
+    "invalid_request value_prefix",
+  ],
+  [
+    "1,001 ids",
+    { keyIds: Array.from({ length: 1001 }, (_, n) => `key_${n}`) },
+    "invalid_request key_ids",
+  ],
   ["the token of another tag", { groupByTag: "t", pageToken: "abc" }, "invalid_request page_token"],
 ])("a list by %s is refused with its field", async ([, more, expected]) => {
   expect(await errorOf(client.listKeys({ accountId: "acc_a", ...more }))).toBe(expected);

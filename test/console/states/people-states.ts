@@ -148,13 +148,16 @@ const manyKeys = Array.from({ length: 5000 }, (_, index) => keyOf(index, {}));
 const spentOf = ({ monthSpentMicrocredits: spent = 0n }: KeyInit) => Number(spent);
 const tagKeys = ["env", "job", "team"];
 const attention = { unused: 1_204, expiresSoon: 3, nearBudget: 12 };
-const groups = ["", "a", "команда 組", "the whole research department in Potsdam, and all others"].map(
-  (value, index) => ({
-    value,
-    keys: 10 ** index,
-    monthSpentMicrocredits: BigInt(index) * 1_234_567n * credit,
-  }),
-);
+const groups = [
+  "",
+  "a",
+  "команда 組",
+  "the whole research department in Potsdam, and all others",
+].map((value, index) => ({
+  value,
+  keys: 10 ** index,
+  monthSpentMicrocredits: BigInt(index) * 1_234_567n * credit,
+}));
 const listKeys = answer(keysMethod.listKeys, ({ order, pageSize, groupByTag }) => ({
   ...{ tagKeys, attention },
   groups: groupByTag === "" ? [] : groups,

@@ -6,11 +6,7 @@ import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/b
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import {
-  KeyResult_Outcome,
-  KeyStatus,
-  KeysService,
-} from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyResult_Outcome, KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   OperationsService,
   SearchHitKind,

@@ -69,7 +69,10 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
     "pause of some": actOnKeys("Pause"),
     "limits of some": async (page) => {
       await actOnKeys("Set limits")(page);
-      await page.getByRole("dialog").getByLabel("Daily cap", { exact: true }).selectOption("becomes");
+      await page
+        .getByRole("dialog")
+        .getByLabel("Daily cap", { exact: true })
+        .selectOption("becomes");
     },
     "tags of some": actOnKeys("Tags"),
     "revocation of some": actOnKeys("Revoke"),

@@ -10,26 +10,26 @@ import {
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { usePages } from "../api.ts";
 import { count, day, moment } from "../format.ts";
+import { BulkBar } from "../keys/bar.tsx";
+import { KeyGroups } from "../keys/groups.tsx";
+import { type KeyFilter, type Picks, usePicks } from "../keys/picks.ts";
+import { Sparkline } from "../keys/sparkline.tsx";
+import { manyWords } from "../keys/words-keys.ts";
 import { useActorNames } from "../parts/actors.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { ChoiceFilter, choiceOf, optionsOf, TextFilter } from "../parts/filters.tsx";
 import { Search } from "../parts/form.tsx";
-import { BulkBar } from "../parts/key-bar.tsx";
 import { CreateKeyDialog, nameOfKey, pauseKey, resumeKey } from "../parts/key-dialogs.tsx";
-import { KeyGroups } from "../parts/key-groups.tsx";
-import { type KeyFilter, type Picks, usePicks } from "../parts/key-picks.ts";
 import { KeyTags, MonthOfCap, mayManage, mayResume } from "../parts/key-tags.tsx";
 import { useOfferedTags } from "../parts/offered-tags.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { KeyName, nearMax, Time } from "../parts/small.tsx";
-import { Sparkline } from "../parts/sparkline.tsx";
 import { type Column, type Picking, Table } from "../parts/table.tsx";
 import { parseTags, tagsText } from "../parts/tags.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
-import { manyWords } from "../words-keys.ts";
 
 const filters = {
   usable: [KeyStatus.ACTIVE, KeyStatus.PAUSED, KeyStatus.EXPIRED],

@@ -5,7 +5,7 @@ import {
   keyExpiresSoonDays,
   keyNearBudgetPercent,
   keyUnusedDays,
-} from "../../base/shown-figures.ts";
+} from "../../../base/shown-figures.ts";
 
 export const manyWords = {
   csv: "CSV",

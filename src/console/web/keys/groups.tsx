@@ -2,12 +2,12 @@ import type { JSX } from "preact";
 import type { KeyGroup } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Pages } from "../api.ts";
 import { count, credits } from "../format.ts";
+import { Button } from "../parts/button.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href } from "../router.ts";
 import { words } from "../words.ts";
-import { manyWords } from "../words-keys.ts";
-import { Button } from "./button.tsx";
-import { type Column, Table } from "./table.tsx";
-import { Empty, Skeleton, View } from "./view.tsx";
+import { manyWords } from "./words-keys.ts";
 
 type GroupsProps = {
   /** The key of the tag. */

@@ -1,16 +1,14 @@
-// What can be done with the keys that are picked. Its dialogs are loaded when one opens.
+// What can be done with the keys that are picked.
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Key } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { count } from "../format.ts";
+import { Button, LinkButton } from "../parts/button.tsx";
 import { account } from "../session.ts";
-import { manyWords as words } from "../words-keys.ts";
-import { Button, LinkButton } from "./button.tsx";
-import { type KeyFilter, type Pick, type Picks, readMatching } from "./key-picks.ts";
-import { FileMissing, useNeeded } from "./later.tsx";
-
-export type BulkAct = "pause" | "resume" | "revoke" | "limits" | "tags";
+import { type BulkAct, BulkDialog } from "./bulk-dialogs.tsx";
+import { type KeyFilter, type Pick, type Picks, readMatching } from "./picks.ts";
+import { manyWords as words } from "./words-keys.ts";
 
 /** The ids of more keys make an address that is too long. */
 const inAddressMax = 200;
@@ -25,7 +23,6 @@ type BarProps = {
 
 export function BulkBar({ picks, shown, isAll, filter }: BarProps): JSX.Element | null {
   const [act, setAct] = useState<BulkAct>();
-  const { file, isMissing, again } = useNeeded(() => import("./key-bulk.tsx"), act !== undefined);
   const picked = [...picks.all.values()];
   const n = picked.length;
   if (n === 0 && act === undefined) return null;
@@ -53,8 +50,7 @@ export function BulkBar({ picks, shown, isAll, filter }: BarProps): JSX.Element 
           {words.clear}
         </Button>
       </section>
-      {act && isMissing && <FileMissing retry={again} />}
-      {act && file && <file.BulkDialog act={act} picks={picks} onClose={() => setAct(undefined)} />}
+      {act && <BulkDialog act={act} picks={picks} onClose={() => setAct(undefined)} />}
     </>
   );
 }

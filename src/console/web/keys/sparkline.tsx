@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { credits } from "../format.ts";
-import { manyWords as words } from "../words-keys.ts";
+import { manyWords as words } from "./words-keys.ts";
 
 const height = 20;
 const step = 3;

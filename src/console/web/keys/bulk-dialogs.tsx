@@ -12,19 +12,20 @@ import {
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { fieldError } from "../call-error.ts";
 import { count } from "../format.ts";
+import { readCredits, readWhole } from "../parts/bounds.ts";
+import { Button } from "../parts/button.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { Form, SelectField, TextField } from "../parts/form.tsx";
+import { keysChanged } from "../parts/key-dialogs.tsx";
+import { TagsField } from "../parts/key-form.tsx";
+import { notify } from "../parts/messages.ts";
+import { parseTags } from "../parts/tags.ts";
+import { dayOf } from "../parts/usage-report.ts";
 import { words } from "../words.ts";
-import { manyWords } from "../words-keys.ts";
-import { readCredits, readWhole } from "./bounds.ts";
-import { Button } from "./button.tsx";
-import { Dialog } from "./dialog.tsx";
-import { Form, SelectField, TextField } from "./form.tsx";
-import type { BulkAct } from "./key-bar.tsx";
-import { keysChanged } from "./key-dialogs.tsx";
-import { TagsField } from "./key-form.tsx";
-import { changeKeys, type KeyChange, type Pick, type Picks } from "./key-picks.ts";
-import { notify } from "./messages.ts";
-import { parseTags } from "./tags.ts";
-import { dayOf } from "./usage-report.ts";
+import { changeKeys, type KeyChange, type Pick, type Picks } from "./picks.ts";
+import { manyWords } from "./words-keys.ts";
+
+export type BulkAct = "pause" | "resume" | "revoke" | "limits" | "tags";
 
 type BulkProps = { readonly act: BulkAct; readonly picks: Picks; readonly onClose: () => void };
 

@@ -1,6 +1,7 @@
 // Files that people download: `GET /console/export/charges.csv?account=…&from=…&to=…&key=…`,
 // `usage.csv`, `orders.csv`, `documents.csv`, `transfers.csv`, and `keys.csv` in `keys-file.ts`;
-// those of operators are in `sales-files.ts`. The browser sends the session as a cookie, since a link has no headers. Both
+// those of operators are in `sales-files.ts`. The browser sends the session as a cookie, since a
+// link has no headers. Both
 // call the services, so a facade serves the same files.
 
 import { Readable } from "node:stream";

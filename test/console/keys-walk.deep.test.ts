@@ -74,7 +74,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
            ('run', 'run-' || n)) t (tag, value)
        ), used as (
          insert into usage_daily (account_id, key_id, model, day, amount)
-         select $1, key_id, 'm', (now() at time zone 'utc')::date - d, (n * 37 + d * d * 1009) % 900000
+         select $1, key_id, 'm', (now() at time zone 'utc')::date - d,
+           (n * 37 + d * d * 1009) % 900000
          from made cross join generate_series(3, 29) d
        )
        insert into key_secrets (digest, secret_id, key_id, shown)

@@ -217,8 +217,8 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   pausedByOwner: boolean;
 
   /**
-   * How often the key was changed. What it spends and its secrets do not count. Absent in the answer
-   * of Authenticate.
+   * How often the key was changed. What it spends and its secrets do not count. Absent in the
+   * answer of Authenticate.
    *
    * @generated from field: uint32 revision = 38;
    */
@@ -594,7 +594,8 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
   attention: KeyAttention;
 
   /**
-   * Only these keys, at most 1,000. Empty: every key. Unknown ones and those of others are left out.
+   * Only these keys, at most 1,000. Empty: every key. Unknown ones and those of others are left
+   * out.
    *
    * @generated from field: repeated string key_ids = 13;
    */
@@ -803,8 +804,8 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
   /**
    * One or more of `name`, `requests_per_minute`, `allowed_models`, `daily_cap_microcredits`,
    * `weekly_cap_microcredits`, `monthly_cap_microcredits`, `total_cap_microcredits`,
-   * `requests_at_once`, `account_reader`, `expires_at`, `allowed_addresses`, `tags`. A field that is
-   * in the mask and absent in `key` is cleared.
+   * `requests_at_once`, `account_reader`, `expires_at`, `allowed_addresses`, `tags`. A field that
+   * is in the mask and absent in `key` is cleared.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */
@@ -2192,8 +2193,8 @@ export const KeysService: GenService<{
     output: typeof UpdateKeyResponseSchema;
   },
   /**
-   * Pauses, resumes, revokes, limits or tags up to 1,000 keys of an account in one transaction, each
-   * as its own method does, and as quickly. A key that was changed since it was read, that the
+   * Pauses, resumes, revokes, limits or tags up to 1,000 keys of an account in one transaction,
+   * each as its own method does, and as quickly. A key that was changed since it was read, that the
    * caller may not change, or that is gone is left as it is, and the others are changed: see
    * KeyResult. A repeat changes nothing. A person needs a confirmation where the method for one key
    * needs it. Errors: NOT_FOUND (account), MODEL_NOT_FOUND, TOO_MANY_KEYS, CONFIRM_IDENTITY,

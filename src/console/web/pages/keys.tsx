@@ -262,7 +262,7 @@ type LooksProps = {
   readonly onChange: (look: string) => void;
 };
 
-/** How many keys deserve each look. Each filters the list, and does so no more when it is chosen. */
+/** How many keys deserve each look. Each filters the list, and the chosen one no more. */
 function Looks({ counts, chosen, onChange }: LooksProps): JSX.Element | null {
   const found = {
     unused: counts?.unused ?? 0,

@@ -339,6 +339,7 @@ const unconfirmed: Readonly<Record<string, string>> = {
   SetBillingDetails: "they can be set back, and earlier documents stay as they are",
   UpdateKey: "limits can be set back; account_reader, which cannot, asks in the service",
   PauseKey: "ResumeKey takes it back",
+  ChangeKeys: "asks in the service for what the methods for one key ask for",
   SetBudget: "limits can be set back; raising or removing one asks in the service",
   SetDefaultMemberLimits: "they bound members who had no limit, and can be set back",
   ResumeKey: "PauseKey takes it back",

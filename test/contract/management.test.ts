@@ -37,8 +37,8 @@ const admitted = (caller: ManagementCaller) =>
     .sort();
 
 const ofKeys = [
-  ...["CreateKey", "PauseKey", "ResetBudget", "ResumeKey", "RevokeKey", "RevokeSecret"],
-  ...["RotateKey", "UpdateKey"],
+  ...["ChangeKeys", "CreateKey", "PauseKey", "ResetBudget", "ResumeKey", "RevokeKey"],
+  ...["RevokeSecret", "RotateKey", "UpdateKey"],
 ];
 test.for<[string, ManagementScope[], string[]]>([
   ["nothing", [], []],

@@ -39,6 +39,7 @@ import {
   type LockedKey,
   type NewTags,
   type Parent,
+  shareManagers,
 } from "./store.ts";
 
 /** What becomes of every key. */
@@ -137,7 +138,7 @@ export async function changeKeys(
 
 /**
  * What the caller may do with keys, by who manages them. Throws what refuses the caller whatever
- * the key. Management keys are locked in the order of their ids.
+ * the key.
  */
 async function admitToAll(
   parts: Parts,
@@ -150,8 +151,9 @@ async function admitToAll(
   tx: Runner,
 ): Promise<Permits> {
   const { accountId, managers, change } = asked;
+  if (call.caller.kind === "management") await shareManagers(tx, call.caller, managers.values());
   const found = new Map<string, Admitted | ApiError>();
-  for (const managedBy of [...new Set(managers.values())].sort()) {
+  for (const managedBy of new Set(managers.values())) {
     const admit = admitTo(parts, { accountId, managedBy }, call, {
       bounds: change.kind === "limits",
     });

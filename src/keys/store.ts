@@ -652,6 +652,17 @@ export async function checkManagementKey(
   return parent && { mostKeys: parent.mostKeys, childLimits: readChildLimits(parent.childLimits) };
 }
 
+/** Locks a management key and those that manage other keys at once, in the order of their ids. */
+export async function shareManagers(
+  tx: Runner,
+  { managementKeyId }: ManagementCaller,
+  managers: Iterable<string>,
+): Promise<void> {
+  const others = [...managers].flatMap((managedBy) => /^mgmt:(.*)/.exec(managedBy)?.[1] ?? []);
+  const managementKeyIds = [...new Set([managementKeyId, ...others])];
+  await tx.run(sql.shareManagementKeys, { managementKeyIds });
+}
+
 /** Throws `too_many_keys` if there may not be `added` more. The account is locked. */
 export async function checkManaged(
   tx: Runner,

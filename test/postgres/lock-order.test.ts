@@ -23,6 +23,7 @@ import {
   OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
+  ChangeKeysRequestSchema,
   CreateKeyRequestSchema,
   CreateManagementKeyRequestSchema,
   KeyAction,
@@ -222,6 +223,31 @@ test("under a random load no transaction locks against the order, and none deadl
         create(ResumeKeyRequestSchema, { keyId: await keyOf(at) }),
         callOf(owner.token),
       ),
+    changeKeys: async (at) => {
+      const rows = await sql(
+        "select key_id as id from keys where account_id = $1 order by random() limit 9",
+        [accountOf(at)],
+      );
+      const keys = rows.map(({ id }) => ({ keyId: id }));
+      const limited = {
+        limits: { dailyCapMicrocredits: 1_000_000n },
+        updateMask: { paths: ["daily_cap_microcredits", ...(at % 4 < 2 ? ["expires_at"] : [])] },
+      };
+      const changes = [
+        { case: "pause", value: true },
+        { case: "limits", value: limited },
+        { case: "tags", value: { set: { team: `t${at}` } } },
+        { case: "resume", value: true },
+      ] as const;
+      return services.keys.changeKeys(
+        create(ChangeKeysRequestSchema, {
+          accountId: accountOf(at),
+          keys: keys.length > 0 ? keys : [{ keyId: "key_none" }],
+          change: oneOf<(typeof changes)[number]>(changes, at >> 1) ?? changes[0],
+        }),
+        changerOf(at),
+      );
+    },
     rotateKey: async (at) =>
       services.keys.rotateKey(
         create(RotateKeyRequestSchema, { keyId: await keyOf(at), idempotencyKey: key }),

@@ -48,7 +48,7 @@ function Alerts(): JSX.Element {
         {({ alerts }) => (
           <ul class="endings stack">
             {alerts.map((one) => (
-              <li class="spread" key={one.alertId}>
+              <li class="spread" key={one.alertId} data-read={one.dismissedAt !== undefined}>
                 <div>
                   <h3>
                     <AlertLink alert={one} />
@@ -138,7 +138,7 @@ function StateCell({ of: { delivery } }: { readonly of: ListedDelivery }): JSX.E
   return (
     <>
       {state === DeliveryState.FAILED ? <Tag tone="bad">{shown}</Tag> : shown}
-      {problem !== "" && <p class="faint">{problem}</p>}
+      {problem !== "" && <p class="faint sentence">{problem}</p>}
     </>
   );
 }

@@ -116,7 +116,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         .toMatch(/: model-haiku-4\.5, 0\.\d{4} credits\. Receipt$/);
       expect(await ask(secret, "sonnet")).toBe(403);
       const refused = page.getByText(
-        /^Refused since \d\d:00\sUTC\S*: \d+, Model not allowed. Add the model to the key, /,
+        /^\d+ refused since \d\d:00\sUTC\S*: Model not allowed. Add the model to the key, /,
       );
       await refused.waitFor({ timeout: 30_000 });
       await look("connect-refused", width);

@@ -37,5 +37,5 @@ export const connectWords = {
   completed: (model: string, amount: string) => `${model}, ${amount} credits.`,
   receipt: "Receipt",
   refused: (count: string, since: string, label: string, advice: string) =>
-    `Refused since ${since}: ${count}, ${label}. ${advice}`,
+    `${count} refused since ${since}: ${label}. ${advice}`,
 } as const;

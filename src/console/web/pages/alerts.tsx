@@ -104,7 +104,11 @@ function Deliveries(): JSX.Element {
             keyOf={({ alertId, delivery }) => `${alertId} ${delivery?.personId ?? ""}`}
             columns={[
               { name: "time", head: text.time, cell: ({ madeAt }) => <Time at={madeAt} /> },
-              { name: "alert", head: text.about, cell: ({ kind }) => kindText(kind) },
+              {
+                name: "alert",
+                head: text.about,
+                cell: ({ kind }) => <span class="sentence">{kindText(kind)}</span>,
+              },
               {
                 name: "to",
                 head: text.to,

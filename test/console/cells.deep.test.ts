@@ -812,10 +812,10 @@ const cases: Readonly<Record<string, Case>> = {
     answers: [usage, forecasts, keys, charges],
     shown: {
       figures: [
-        "Free in v1 | 6,412.08 | 48.31 held by running requests · about 11 days left",
-        "Free in v2 | 1,207.44 | 9.97 held by running requests · about 4 days left",
-        "Spent today, UTC | 462.00 | ≈ $2.31",
-        "Spent this month, UTC | 1,188.00 | ≈ $5.94",
+        "Credits left, v1 | 6,412.08 | 48.31 held by running requests · about 11 days left",
+        "Credits left, v2 | 1,207.44 | 9.97 held by running requests · about 4 days left",
+        "Credits spent today, UTC | 462.00 | ≈ $2.31",
+        "Credits spent this month, UTC | 1,188.00 | ≈ $5.94",
       ],
       tables: {
         "Credits per UTC day, by model": ofModels,

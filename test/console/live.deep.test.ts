@@ -69,9 +69,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         ?.querySelector(".value").textContent ?? "";
       return {
         column: text(".balance-pool"),
-        free: figure("Free in v1"),
-        today: figure("Spent today"),
-        month: figure("Spent this month"),
+        free: figure("Credits left, v1"),
+        today: figure("Credits spent today"),
+        month: figure("Credits spent this month"),
         key: text("section[aria-label='Top keys this month'] tbody td:last-child"),
       };
     })()`);
@@ -87,7 +87,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     );
     await ask();
     await page.goto(at(""));
-    await page.getByText("Spent today").waitFor();
+    await page.getByText("Credits spent today").waitFor();
     await expect.poll(async () => hundredths((await figuresOf()).key ?? "")).toBeGreaterThan(0);
     const first = await figuresOf();
     /** When so many hundredths had been spent since then, as the service said. */

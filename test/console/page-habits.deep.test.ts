@@ -272,8 +272,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await page.goto(server.address + statePath(name, "full"));
       await page.getByText(text).first().waitFor();
     };
-    await show("overview", "Spent today, UTC");
-    await page.getByText("Spent this month, UTC").waitFor();
+    await show("overview", "Credits spent today, UTC");
+    await page.getByText("Credits spent this month, UTC").waitFor();
     await page.getByRole("heading", { name: "Credits per UTC day, by model" }).waitFor();
     await show("key", "Spent this month, UTC");
     await show("usage", "All hours, days and months are UTC");

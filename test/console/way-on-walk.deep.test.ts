@@ -86,7 +86,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       // A tool's block, plain and streaming, without a key and with one of the person's own.
       const block = () => page.locator(".snippet pre").last();
       await expect.poll(() => block().textContent()).toContain("export GATEWAY_KEY=YOUR_KEY");
-      await page.getByText("What goes wrong:").waitFor();
+      await page.getByText("Mind:").waitFor();
       const field = page.getByLabel("Key", { exact: true });
       await field.fill(name);
       await page
@@ -116,7 +116,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         .toMatch(/: model-haiku-4\.5, 0\.\d{4} credits\. Receipt$/);
       expect(await ask(secret, "sonnet")).toBe(403);
       const refused = page.getByText(
-        "Refused lately: Model not allowed. Add the model to the key, or ask for another.",
+        /^\d+ refused since \d\d:00\sUTC\S*: Model not allowed. Add the model to the key, /,
       );
       await refused.waitFor({ timeout: 30_000 });
       await look("connect-refused", width);
@@ -160,10 +160,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         ["Reachable from elsewhere", "to do"],
         ["Proxies named", "done"],
         ["A real provider", "to do"],
-        ["Mail", "as it is"],
-        ["Who may sign up", "as it is"],
+        ["Mail", "your choice"],
+        ["Who may sign up", "your choice"],
         ["How people pay", "to do"],
-        ["Backups", "as it is"],
+        ["Backups", "your choice"],
         ["First check of the ledger", isChecked ? "done" : "to do"],
         ["Who hears of alerts", "to do"],
       ]);

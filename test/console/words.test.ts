@@ -20,7 +20,9 @@ import {
   OrderState,
   RefundState,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { readCatalogFile } from "../../src/config/catalog.ts";
 import { words as operatorWords } from "../../src/console/web/operator/words.ts";
+import { checklistWords } from "../../src/console/web/operator/words-checklist.ts";
 import { actText, factName } from "../../src/console/web/parts/acts.ts";
 import { words } from "../../src/console/web/words.ts";
 import { alertWords } from "../../src/console/web/words-alerts.ts";
@@ -113,4 +115,13 @@ test("the texts have no figures of the services, which come from them or from a 
   // "1 credit is …" names a unit, and the figure behind it is shared.
   expect(found.filter((one) => !/^1 (credit|dollar)$/.test(one))).toEqual([]);
   expect(findCopied("  lead: `It works once, for 24 hours.`,")).toEqual(["24 hours"]);
+});
+
+test("each part of the file that the checklist gives to paste is in order", () => {
+  const files = Object.values(checklistWords.parts).flatMap(({ lines }) => {
+    const text = lines?.("TRUSTED_PROXIES=10.0.0.1") ?? "";
+    return text.startsWith("# in the configuration file") ? [text] : [];
+  });
+  expect(files.length).toBeGreaterThanOrEqual(3);
+  for (const text of files) expect(() => readCatalogFile(text)).not.toThrow();
 });

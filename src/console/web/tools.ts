@@ -70,8 +70,8 @@ const native = { ANTHROPIC_BASE_URL: "{origin}", ANTHROPIC_API_KEY: "{key}" };
 const openai = { OPENAI_BASE_URL: "{origin}/v1", OPENAI_API_KEY: "{key}" };
 const ownKey = { GATEWAY_KEY: "{key}" };
 
-const withoutV1 = "The address has no /v1 at its end.";
-const withV1 = "The address ends with /v1.";
+const withoutV1 = "Leave the address without /v1 at its end.";
+const withV1 = "Keep /v1 at the end of the address.";
 
 const python = (text: string): Sample => ({
   file: { path: "try.py", text },

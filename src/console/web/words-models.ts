@@ -23,7 +23,8 @@ export const modelWords = {
   tier: (tier: string) => `tier ${tier}`,
   callHint:
     "What a receipt of this call will say. Cached tokens are read from the cache. Tokens of thinking are tokens out, at their own price. First token: the median of your requests of the last day.",
-  notACount: "Whole numbers, such as 10,000; and 0 to 100 percent.",
+  notACount: "A whole number, such as 10,000",
+  notAPercent: "0 to 100",
   notOffered: "not offered",
   allowed: (keys: string, all: string) => `${keys} of ${all}`,
   publicly: "public",

@@ -32,6 +32,7 @@ export const paletteWords = {
   more: "There are more. Type more of it.",
   notSearched: (why: string) => `Only pages and acts are listed. ${why}`,
   keys: "↑ ↓ choose · Enter opens · Esc closes",
+  also: { look: "theme mode bright appearance", glossary: "help words shortcuts" },
   acts: {
     createKey: "Create a key",
     buy: "Buy credits",

@@ -19,6 +19,7 @@ import { Icon, type IconName } from "../parts/icon.tsx";
 import { go, hrefOf, type PageEntry, segments } from "../router.ts";
 import { can, canBuy, isOperator, operatorPart, preferredAccount } from "../session.ts";
 import { setTheme } from "../theme.ts";
+import { words } from "../words.ts";
 import { paletteWords as text } from "../words-palette.ts";
 
 /** What a person chooses. */
@@ -26,6 +27,8 @@ type Option = {
   readonly id: string;
   readonly icon: IconName;
   readonly label: string;
+  /** Further words by which people look for it. */
+  readonly also?: string;
   /** Behind the label, and smaller. */
   readonly detail?: string;
   readonly run: () => void;
@@ -123,8 +126,8 @@ export function Palette({ typed: before = "", onClose }: PaletteProps): JSX.Elem
                 onClick={option.run}
               >
                 <Icon name={option.icon} />
-                <span class="palette-label" dir="auto" title={option.label}>
-                  {option.label}
+                <span class="palette-label" title={option.label}>
+                  <bdi>{option.label}</bdi>
                 </span>
                 {option.detail && (
                   <small title={option.detail}>
@@ -206,8 +209,9 @@ function groupsOf({ query, accountId, answer, operators, onClose }: Sources): Gr
     go(href);
   };
   const small = query.toLowerCase().split(/\s+/);
-  const isNamed = ({ label }: Option) => small.every((word) => label.toLowerCase().includes(word));
-  const pageOption = (account: string, { path, nav }: PageEntry): Option[] =>
+  const isNamed = ({ label, also = "" }: Option) =>
+    small.every((word) => `${label} ${also}`.toLowerCase().includes(word));
+  const pageOption = (account: string, { path, nav }: Pick<PageEntry, "path" | "nav">): Option[] =>
     nav
       ? [
           {
@@ -223,6 +227,10 @@ function groupsOf({ query, accountId, answer, operators, onClose }: Sources): Gr
   const shown = pages.filter(({ isShown }) => !isShown || isShown());
   const places = [
     ...(own === undefined ? [] : shown.flatMap((page) => pageOption(own, page))),
+    // The bell leads to it, and no link of the column.
+    ...(own === undefined
+      ? []
+      : pageOption(own, { path: "alerts", nav: { label: words.shell.alerts, icon: "bell" } })),
     ...(operators?.pages ?? []).flatMap((page) => pageOption(operatorPart, page)),
   ];
   const hits = (answer?.hits ?? []).flatMap((hit): Option[] => {
@@ -272,6 +280,7 @@ function actsOf(
     id: `look-${theme}`,
     icon: { light: "sun", dark: "moon", system: "screen" }[theme] as IconName,
     label: acts[theme],
+    also: text.also.look,
     run: () => {
       onClose();
       setTheme(theme);
@@ -288,6 +297,9 @@ function actsOf(
     ...(own !== undefined && canBuy()
       ? [act("buy", "credits", acts.buy, hrefOf(own, "credits/buy"))]
       : []),
+    ...(own !== undefined && can("owner")
+      ? [act("invite", "person", acts.invite, hrefOf(own, "members"))]
+      : []),
     look("light"),
     look("dark"),
     look("system"),
@@ -295,6 +307,7 @@ function actsOf(
       id: "glossary",
       icon: "help",
       label: acts.glossary,
+      also: text.also.glossary,
       run: () => {
         overlay.value = { kind: "glossary" };
       },
@@ -305,7 +318,7 @@ function actsOf(
 /** The page of a hit in an account. Undefined: only operators have one. */
 function hrefOfHit({ kind, id, accountId }: SearchHit, own: string | undefined) {
   if (own === undefined) return undefined;
-  if (kind === SearchHitKind.MODEL) return hrefOf(own, "requests", { model: id });
+  if (kind === SearchHitKind.MODEL) return hrefOf(own, "models", { q: id });
   if (accountId !== own) return undefined;
   switch (kind) {
     case SearchHitKind.KEY:

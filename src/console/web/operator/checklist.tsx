@@ -42,12 +42,12 @@ export function Checklist(): JSX.Element {
 function List({ onDismiss }: { readonly onDismiss?: () => void }): JSX.Element {
   const status = useCall(OperationsService.method.getStatus, {});
   const steps = status.data?.setup ?? [];
-  const done = steps.filter(({ state }) => state === SetupState.DONE).length;
+  const left = steps.filter(({ state }) => state === SetupState.OPEN).length;
   return (
     <>
       <Head
         title={text.title}
-        detail={status.data && text.counted(done, steps.length)}
+        detail={status.data && text.counted(left)}
         tools={
           <>
             {onDismiss && (

@@ -49,7 +49,7 @@ export const pages: readonly PageEntry[] = [
   { path: "sales", component: SalesPage, nav: { label: words.sales.title, icon: "usage" } },
   { path: "search", component: SearchPage },
   { path: "refusals/:requestId", component: RefusalPage },
-  { path: "models", component: Models, nav: { label: words.models.title, icon: "requests" } },
+  { path: "models", component: Models, nav: { label: words.models.title, icon: "models" } },
   {
     path: "prices",
     component: PriceLists,

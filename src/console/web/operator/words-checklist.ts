@@ -11,7 +11,8 @@ type Step = {
   readonly page?: { readonly path: string; readonly label: string };
 };
 
-const file = "# in the configuration file, CONFIG_FILE";
+const file = "# in the configuration file, which CONFIG names";
+const environment = "# in the environment; then start again";
 
 const parts: Readonly<Record<string, Step>> & { readonly UNSPECIFIED: Step } = {
   UNSPECIFIED: {
@@ -24,27 +25,35 @@ const parts: Readonly<Record<string, Step>> & { readonly UNSPECIFIED: Step } = {
     done: (url) => `People reach it at ${url}.`,
     open: (url) =>
       `Links and passkeys are for ${url}. Others need an https address: put a proxy with a certificate before this machine, and name its address.`,
-    lines: () => "HOST=0.0.0.0\nPUBLIC_URL=https://gateway.example.com",
+    lines: () => `${environment}\nHOST=0.0.0.0\nPUBLIC_URL=https://gateway.example.com`,
   },
   PROXIES: {
     title: "Proxies named",
     done: () => "No proxy passes requests on that is not named.",
     open: (peers) =>
       `Requests with the header of a proxy come from ${peers}. If one of these is your proxy, name it: all of its clients have one address until then. Otherwise do nothing, a client made the header up.`,
-    lines: (line) => line,
+    lines: (line) => `${environment}\n${line}`,
   },
   PROVIDER: {
     title: "A real provider",
     done: (names) => `Real models run at ${names}.`,
-    open: () => "All models are simulated. Name a provider, and route models to it.",
+    open: () =>
+      "All models are simulated. Name a provider, and route models to it. src/config/default-catalog.yaml has more models, and every member.",
     lines: () => `${file}
 providers:
   vendor:
     kind: anthropic
     base_url: https://api.anthropic.com
     credential_env: PROVIDER_KEY
+price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }
+aliases: { haiku: model-haiku-4.5 }
 models:
   - id: model-haiku-4.5
+    created_at: 2025-10-15T00:00:00Z
+    context_tokens: 200000
+    max_output_tokens: 64000
+    thinking: budget
+    price: { input: 0.70, output: 3.50 }   # US dollars per million tokens
     routes:
       - [{ provider: vendor, model: claude-haiku-4-5 }]`,
   },
@@ -54,7 +63,7 @@ models:
     open: () =>
       "No mail is sent: invitations are links to copy, and alerts are seen on the page alone.",
     lines: () =>
-      "SMTP_URL=smtp://user:password@mail.example.com:587\nMAIL_FROM=no-reply@example.com",
+      `${environment}\nSMTP_URL=smtp://user:password@mail.example.com:587\nMAIL_FROM=no-reply@example.com`,
   },
   SIGN_UP: {
     title: "Who may sign up",
@@ -105,9 +114,9 @@ payments:
 export const checklistWords = {
   title: "Checklist",
   intro: "What an installation needs before customers come. Each line says what to set.",
-  counted: (done: number, all: number) => `${done} of ${all} done`,
+  counted: (left: number) => (left === 0 ? "all done" : `${left} to do`),
   again: "Check again",
   dismiss: "Not now",
-  states: { UNSPECIFIED: "unknown", OPEN: "to do", DEFAULT: "as it is", DONE: "done" },
+  states: { UNSPECIFIED: "unknown", OPEN: "to do", DEFAULT: "your choice", DONE: "done" },
   parts,
 } as const;

@@ -48,7 +48,7 @@ function Alerts(): JSX.Element {
         {({ alerts }) => (
           <ul class="endings stack">
             {alerts.map((one) => (
-              <li class="spread" key={one.alertId}>
+              <li class="spread" key={one.alertId} data-read={one.dismissedAt !== undefined}>
                 <div>
                   <h3>
                     <AlertLink alert={one} />
@@ -104,7 +104,11 @@ function Deliveries(): JSX.Element {
             keyOf={({ alertId, delivery }) => `${alertId} ${delivery?.personId ?? ""}`}
             columns={[
               { name: "time", head: text.time, cell: ({ madeAt }) => <Time at={madeAt} /> },
-              { name: "alert", head: text.about, cell: ({ kind }) => kindText(kind) },
+              {
+                name: "alert",
+                head: text.about,
+                cell: ({ kind }) => <span class="sentence">{kindText(kind)}</span>,
+              },
               {
                 name: "to",
                 head: text.to,
@@ -138,7 +142,7 @@ function StateCell({ of: { delivery } }: { readonly of: ListedDelivery }): JSX.E
   return (
     <>
       {state === DeliveryState.FAILED ? <Tag tone="bad">{shown}</Tag> : shown}
-      {problem !== "" && <p class="faint">{problem}</p>}
+      {problem !== "" && <p class="faint sentence">{problem}</p>}
     </>
   );
 }

@@ -1,6 +1,7 @@
 // What connects a tool: the addresses, a key, and what to paste, from the one list of tools. Below:
 // what became of the last request.
 
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import {
   BillingService,
@@ -8,7 +9,7 @@ import {
   Outcome,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { useCall } from "../api.ts";
-import { credits } from "../format.ts";
+import { clock, count, credits } from "../format.ts";
 import { Copy, LinkButton } from "../parts/button.tsx";
 import { Segments } from "../parts/choices.tsx";
 import { KeyFilter } from "../parts/key-filter.tsx";
@@ -153,8 +154,9 @@ function Tools({ list, chosen }: ToolsProps): JSX.Element {
 }
 
 const refusalsEveryMs = 5_000;
+const hourMs = 3_600_000;
 
-/** What became of the newest request of a key, or of any, and why some were refused today. */
+/** What became of the newest request of a key, or of any, and why most refused ones were. */
 function LastRequest({ keyId }: { readonly keyId: string }): JSX.Element {
   const { accountId } = account.value;
   const { listCharges, queryErrors } = BillingService.method;
@@ -163,14 +165,21 @@ function LastRequest({ keyId }: { readonly keyId: string }): JSX.Element {
     { accountId, pageSize: 1, ...(keyId !== "" && { filter: { keyId } }) },
     { isLive: true },
   );
+  // The start of the hour before this one: the same question for an hour.
+  const since = new Date((Math.floor(Date.now() / hourMs) - 1) * hourMs);
+  const from = timestampFromDate(since);
   const refused = useCall(
     queryErrors,
-    keyId === "" ? undefined : { accountId, keyIds: [keyId], groupBy: [ErrorGroup.REASON] },
+    keyId === "" ? undefined : { accountId, keyIds: [keyId], groupBy: [ErrorGroup.REASON], from },
     { everyMs: refusalsEveryMs },
   );
   const last = charges.data?.charges[0];
-  const [refusal] = refused.data?.rows ?? [];
+  const [refusal] = (refused.data?.rows ?? []).toSorted((one, other) =>
+    one.requests < other.requests ? 1 : -1,
+  );
   const { label, advice } = refusalOf(refusal?.reason ?? "");
+  const found = charges.data ? text.waiting : words.common.loading;
+  const nothing = charges.error && !charges.data ? text.unread : found;
   return (
     <section class="stack" aria-label={text.last}>
       <h3>
@@ -178,7 +187,7 @@ function LastRequest({ keyId }: { readonly keyId: string }): JSX.Element {
       </h3>
       <div class="waiting" role="status">
         <span class="dot" />
-        {last ? (
+        {last && (
           <span>
             <Time at={last.settledAt} />
             {": "}
@@ -186,11 +195,14 @@ function LastRequest({ keyId }: { readonly keyId: string }): JSX.Element {
             {text.completed(last.model, credits(last.amountMicrocredits, 4))}{" "}
             <a href={href(`requests/${last.requestId}`)}>{text.receipt}</a>
           </span>
-        ) : (
-          <span>{text.waiting}</span>
         )}
+        {!last && <span>{nothing}</span>}
       </div>
-      {refusal && <Notice tone="warn">{text.refused(label, advice)}</Notice>}
+      {refusal && (
+        <Notice tone="warn">
+          {text.refused(count(refusal.requests), clock(since), label, advice)}
+        </Notice>
+      )}
     </section>
   );
 }

@@ -160,8 +160,8 @@ type CallFiltersProps = {
 };
 
 function CallFilters({ query, onChange, conditions }: CallFiltersProps): JSX.Element {
-  const problemOf = (number: number | undefined) =>
-    number === undefined ? text.notACount : undefined;
+  const problemOf = (number: number | undefined, problem: string) =>
+    number === undefined ? problem : undefined;
   return (
     <>
       <Filters>
@@ -169,19 +169,19 @@ function CallFilters({ query, onChange, conditions }: CallFiltersProps): JSX.Ele
         <TextFilter
           label={text.input}
           value={query.in}
-          problem={problemOf(parseCount(query.in))}
+          problem={problemOf(parseCount(query.in), text.notACount)}
           onInput={(typed) => onChange({ in: typed })}
         />
         <TextFilter
           label={text.output}
           value={query.out}
-          problem={problemOf(parseCount(query.out))}
+          problem={problemOf(parseCount(query.out), text.notACount)}
           onInput={(typed) => onChange({ out: typed })}
         />
         <TextFilter
           label={text.cached}
           value={query.cached}
-          problem={problemOf(percentOf(query.cached))}
+          problem={problemOf(percentOf(query.cached), text.notAPercent)}
           onInput={(typed) => onChange({ cached: typed })}
         />
         {conditions.size > 0 && (
@@ -367,7 +367,8 @@ function priceColumn(name: keyof typeof text.head, category: TokenCategory): Col
 }
 
 /** So many are seen at once. */
-const openRules = 2;
+/** More, or longer ones, would make the row high. */
+const openLength = 60;
 
 function Rules({ rules }: { readonly rules: readonly string[] }): JSX.Element {
   const all = rules.map((one) => (
@@ -376,7 +377,7 @@ function Rules({ rules }: { readonly rules: readonly string[] }): JSX.Element {
     </span>
   ));
   if (rules.length === 0) return <span class="faint">{words.requests.none}</span>;
-  if (rules.length <= openRules) return <>{all}</>;
+  if (rules.length === 1 && rules.join().length <= openLength) return <>{all}</>;
   return (
     <details class="rules">
       <summary>{text.rules(count(rules.length))}</summary>

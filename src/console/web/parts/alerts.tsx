@@ -11,6 +11,7 @@ import {
 } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { plainCredits } from "../format.ts";
+import { href } from "../router.ts";
 import { account, can, isOperatorAdmin } from "../session.ts";
 import { words } from "../words.ts";
 import { alertWords } from "../words-alerts.ts";
@@ -50,7 +51,11 @@ export function NewestAlerts(props: AlertsProps): JSX.Element {
     invalidate(listAlerts);
   };
   return (
-    <Card place={place} title={text.title}>
+    <Card
+      place={place}
+      title={text.title}
+      tools={!props.ofOperators && <a href={href("alerts")}>{text.all}</a>}
+    >
       <View call={found} skeleton={<Skeleton rows={1} />}>
         {({ alerts }) => (
           <ul class="endings stack">

@@ -43,7 +43,7 @@ test("every path that is served is in the document, and no other", async () => {
   const unlisted = [
     ...[
       ...["charges.csv", "usage.csv", "account"],
-      ...["orders.csv", "documents.csv", "transfers.csv"],
+      ...["orders.csv", "documents.csv", "transfers.csv", "keys.csv"],
       ...["sales.csv", "revenue.csv", "liabilities.csv"],
     ].map((name) => `GET /console/export/${name}`),
     "GET /models.json",

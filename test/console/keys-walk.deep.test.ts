@@ -174,7 +174,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await keysPage();
       await row(4980).waitFor();
       expect(await row(4980).locator("svg.spark").getAttribute("aria-label")).toMatch(
-        /credits in 30 days$/,
+        /credits in 30 days, UTC$/,
       );
       await look("keys", width);
 

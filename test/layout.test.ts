@@ -168,14 +168,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "month_closings",
     "sink_cursors",
   ],
-  keys: [
-    "key_changes",
-    "key_secrets",
-    "key_tags",
-    "keys",
-    "management_keys",
-    "management_secrets",
-  ],
+  keys: ["key_changes", "key_secrets", "key_tags", "keys", "management_keys", "management_secrets"],
   payments: [
     "address_balances",
     "address_dust",

@@ -4250,8 +4250,8 @@ export const BillingService: GenService<{
   },
   /**
    * Sums the charges of an account by UTC time of admission, key, model and family. Reads daily and
-   * hourly sums, not single charges, but for `outcomes`. Errors: NOT_FOUND (account), INVALID_REQUEST,
-   * REPORT_TOO_LARGE.
+   * hourly sums, not single charges, but for `outcomes`. Errors: NOT_FOUND (account),
+   * INVALID_REQUEST, REPORT_TOO_LARGE.
    *
    * @generated from rpc gateway.billing.v1.BillingService.QueryUsage
    */

@@ -2390,8 +2390,8 @@ export type View = Message<"gateway.people.v1.View"> & {
   name: string;
 
   /**
-   * Below the address of the account: `usage?by=model`. It never begins with a `/`, and names one of
-   * the pages usage and requests, so that it leads nowhere else.
+   * Below the address of the account: `usage?by=model`. It never begins with a `/`, and names one
+   * of the pages usage and requests, so that it leads nowhere else.
    *
    * @generated from field: string address = 3;
    */
@@ -3066,8 +3066,8 @@ export const PeopleService: GenService<{
     output: typeof SaveViewResponseSchema;
   },
   /**
-   * Deletes a view: an own one, or as an owner one of the account. Errors: NOT_FOUND (account, or no
-   * view that the caller may use), NOT_PERMITTED.
+   * Deletes a view: an own one, or as an owner one of the account. Errors: NOT_FOUND (account, or
+   * no view that the caller may use), NOT_PERMITTED.
    *
    * @generated from rpc gateway.people.v1.PeopleService.DeleteView
    */

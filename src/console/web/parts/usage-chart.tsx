@@ -126,7 +126,7 @@ export function UsageChart(props: ChartProps): JSX.Element {
           label={words.usage.measure}
           value={measure}
           onInput={(value) => setQuery({ in: value, hide: "" })}
-          options={optionsOf(words.usage.measures)}
+          options={optionsOf({ ...words.usage.measures, credits: text.units[money.unit] })}
         />
       }
     >

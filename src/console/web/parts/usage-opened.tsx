@@ -112,18 +112,25 @@ function Parts({ keyRows, modelRows, answer, chosen, keys, query }: PartsProps):
           title={text.keys}
           rows={keyRows}
           chosen={chosen}
-          nameOf={({ keyId }) => (
-            <a class="row-link" href={href(`keys/${keyId}`)} dir="auto">
-              {keyText(keyId, keys.get(keyId))}
-            </a>
-          )}
+          nameOf={({ keyId }) => {
+            const name = keyText(keyId, keys.get(keyId));
+            return (
+              <a class="row-link clipped" href={href(`keys/${keyId}`)} title={name} dir="auto">
+                {name}
+              </a>
+            );
+          }}
           head={words.usage.head.key}
         />
         <Shares
           title={text.models}
           rows={modelRows}
           chosen={chosen}
-          nameOf={({ model }) => model}
+          nameOf={({ model }) => (
+            <span class="clipped" title={model}>
+              {model}
+            </span>
+          )}
           head={words.usage.head.model}
         />
         <Counts

@@ -42,6 +42,7 @@ import { type Column, Table } from "../parts/table.tsx";
 import { parseTags } from "../parts/tags.ts";
 import { edgeOf } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { Views } from "../parts/views.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
@@ -187,6 +188,7 @@ function Tools({ query, setQuery, chosen }: PartProps): JSX.Element {
       <LinkButton href={csvAddress(query.key, from, to)} icon="download" download>
         {words.requests.csv}
       </LinkButton>
+      <Views page="requests" />
     </>
   );
 }

@@ -169,7 +169,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       test("a click opens a day, whose sums are those of the bar and of its requests", async () => {
         await open("usage?period=7d", width);
         expect(await bars().count()).toBe(7);
-        const totals = await Promise.all(days.map((one, index) => ledger(one, dayAfter(index))));
+        const totals: Sums[] = [];
+        for (const [index, one] of days.entries()) totals.push(await ledger(one, dayAfter(index)));
         expect(new Set(totals.map(({ amount }) => amount)).size).toBe(7);
         const label = (await bars().nth(4).getAttribute("aria-label")) ?? "";
         expect(label.replace(/\s/g, " ")).toContain(
@@ -306,6 +307,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       test("the small charts and the month have the sums of the page", async () => {
         await open("usage?period=7d", width);
         const all = await ledger(day(0), dayAfter(6));
+        await page.getByText("This month so far").scrollIntoViewIfNeeded();
         await page.getByText("Outcomes per day").scrollIntoViewIfNeeded();
         await page.getByText("Refused per day").scrollIntoViewIfNeeded();
         const small = (label: string) =>

@@ -12,6 +12,7 @@ import { Dialog } from "./dialog.tsx";
 import { CheckField, Form, TextField } from "./form.tsx";
 import { Menu } from "./menu.tsx";
 import { notify } from "./messages.ts";
+import { useSeen } from "./seen.ts";
 
 const text = whyWords.views;
 const { listViews, saveView, deleteView } = PeopleService.method;
@@ -20,7 +21,9 @@ const { listViews, saveView, deleteView } = PeopleService.method;
 export function Views({ page }: { readonly page: "usage" | "requests" }): JSX.Element {
   const { accountId, role } = account.value;
   const [isSaving, setSaving] = useState(false);
-  const { data } = useCall(listViews, { accountId });
+  // Nobody asks for them before the menu is open.
+  const [place, isSeen] = useSeen();
+  const { data } = useCall(listViews, isSeen ? { accountId } : undefined);
   const views = data?.views ?? [];
   const shared = views.filter(({ ofAccount }) => ofAccount);
   const own = views.filter(({ ofAccount }) => !ofAccount);
@@ -30,8 +33,8 @@ export function Views({ page }: { readonly page: "usage" | "requests" }): JSX.El
     <>
       <Menu class="button" button={text.button}>
         {(close) => (
-          <div class="views">
-            {views.length === 0 && <p class="menu-part muted">{text.none}</p>}
+          <div class="views" ref={(element) => void (place.current = element)}>
+            {data && views.length === 0 && <p class="menu-part muted">{text.none}</p>}
             <List title={text.ofAccount} views={shared} mayDelete={can("owner")} close={close} />
             <List title={text.own} views={own} mayDelete close={close} />
             {maySave && (

@@ -169,7 +169,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   test("a bar says its figures, and the arrow keys go from one to the next", async () => {
     const { page } = await open("usage?period=7d");
     await page.getByText("Credits spent").waitFor();
-    const bars = page.getByRole("group", { name: "Credits per day" }).getByRole("img");
+    const bars = page.getByRole("group", { name: "Credits per day" }).getByRole("button");
     expect(await bars.count()).toBe(7);
     await bars.last().focus();
     const today = await bars.last().getAttribute("aria-label");

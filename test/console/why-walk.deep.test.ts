@@ -1,6 +1,6 @@
-// Usage that answers why, walked at the widths of a phone and of a desk over charges of which no two
-// days have the same figures: bars are opened, ranges chosen, parts left out, figures compared with
-// the ledger, and views kept by an owner and by a viewer.
+// Usage that answers why, walked at the widths of a phone and of a desk over charges of which no
+// two days have the same figures: bars are opened, ranges chosen, parts left out, figures compared
+// with the ledger, and views kept by an owner and by a viewer.
 
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -348,7 +348,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         await expect
           .poll(async () => (await footOf("By model, then key").allTextContents()).slice(0, 4))
           .toEqual(["All models", "", credits(amount), count(requests)]);
-        expect(query().get("then")).toBe("key");
+        expect(query().get("split")).toBe("key");
         const names = await page
           .locator(".bars-legend")
           .first()
@@ -512,7 +512,8 @@ async function writeLedger(db: Client, accountId: string): Promise<void> {
   await db.query(
     `insert into errors_hourly (account_id, hour, key_id, reason, requests, last_at)
      select $1, date_trunc('day', now(), 'UTC') - d * interval '1 day' + h * interval '1 hour',
-       (select min(key_id) from keys where account_id = $1), reason, 3 + d * d + h * 2 + place, now()
+       (select min(key_id) from keys where account_id = $1), reason, 3 + d * d + h * 2 + place,
+       now()
      from generate_series(1, 6) d, unnest(array[3, 23]) h,
        unnest(array['rate_limited', 'credits_exhausted', 'key_paused']) with ordinality
          as r (reason, place)`,

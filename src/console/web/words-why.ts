@@ -3,9 +3,9 @@
 import type { Span } from "./parts/timeline.ts";
 
 export const whyWords = {
-  then: "Then by",
-  thens: { "": "Nothing", model: "Model", key: "Key" },
-  thenTable: (first: string, second: string) => `${first}, then ${second.toLowerCase()}`,
+  second: "Then by",
+  seconds: { "": "Nothing", model: "Model", key: "Key" },
+  twoTable: (first: string, second: string) => `${first}, then ${second.toLowerCase()}`,
   units: { credits: "Credits", dollars: "Dollars" },
   unit: "Money in",
   named: (text: string) => `${text} credits`,

@@ -1,7 +1,7 @@
 // The reports behind a bar of the usage that somebody opens, and those of the small charts, at one,
 // two and a half and five million charges of thirteen months, a fifth of them of one account: how
-// long each takes, and how many pages it reads. The suite writes about 7 GB, so it runs only when it
-// is named. BENCH_CHARGES names other numbers of charges, with commas.
+// long each takes, and how many pages it reads. The suite writes about 7 GB, so it runs only when
+// it is named. BENCH_CHARGES names other numbers of charges, with commas.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";

@@ -236,7 +236,11 @@ const refusedByDay = answer(BillingService.method.queryErrors, ({ from, bucket }
 const views = answer(PeopleService.method.listViews, () => ({
   views: [
     { name: "Aufwand je Modell und Woche, für die Besprechung am Montag!!", ofAccount: true },
-    { name: "週ごとのモデル別利用額を月曜日の会議のために保存した表示設定です".repeat(2).slice(0, 60) },
+    {
+      name: "週ごとのモデル別利用額を月曜日の会議のために保存した表示設定です"
+        .repeat(2)
+        .slice(0, 60),
+    },
     { name: "الإنفاق حسب النموذج والأسبوع لاجتماع يوم الاثنين في المكتب ا" },
     { name: "Failures of today" },
   ].map((view, index) => ({ ...view, viewId: `view_${index}`, address: "usage?by=model" })),
@@ -611,7 +615,7 @@ export const figureStates: readonly PageStates[] = [
   },
   {
     name: "usage-by-two",
-    path: "usage?by=key&then=model&period=custom&from=2026-11-21T06%3A00&to=2026-11-22T11%3A00",
+    path: "usage?by=key&split=model&period=custom&from=2026-11-21T06%3A00&to=2026-11-22T11%3A00",
     states: { full: [...usageBase, refusedByDay, usageAnswer(1n)] },
   },
   {

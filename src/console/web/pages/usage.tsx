@@ -28,8 +28,14 @@ import { Table } from "../parts/table.tsx";
 import { parseTags, tagsText } from "../parts/tags.ts";
 import { nextSpan, startOf } from "../parts/timeline.ts";
 import { type Money, moneyIn } from "../parts/unit.ts";
-import { type By, type Chosen, type Then, type UsageCalls, useUsage } from "../parts/usage-calls.ts";
-import { hiddenIn, UsageChart } from "../parts/usage-chart.tsx";
+import {
+  type By,
+  type Chosen,
+  type Second,
+  type UsageCalls,
+  useUsage,
+} from "../parts/usage-calls.ts";
+import { UsageChart } from "../parts/usage-chart.tsx";
 import { MonthSoFar } from "../parts/usage-month.tsx";
 import { Multiples } from "../parts/usage-multiples.tsx";
 import { type Opened, OpenedBar } from "../parts/usage-opened.tsx";
@@ -39,6 +45,7 @@ import {
   changeOf,
   edgeOf,
   firstEventWithin,
+  hiddenIn,
   isWithin,
   type Period,
   type Plan,
@@ -67,7 +74,7 @@ const defaults = {
   model: "",
   tag: "",
   /** By what the parts are split once more. */
-  then: "",
+  split: "",
   unit: "credits",
   /** Which parts are left out. */
   hide: "",
@@ -85,13 +92,13 @@ function chosenIn(query: Query): Chosen {
   const [tag = ""] = query.tag.split("=");
   const bucket = choiceOf(query.bucket, words.usage.buckets, "");
   const by = wantedBy === "tag" && tag === "" ? "category" : wantedBy;
-  const then: Then = choiceOf(query.then, text.thens, "");
+  const second: Second = choiceOf(query.split, text.seconds, "");
   const now = new Date();
   const compared = rangeOf(period, now, query, bornAt());
   return {
     ...{ period, wantedBy, tag, bucket, compared },
     by,
-    then: by === "category" || then === by ? "" : then,
+    second: by === "category" || second === by ? "" : second,
     money: moneyIn(choiceOf(query.unit, text.units, "credits")),
     hidden: hiddenIn(query.hide),
     measure: choiceOf(query.in, words.usage.measures, "credits"),
@@ -207,10 +214,10 @@ function UsageFilters({ query, setQuery, chosen, keys }: PartProps): JSX.Element
       />
       {by !== "category" && (
         <ChoiceFilter
-          label={text.then}
-          value={chosen.then}
-          onInput={(then) => setQuery({ then, hide: "" })}
-          options={optionsOf(text.thens).filter(({ value }) => value !== by)}
+          label={text.second}
+          value={chosen.second}
+          onInput={(split) => setQuery({ split, hide: "" })}
+          options={optionsOf(text.seconds).filter(({ value }) => value !== by)}
         />
       )}
       <ChoiceFilter
@@ -318,7 +325,7 @@ function openedIn(at: string, { range, isOpen }: Compared, { span }: Plan): Open
     bar,
     from: bar < range.from ? range.from : bar,
     // The bar of now still grows.
-    to: isOpen && end > range.to ? undefined : end < range.to ? end : range.to,
+    to: end <= range.to ? end : isOpen ? undefined : range.to,
   };
 }
 

@@ -1,7 +1,7 @@
-// The one chart: stacked bars or lines in SVG. Each bar can be focused, with the arrow keys too, and
-// says its figures; the same figures stand in a table below. Widths are percentages of the plot, so
-// that nothing is stretched and nothing needs to be measured. A bar may be opened, and several of
-// them chosen as a range: by dragging, or with Shift and the arrow keys.
+// The one chart: stacked bars or lines in SVG. Each bar can be focused, with the arrow keys too,
+// and says its figures; the same figures stand in a table below. Widths are percentages of the
+// plot, so that nothing is stretched and nothing needs to be measured. A bar may be opened, and
+// several of them chosen as a range: by dragging, or with Shift and the arrow keys.
 
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
@@ -153,16 +153,11 @@ type PlotProps = BarsProps & {
 /** Places in the chart, from the one where a choice began to the one where it is now. */
 type Chosen = { readonly began: number; readonly now: number };
 
-/** The bars before the lines of the axis. The arrow keys go from one to the next. */
-function Plot(props: PlotProps): JSX.Element {
-  const { label, bars, areLines, format, scale, onActive, onOpen, onRange } = props;
-  // One bar is in the order of the tab key: the last one that had the focus, else the newest.
-  const [tabStop, setTabStop] = useState<number>();
+/** How bars of a plot are gone through by keys, opened, and chosen as a range. */
+function useChoice({ bars, onActive, onOpen, onRange }: PlotProps) {
   const [chosen, setChosen] = useState<Chosen>();
   const wasChosen = useRef(false);
   const plot = useRef<SVGSVGElement>(null);
-  const stop = Math.min(tabStop ?? bars.length - 1, bars.length - 1);
-  const names = timesOf(props);
   /** Chooses a range, or opens the one bar. */
   const finish = ({ began, now }: Chosen) => {
     setChosen(undefined);
@@ -222,6 +217,17 @@ function Plot(props: PlotProps): JSX.Element {
       finish({ began: place, now: place });
     },
   };
+  return { plot, chosen, move, pointer };
+}
+
+/** The bars before the lines of the axis. The arrow keys go from one to the next. */
+function Plot(props: PlotProps): JSX.Element {
+  const { label, bars, areLines, format, scale, onActive, onOpen } = props;
+  // One bar is in the order of the tab key: the last one that had the focus, else the newest.
+  const [tabStop, setTabStop] = useState<number>();
+  const stop = Math.min(tabStop ?? bars.length - 1, bars.length - 1);
+  const { plot, chosen, move, pointer } = useChoice(props);
+  const names = timesOf(props);
   return (
     // biome-ignore lint/a11y/useSemanticElements: HTML has no element for it.
     <svg

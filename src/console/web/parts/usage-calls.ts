@@ -19,7 +19,7 @@ import { type Compared, type Measure, measured, type Period, type Plan } from ".
 /** What the parts of a bar, and the rows of the table, are. */
 export type By = "category" | "model" | "key" | "tag";
 /** What the parts are split by once more. Empty: nothing. */
-export type Then = "" | "model" | "key";
+export type Second = "" | "model" | "key";
 
 /** What a person chose to see. */
 export type Chosen = {
@@ -27,7 +27,7 @@ export type Chosen = {
   /** What is wanted. Without a tag, `tag` cannot be shown: then `by` is `category`. */
   readonly wantedBy: By;
   readonly by: By;
-  readonly then: Then;
+  readonly second: Second;
   readonly money: Money;
   /** The parts of the bars that are left out, by the ids of their series. */
   readonly hidden: ReadonlySet<string>;
@@ -72,7 +72,7 @@ export const rowsOf = ({ rows, keys }: QueryUsageResponse) => {
 
 /** The calls of the page. Without a range, nothing is asked. */
 export function useUsage(chosen: Chosen): UsageCalls {
-  const { compared, plan, filter, by, then, tag, measure } = chosen;
+  const { compared, plan, filter, by, second, tag } = chosen;
   const { queryUsage } = BillingService.method;
   const following = { isLive: compared?.isOpen === true };
   const range = compared && {
@@ -81,7 +81,7 @@ export function useUsage(chosen: Chosen): UsageCalls {
     ...(!compared.isOpen && { to: timestampFromDate(compared.range.to) }),
   };
   const bucket = plan && buckets[plan.bucket];
-  const groupBy = [by === "category" ? "key" : by, then].flatMap((one) =>
+  const groupBy = [by === "category" ? "key" : by, second].flatMap((one) =>
     one === "model" ? [UsageGroup.MODEL] : one === "key" ? [UsageGroup.KEY] : [],
   );
   const group = { groupBy, ...(by === "tag" && { groupByTag: tag }) };
@@ -99,7 +99,7 @@ export function useUsage(chosen: Chosen): UsageCalls {
   );
   const rows = table.data?.items ?? [];
   const largest = largestOf(rows, chosen);
-  const named = (kind: By) => by === kind || then === kind;
+  const named = (kind: By) => by === kind || second === kind;
   const largestRows = rows.filter((row) => largest.includes(nameIn(row, chosen)));
   const areNamed = by !== "category" && table.data?.isLast === true && largest.length > 0;
   const ofLargest = useAllPages(
@@ -122,13 +122,13 @@ export function useUsage(chosen: Chosen): UsageCalls {
 }
 
 /** How a row is grouped. */
-export type Grouping = Pick<Chosen, "by" | "then">;
+export type Grouping = Pick<Chosen, "by" | "second">;
 
 /** The names of a row: of its key, model or value of the tag, and of the second one. */
-export function namesIn(row: UsageRow, { by, then }: Grouping): string[] {
+export function namesIn(row: UsageRow, { by, second }: Grouping): string[] {
   const of = (kind: By) =>
     kind === "tag" ? row.tagValue : kind === "model" ? row.model : row.keyId;
-  return then === "" ? [of(by)] : [of(by), of(then)];
+  return second === "" ? [of(by)] : [of(by), of(second)];
 }
 
 /** The same as one text. */

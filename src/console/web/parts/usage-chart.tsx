@@ -18,6 +18,7 @@ import {
   categoriesOf,
   categoryBars,
   edgeText,
+  hiddenText,
   type Measure,
   namedBars,
   type Period,
@@ -48,7 +49,7 @@ function namedSeries(
   ids: readonly string[],
   {
     by,
-    then,
+    second,
     keys,
     others,
   }: Grouping & {
@@ -59,14 +60,13 @@ function namedSeries(
   const nameOf = (id: string) =>
     id
       .split("\t")
-      .map((one, place) => ([by, then][place] === "key" ? keyText(one, keys.get(one)) : one))
+      .map((one, place) => ([by, second][place] === "key" ? keyText(one, keys.get(one)) : one))
       .join(" · ");
   return [
     ...ids.map((id, index) => ({ id, name: nameOf(id), colour: `series-${index + 1}` })),
     { id: "", name: words.usage.rest(count(others)), colour: "series-rest" },
   ].filter(({ id }) => id !== "" || others > 0);
 }
-
 
 export type ReportProps = {
   readonly setQuery: (changes: { in?: string; hide?: string; at?: string } & Days) => void;
@@ -88,7 +88,7 @@ type ChartProps = ReportProps & {
   readonly rows: readonly UsageRow[];
 };
 
-/** The bars of the range, whose parts can be left out, which can be opened, and of which a range. */
+/** The bars of the range, which can be opened and chosen, and whose parts can be left out. */
 export function UsageChart(props: ChartProps): JSX.Element {
   const { setQuery, chosen, plan, compared, openedAt } = props;
   const { measure, money, hidden } = chosen;
@@ -137,7 +137,9 @@ export function UsageChart(props: ChartProps): JSX.Element {
         bars={bars}
         span={plan.span}
         openFrom={compared.isOpen ? bars.at(-1)?.from : undefined}
-        format={(value) => (isMoney ? money.named(value) : words.usage.value[measure](count(value)))}
+        format={(value) =>
+          isMoney ? money.named(value) : words.usage.value[measure](count(value))
+        }
         formatTick={(value) => (isMoney ? money.tick(value) : compact(value))}
         leastTick={isMoney ? money.leastTick : 1n}
         openedAt={openedAt}
@@ -155,7 +157,11 @@ export function UsageChart(props: ChartProps): JSX.Element {
 }
 
 /** The range from one bar to another, as the address has it. */
-function rangeText(first: Date, last: Date, { compared, plan }: ReportProps): Days & { at: string } {
+function rangeText(
+  first: Date,
+  last: Date,
+  { compared, plan }: ReportProps,
+): Days & { at: string } {
   const { range } = compared;
   const from = first < range.from ? range.from : first;
   const end = nextSpan(plan.span, last);
@@ -163,36 +169,19 @@ function rangeText(first: Date, last: Date, { compared, plan }: ReportProps): Da
   return { period: "custom", from: edgeText(from, "from"), to: edgeText(to, "to"), at: "" };
 }
 
-/** The parts that are left out, as the address has them. The id of all others is empty. */
-function hiddenText(ids: readonly string[]): string {
-  const text = ids.map(encodeURIComponent).join(",");
-  return ids.length > 0 && text === "" ? "," : text;
-}
-
-/** The same from an address, which somebody may have typed. */
-export function hiddenIn(hide: string): ReadonlySet<string> {
-  if (hide === "") return new Set();
-  try {
-    return new Set(hide.split(",").map(decodeURIComponent));
-  } catch {
-    return new Set();
-  }
-}
-
 /** The colours of the chart and its bars: by category, or by name with one for all others. */
 function stacksOf({ chosen, calls, keys, compared, plan, current, named, rows }: ChartProps): {
   readonly series: readonly Series[];
   readonly bars: readonly Bar[];
 } {
-  const { by, then, measure } = chosen;
+  const { by, second, measure } = chosen;
   const times = { range: compared.range, span: plan.span };
   if (by === "category")
     return { series: categorySeries(measure), bars: categoryBars(current, measure, times) };
   const names = rows.length > 0 ? calls.largest : [];
   const sums = named.flatMap((row) => timed(row, nameIn(row, chosen)));
   return {
-    series: namedSeries(names, { by, then, keys, others: rows.length - names.length }),
+    series: namedSeries(names, { by, second, keys, others: rows.length - names.length }),
     bars: namedBars({ all: current, named: sums }, names, measure, times),
   };
 }
-

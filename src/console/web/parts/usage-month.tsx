@@ -42,12 +42,9 @@ export function MonthSoFar({ chosen }: { readonly chosen: Chosen }): JSX.Element
     ...{ ...filter, from: timestampFromDate(before), bucket: Bucket.DAY },
     groupBy: [UsageGroup.FAMILY],
   };
-  const call = useAllPages(
-    BillingService.method.queryUsage,
-    isSeen ? request : undefined,
-    rowsOf,
-    { isLive: true },
-  );
+  const call = useAllPages(BillingService.method.queryUsage, isSeen ? request : undefined, rowsOf, {
+    isLive: true,
+  });
   const found = call.data?.items ?? [];
   const families = [...new Set(found.map(({ family }) => poolNameOf(family)))];
   const only = families.length === 1 ? families[0] : undefined;
@@ -164,9 +161,7 @@ function Month({ rows, chosen, now, start, before, limit }: MonthProps): JSX.Ele
         leastTick={money.leastTick}
         times={{ head: text.head, full: dayOf, tick: (at) => dayOf(at).replace(/^\D+/, "") }}
       />
-      <p class="faint">
-        {limit ? `${text.budgetOf(limit.of)} ${text.settled}` : text.noLimit}
-      </p>
+      <p class="faint">{limit ? `${text.budgetOf(limit.of)} ${text.settled}` : text.noLimit}</p>
     </>
   );
 }

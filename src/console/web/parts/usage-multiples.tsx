@@ -161,7 +161,13 @@ function Small(props: BarsProps & { readonly note?: string | undefined }): JSX.E
   );
 }
 
-function None({ label, children }: { readonly label: string; readonly children: ComponentChildren }) {
+function None({
+  label,
+  children,
+}: {
+  readonly label: string;
+  readonly children: ComponentChildren;
+}) {
   return (
     <figure class="stack">
       <figcaption>{label}</figcaption>
@@ -244,7 +250,7 @@ function Refusals({ chosen, compared, plan }: MultiplesProps): JSX.Element {
     />
   );
   return (
-    <div ref={(element) => void (place.current = element)}>
+    <section ref={place}>
       <View call={call} skeleton={<Skeleton rows={3} />}>
         {({ items, first }) =>
           items.length === 0 ? (
@@ -254,7 +260,7 @@ function Refusals({ chosen, compared, plan }: MultiplesProps): JSX.Element {
           )
         }
       </View>
-    </div>
+    </section>
   );
 }
 

@@ -142,7 +142,10 @@ function Parts({ keyRows, modelRows, answer, chosen, keys, query }: PartsProps):
         <Counts
           title={text.refusals}
           head={text.head.reason}
-          rows={refused.map(({ reason, requests }) => ({ name: refusalOf(reason).label, requests }))}
+          rows={refused.map(({ reason, requests }) => ({
+            name: refusalOf(reason).label,
+            requests,
+          }))}
           none={text.noRefusals}
           note={query.model !== "" || query.tag.includes("=") ? text.ofKeys : undefined}
         />
@@ -166,7 +169,13 @@ function failuresOf(outcomes: QueryUsageResponse["outcomes"], all: bigint): Name
   return all > known ? [...rows, { name: text.archived, requests: all - known }] : rows;
 }
 
-function Part({ title, children }: { readonly title: string; readonly children: ComponentChildren }) {
+function Part({
+  title,
+  children,
+}: {
+  readonly title: string;
+  readonly children: ComponentChildren;
+}) {
   return (
     <section class="stack">
       <h3>{title}</h3>

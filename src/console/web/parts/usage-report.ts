@@ -313,3 +313,19 @@ export function firstEventWithin(
 export function changeOf(now: bigint, before: bigint): number | undefined {
   return before === 0n ? undefined : Number(now - before) / Number(before);
 }
+
+/** The parts that are left out, as the address has them. The id of all others is empty. */
+export function hiddenText(ids: readonly string[]): string {
+  const text = ids.map(encodeURIComponent).join(",");
+  return ids.length > 0 && text === "" ? "," : text;
+}
+
+/** The same from an address, which somebody may have typed. */
+export function hiddenIn(hide: string): ReadonlySet<string> {
+  if (hide === "") return new Set();
+  try {
+    return new Set(hide.split(",").map(decodeURIComponent));
+  } catch {
+    return new Set();
+  }
+}

@@ -30,25 +30,25 @@ type RowsProps = {
 
 /** The sums of the range by name, or by two. */
 export function UsageTable({ rows, chosen, keys, note, isWhole }: RowsProps): JSX.Element {
-  const { by, then } = chosen;
+  const { by, second } = chosen;
   const [order, setOrder] = useState<Order>({ by: "credits", descending: true });
   const [shown, setShown] = useState(rowsAtOnce);
   const kind = by === "category" ? "key" : by;
   const { key, model } = words.usage.head;
   const title =
-    then === ""
+    second === ""
       ? words.usage.table[kind]
-      : text.thenTable(words.usage.table[kind], { key, model }[then]);
+      : text.twoTable(words.usage.table[kind], { key, model }[second]);
   return (
     <Card title={title} note={note} flush>
       <div class="dense">
         <Table
-          name={`usage-${kind}${then && `-${then}`}`}
+          name={`usage-${kind}${second && `-${second}`}`}
           caption={title}
           columns={columnsOf(kind, chosen, keys, rows)}
           rows={rows}
           rowsMax={shown}
-          keyOf={(row) => namesIn(row, { by: kind, then }).join("\t")}
+          keyOf={(row) => namesIn(row, { by: kind, second }).join("\t")}
           sort={{ ...order, onSort: (name, descending) => setOrder({ by: name, descending }) }}
         />
       </div>
@@ -66,7 +66,7 @@ export function UsageTable({ rows, chosen, keys, note, isWhole }: RowsProps): JS
 
 function columnsOf(
   kind: Kind,
-  { tag, then, money }: Chosen,
+  { tag, second, money }: Chosen,
   keys: ReadonlyMap<string, KeyText>,
   rows: readonly UsageRow[],
 ): Column<UsageRow>[] {
@@ -92,7 +92,7 @@ function columnsOf(
     words.usage.cacheDetails(compact(cacheWrite(row)), compact(cacheRead(row)));
   return [
     { ...nameColumn(kind, tag, keys), foot: words.usage.total[kind] },
-    ...(then === "" ? [] : [nameColumn(then, tag, keys)]),
+    ...(second === "" ? [] : [nameColumn(second, tag, keys)]),
     number(
       "credits",
       text.units[money.unit],
@@ -119,11 +119,7 @@ function columnsOf(
 }
 
 /** What a row is of. */
-function nameColumn(
-  kind: Kind,
-  tag: string,
-  keys: ReadonlyMap<string, KeyText>,
-): Column<UsageRow> {
+function nameColumn(kind: Kind, tag: string, keys: ReadonlyMap<string, KeyText>): Column<UsageRow> {
   return {
     name: kind,
     head: kind === "tag" ? tag : words.usage.head[kind],
@@ -156,4 +152,3 @@ function TagValue({ tag, value }: { readonly tag: string; readonly value: string
     </a>
   );
 }
-

@@ -33,7 +33,7 @@ export function Views({ page }: { readonly page: "usage" | "requests" }): JSX.El
     <>
       <Menu class="button" button={text.button}>
         {(close) => (
-          <div class="views" ref={(element) => void (place.current = element)}>
+          <section class="views" ref={place}>
             {data && views.length === 0 && <p class="menu-part muted">{text.none}</p>}
             <List title={text.ofAccount} views={shared} mayDelete={can("owner")} close={close} />
             <List title={text.own} views={own} mayDelete close={close} />
@@ -49,7 +49,7 @@ export function Views({ page }: { readonly page: "usage" | "requests" }): JSX.El
                 {text.save}
               </button>
             )}
-          </div>
+          </section>
         )}
       </Menu>
       {isSaving && <SaveDialog page={page} onClose={() => setSaving(false)} />}

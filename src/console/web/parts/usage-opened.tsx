@@ -267,10 +267,17 @@ function Counts({ title, head, rows, none, note }: CountsProps): JSX.Element {
         <Table
           caption={title}
           columns={[
-            { name: "name", head, cell: ({ name }) => name, foot: text.all },
+            {
+              name: "name",
+              head,
+              sortBy: ({ name }) => name,
+              cell: ({ name }) => name,
+              foot: text.all,
+            },
             {
               name: "requests",
               head: text.head.requests,
+              sortBy: ({ requests }) => requests,
               end: true,
               cell: ({ requests }) => count(requests),
               foot: count(all),

@@ -30,7 +30,7 @@ export function Views({ page }: { readonly page: "usage" | "requests" }): JSX.El
   // Operators who are no members keep none of their own.
   const maySave = role > 0 || can("owner");
   return (
-    <>
+    <div>
       <Menu class="button" button={text.button}>
         {(close) => (
           <section class="views" ref={place}>
@@ -53,7 +53,7 @@ export function Views({ page }: { readonly page: "usage" | "requests" }): JSX.El
         )}
       </Menu>
       {isSaving && <SaveDialog page={page} onClose={() => setSaving(false)} />}
-    </>
+    </div>
   );
 }
 

@@ -165,7 +165,6 @@ function Tools({ setQuery, chosen }: PartProps): JSX.Element {
         onInput={(value) => setQuery({ by: value, hide: "" })}
         options={optionsOf(words.usage.bys)}
       />
-      <Views page="usage" />
     </>
   );
 }
@@ -232,6 +231,7 @@ function UsageFilters({ query, setQuery, chosen, keys }: PartProps): JSX.Element
         onInput={(unit) => setQuery({ unit })}
         options={optionsOf(text.units)}
       />
+      <Views page="usage" />
       <Copy text={location.href} label={words.usage.copyLink} />
       {chosen.compared && (
         <LinkButton href={csvAddress(chosen, chosen.compared)} download>

@@ -56,6 +56,14 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       call,
     );
     await writeLedger(db, gateway.accountId);
+    await core.billing.setBudget(
+      {
+        ...{ accountId: gateway.accountId, families: [Family.V1] },
+        payer: { payer: { case: "pool", value: true } },
+        limits: { monthlyMicrocredits: 777_000_000n },
+      },
+      call,
+    );
     browser = await startChromium();
     owner = await signIn(gateway.ownerLink, "olga");
     ({ page, problems } = await pageOf(owner));
@@ -338,6 +346,15 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         await expect
           .poll(() => month.getByRole("row", { name: new RegExp(`^Day ${today} `) }).textContent())
           .toContain(`${credits(sofar.amount)} credits`);
+        // Each pool has a line of its own, and its budget.
+        await month.getByRole("button", { name: "v1" }).click();
+        const ofPool = await ledger(start, dayAfter(6), `"family" = 'v1'`);
+        await month.getByText("The dashed line is the monthly limit of the pool v1.").waitFor();
+        await expect
+          .poll(() => month.getByRole("row", { name: new RegExp(`^Day ${today} `) }).textContent())
+          .toMatch(new RegExp(`${credits(ofPool.amount)} credits.*777\\.00 credits$`));
+        await month.getByRole("button", { name: "v2" }).click();
+        await month.getByText("No budget has a monthly limit here.").waitFor();
         await look("multiples", width);
       });
 

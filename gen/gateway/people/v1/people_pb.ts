@@ -3054,9 +3054,9 @@ export const PeopleService: GenService<{
   },
   /**
    * Keeps an address of the console under a name. A view of the same name is replaced. Views of the
-   * account are saved by its owners, own ones by every member. Whoever leaves the account loses the
-   * own ones. Errors: NOT_FOUND (account), NOT_PERMITTED, INVALID_REQUEST, LIMIT_REACHED (50 views
-   * of a person in an account, 50 of the account itself).
+   * account are saved by its owners, own ones by every member, who loses them with the membership.
+   * Errors: NOT_FOUND (account), NOT_PERMITTED, INVALID_REQUEST, LIMIT_REACHED (50 views of a
+   * person in an account, 50 of the account itself).
    *
    * @generated from rpc gateway.people.v1.PeopleService.SaveView
    */

@@ -10,7 +10,7 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { count, credits, dollars } from "../../src/console/web/format.ts";
-import { hasChromium, startChromium } from "../support/chromium.ts";
+import { hasChromium, leftDialog, startChromium } from "../support/chromium.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { price } from "../support/ledger.ts";
 
@@ -440,6 +440,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     if (forAll) await dialog.getByLabel("For everybody in the account").check();
     await dialog.getByRole("button", { name: "Save this view" }).click();
     await dialog.waitFor({ state: "detached" });
+    await leftDialog(on);
   }
 
   test("nothing of it made the console complain", () => expect(problems).toEqual([]));

@@ -12,7 +12,6 @@ import { Dialog } from "./dialog.tsx";
 import { CheckField, Form, TextField } from "./form.tsx";
 import { Menu } from "./menu.tsx";
 import { notify } from "./messages.ts";
-import { useSeen } from "./seen.ts";
 
 const text = whyWords.views;
 const { listViews, saveView, deleteView } = PeopleService.method;
@@ -22,8 +21,8 @@ export function Views({ page }: { readonly page: "usage" | "requests" }): JSX.El
   const { accountId, role } = account.value;
   const [isSaving, setSaving] = useState(false);
   // Nobody asks for them before the menu is open.
-  const [place, isSeen] = useSeen();
-  const { data } = useCall(listViews, isSeen ? { accountId } : undefined);
+  const [isWanted, setWanted] = useState(false);
+  const { data } = useCall(listViews, isWanted ? { accountId } : undefined);
   const views = data?.views ?? [];
   const shared = views.filter(({ ofAccount }) => ofAccount);
   const own = views.filter(({ ofAccount }) => !ofAccount);
@@ -31,9 +30,9 @@ export function Views({ page }: { readonly page: "usage" | "requests" }): JSX.El
   const maySave = role > 0 || can("owner");
   return (
     <div>
-      <Menu class="button" button={text.button}>
+      <Menu class="button" button={text.button} onOpen={() => setWanted(true)}>
         {(close) => (
-          <section class="views" ref={place}>
+          <section class="views">
             {data && views.length === 0 && <p class="menu-part muted">{text.none}</p>}
             <List title={text.ofAccount} views={shared} mayDelete={can("owner")} close={close} />
             <List title={text.own} views={own} mayDelete close={close} />

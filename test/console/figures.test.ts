@@ -12,6 +12,7 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
+import { moneyIn } from "../../src/console/web/pages/unit.ts";
 import {
   addNewest,
   addOlder,
@@ -36,7 +37,6 @@ import {
   ticksUpTo,
   totalOf,
 } from "../../src/console/web/parts/timeline.ts";
-import { moneyIn } from "../../src/console/web/parts/unit.ts";
 import {
   addSums,
   categoryBars,

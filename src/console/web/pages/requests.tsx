@@ -42,10 +42,10 @@ import { type Column, Table } from "../parts/table.tsx";
 import { parseTags } from "../parts/tags.ts";
 import { edgeOf } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
-import { Views } from "../parts/views.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
+import { Views } from "./views.tsx";
 
 const defaults = {
   key: "",

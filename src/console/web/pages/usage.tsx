@@ -27,18 +27,6 @@ import { refusalOf } from "../parts/refusals.ts";
 import { Table } from "../parts/table.tsx";
 import { parseTags, tagsText } from "../parts/tags.ts";
 import { nextSpan, startOf } from "../parts/timeline.ts";
-import { type Money, moneyIn } from "../parts/unit.ts";
-import {
-  type By,
-  type Chosen,
-  type Second,
-  type UsageCalls,
-  useUsage,
-} from "../parts/usage-calls.ts";
-import { UsageChart } from "../parts/usage-chart.tsx";
-import { MonthSoFar } from "../parts/usage-month.tsx";
-import { Multiples } from "../parts/usage-multiples.tsx";
-import { type Opened, OpenedBar } from "../parts/usage-opened.tsx";
 import {
   addSums,
   type Compared,
@@ -54,14 +42,20 @@ import {
   type TimedSums,
   timed,
 } from "../parts/usage-report.ts";
-import { UsageTable } from "../parts/usage-table.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
-import { Views } from "../parts/views.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, bornAt, can } from "../session.ts";
 import { words } from "../words.ts";
 import { whyWords as text } from "../words-why.ts";
 import { utc } from "../zone.ts";
+import { type Money, moneyIn } from "./unit.ts";
+import { type By, type Chosen, type Second, type UsageCalls, useUsage } from "./usage-calls.ts";
+import { UsageChart } from "./usage-chart.tsx";
+import { MonthSoFar } from "./usage-month.tsx";
+import { Multiples } from "./usage-multiples.tsx";
+import { type Opened, OpenedBar } from "./usage-opened.tsx";
+import { UsageTable } from "./usage-table.tsx";
+import { Views } from "./views.tsx";
 
 const defaults = {
   period: "30d",

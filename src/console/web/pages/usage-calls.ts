@@ -11,10 +11,16 @@ import {
   type UsageRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Call, type Pages, together } from "../api.ts";
-import { useAllPages } from "./all-pages.ts";
-import { learnKeys } from "./key-names.ts";
+import { useAllPages } from "../parts/all-pages.ts";
+import { learnKeys } from "../parts/key-names.ts";
+import {
+  type Compared,
+  type Measure,
+  measured,
+  type Period,
+  type Plan,
+} from "../parts/usage-report.ts";
 import type { Money } from "./unit.ts";
-import { type Compared, type Measure, measured, type Period, type Plan } from "./usage-report.ts";
 
 /** What the parts of a bar, and the rows of the table, are. */
 export type By = "category" | "model" | "key" | "tag";

@@ -5,16 +5,16 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { UsageRow } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { compact, count } from "../format.ts";
+import { Button } from "../parts/button.tsx";
+import { hintOf, type KeyText, keyText } from "../parts/key-names.ts";
+import { Card } from "../parts/page.tsx";
+import { KeyName } from "../parts/small.tsx";
+import { type Column, type Order, Table } from "../parts/table.tsx";
+import { type TokenSide, tokensOf } from "../parts/usage-report.ts";
 import { href } from "../router.ts";
 import { words } from "../words.ts";
 import { whyWords as text } from "../words-why.ts";
-import { Button } from "./button.tsx";
-import { hintOf, type KeyText, keyText } from "./key-names.ts";
-import { Card } from "./page.tsx";
-import { KeyName } from "./small.tsx";
-import { type Column, type Order, Table } from "./table.tsx";
 import { type By, type Chosen, namesIn } from "./usage-calls.ts";
-import { type TokenSide, tokensOf } from "./usage-report.ts";
 
 const rowsAtOnce = 50;
 

@@ -3,15 +3,12 @@
 import type { JSX } from "preact";
 import type { UsageRow } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { compact, count } from "../format.ts";
-import { words } from "../words.ts";
-import { whyWords as text } from "../words-why.ts";
-import { Bars, Legend, type Series } from "./bars.tsx";
-import { Segments } from "./choices.tsx";
-import { optionsOf } from "./filters.tsx";
-import { type KeyText, keyText } from "./key-names.ts";
-import { Card } from "./page.tsx";
-import { type Bar, nextSpan } from "./timeline.ts";
-import { type Chosen, type Grouping, nameIn, type UsageCalls } from "./usage-calls.ts";
+import { Bars, Legend, type Series } from "../parts/bars.tsx";
+import { Segments } from "../parts/choices.tsx";
+import { optionsOf } from "../parts/filters.tsx";
+import { type KeyText, keyText } from "../parts/key-names.ts";
+import { Card } from "../parts/page.tsx";
+import { type Bar, nextSpan } from "../parts/timeline.ts";
 import {
   type Category,
   type Compared,
@@ -25,7 +22,10 @@ import {
   type Plan,
   type TimedSums,
   timed,
-} from "./usage-report.ts";
+} from "../parts/usage-report.ts";
+import { words } from "../words.ts";
+import { whyWords as text } from "../words-why.ts";
+import { type Chosen, type Grouping, nameIn, type UsageCalls } from "./usage-calls.ts";
 
 const categoryClasses: Readonly<Record<Category, string>> = {
   input: "cat-input",

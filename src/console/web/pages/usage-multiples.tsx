@@ -12,18 +12,13 @@ import {
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { firstEventBoundsMs } from "../../../base/shown-figures.ts";
 import { compact, count, day, percent } from "../format.ts";
-import { words } from "../words.ts";
-import { whyWords } from "../words-why.ts";
-import { utc } from "../zone.ts";
-import { useAllPages } from "./all-pages.ts";
-import { Bars, type BarsProps, Legend, type Point, type Series } from "./bars.tsx";
-import { boundText } from "./first-token.ts";
-import { Card } from "./page.tsx";
-import { refusalOf } from "./refusals.ts";
-import { useSeen } from "./seen.ts";
-import { barsOf, nextSpan, type Span, startOf } from "./timeline.ts";
-import type { Money } from "./unit.ts";
-import type { Chosen } from "./usage-calls.ts";
+import { useAllPages } from "../parts/all-pages.ts";
+import { Bars, type BarsProps, Legend, type Point, type Series } from "../parts/bars.tsx";
+import { boundText } from "../parts/first-token.ts";
+import { Card } from "../parts/page.tsx";
+import { refusalOf } from "../parts/refusals.ts";
+import { useSeen } from "../parts/seen.ts";
+import { barsOf, nextSpan, type Span, startOf } from "../parts/timeline.ts";
 import {
   addSums,
   type Compared,
@@ -31,8 +26,13 @@ import {
   firstEventWithin,
   type Plan,
   type TimedSums,
-} from "./usage-report.ts";
-import { Skeleton, View } from "./view.tsx";
+} from "../parts/usage-report.ts";
+import { Skeleton, View } from "../parts/view.tsx";
+import { words } from "../words.ts";
+import { whyWords } from "../words-why.ts";
+import { utc } from "../zone.ts";
+import type { Money } from "./unit.ts";
+import type { Chosen } from "./usage-calls.ts";
 
 const text = whyWords.multiples;
 /** Pixels of the plots. */

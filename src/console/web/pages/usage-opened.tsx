@@ -13,20 +13,20 @@ import {
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { together } from "../api.ts";
 import { count } from "../format.ts";
+import { useAllPages } from "../parts/all-pages.ts";
+import { Button, LinkButton } from "../parts/button.tsx";
+import { type KeyText, keyText } from "../parts/key-names.ts";
+import { outcomeLabel } from "../parts/outcome.tsx";
+import { Card } from "../parts/page.tsx";
+import { refusalOf } from "../parts/refusals.ts";
+import { Table } from "../parts/table.tsx";
+import type { Span } from "../parts/timeline.ts";
+import { addSums, edgeText, timed } from "../parts/usage-report.ts";
+import { Skeleton, View } from "../parts/view.tsx";
 import { href } from "../router.ts";
 import { words } from "../words.ts";
 import { whyWords } from "../words-why.ts";
-import { useAllPages } from "./all-pages.ts";
-import { Button, LinkButton } from "./button.tsx";
-import { type KeyText, keyText } from "./key-names.ts";
-import { outcomeLabel } from "./outcome.tsx";
-import { Card } from "./page.tsx";
-import { refusalOf } from "./refusals.ts";
-import { Table } from "./table.tsx";
-import type { Span } from "./timeline.ts";
 import { type Chosen, rowsOf } from "./usage-calls.ts";
-import { addSums, edgeText, timed } from "./usage-report.ts";
-import { Skeleton, View } from "./view.tsx";
 
 const text = whyWords.opened;
 /** So many keys, and models, have a row of their own. */

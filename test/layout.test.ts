@@ -220,6 +220,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "passwords",
     "people",
     "people_changes",
+    "saved_views",
     "sessions",
     "sign_in_failures",
     "sign_ups",

@@ -1074,11 +1074,12 @@ export type SettleHoldsRow = { accountId: string; requestId: string; hold: bigin
  * `costsCache`: of these and the cache
  * `costsThinking`: of these and thinking
  * `costsOver`: of the output and the thinking beyond the grant
+ * `cachesSaved`: nano-credits that the prompt cache saved
  * `firstEvents`: the numbers of the counts of first events; null: there was none
  * `facts`: null: there are none
  * `input`: charged tokens, as the other categories
  */
-export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; priceVersions: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; facts: readonly (string | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[]; webSearches: readonly number[] }, SettleHoldsRow> = many(
+export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; priceVersions: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; cachesSaved: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; facts: readonly (string | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[]; webSearches: readonly number[] }, SettleHoldsRow> = many(
   "billing/settle-holds",
   `-- billing/settle-holds
 with today as materialized (
@@ -1089,20 +1090,21 @@ with today as materialized (
   delete from holds h
   using unnest($1::text[], $2::text[], $3::text[],
       $4::bigint[], $5::bigint[], $6::bigint[],
-      $7::bigint[], $8::bigint[],
-      $9::integer[], $10::integer[], $11::text[], $12::text[],
-      $13::jsonb[], $14::integer[], $15::jsonb[],
-      $16::integer[], $17::integer[], $18::integer[], $19::integer[],
-      $20::integer[], $21::integer[], $22::integer[])
+      $7::bigint[], $8::bigint[], $9::bigint[],
+      $10::integer[], $11::integer[], $12::text[], $13::text[],
+      $14::jsonb[], $15::integer[], $16::jsonb[],
+      $17::integer[], $18::integer[], $19::integer[], $20::integer[],
+      $21::integer[], $22::integer[], $23::integer[])
     as e (account_id, request_id, price_version, cost_input, cost_cache, cost_thinking, cost,
-      cost_over,
+      cost_over, cache_saved,
       output_over, thinking_over, outcome, basis, attempts, first_event, facts,
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
     e.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by, h.manager,
     h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
-    e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event, e.facts,
+    e.cache_saved, e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event,
+    e.facts,
     e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read, e.web_searches
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
@@ -1160,8 +1162,10 @@ with today as materialized (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10)
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21)
   select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'),
     sum(input), sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h),
     sum(cache_read), sum(web_searches),
@@ -1176,11 +1180,18 @@ with today as materialized (
       'reaped', 'input_above_hold')),
     count(*) filter (where outcome in ('client_left_before_acceptance',
       'client_left_before_content', 'client_left', 'revoked', 'time_limit')),
+    sum(cache_saved),
     count(*) filter (where first_event = 1), count(*) filter (where first_event = 2),
     count(*) filter (where first_event = 3), count(*) filter (where first_event = 4),
     count(*) filter (where first_event = 5), count(*) filter (where first_event = 6),
     count(*) filter (where first_event = 7), count(*) filter (where first_event = 8),
-    count(*) filter (where first_event = 9), count(*) filter (where first_event = 10)
+    count(*) filter (where first_event = 9), count(*) filter (where first_event = 10),
+    count(*) filter (where first_event = 11), count(*) filter (where first_event = 12),
+    count(*) filter (where first_event = 13), count(*) filter (where first_event = 14),
+    count(*) filter (where first_event = 15), count(*) filter (where first_event = 16),
+    count(*) filter (where first_event = 17), count(*) filter (where first_event = 18),
+    count(*) filter (where first_event = 19), count(*) filter (where first_event = 20),
+    count(*) filter (where first_event = 21)
   from ended
   group by 1, 2, 3, 4
   order by 1, 4, 2, 3
@@ -1188,8 +1199,10 @@ with today as materialized (
   set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
-      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-      first_event_7, first_event_8, first_event_9, first_event_10) = row (
+      cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+      first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+      first_event_12, first_event_13, first_event_14, first_event_15, first_event_16,
+      first_event_17, first_event_18, first_event_19, first_event_20, first_event_21) = row (
         u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
         u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
         u.cache_read + excluded.cache_read, u.web_searches + excluded.web_searches,
@@ -1198,16 +1211,22 @@ with today as materialized (
         u.amount_thinking + excluded.amount_thinking,
         u.requests + excluded.requests, u.completed + excluded.completed,
         u.failed + excluded.failed, u.cut + excluded.cut,
-        u.first_event_1 + excluded.first_event_1, u.first_event_2 + excluded.first_event_2,
-        u.first_event_3 + excluded.first_event_3, u.first_event_4 + excluded.first_event_4,
-        u.first_event_5 + excluded.first_event_5, u.first_event_6 + excluded.first_event_6,
-        u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
-        u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10)
+        u.cache_saved + excluded.cache_saved, u.first_event_1 + excluded.first_event_1,
+        u.first_event_2 + excluded.first_event_2, u.first_event_3 + excluded.first_event_3,
+        u.first_event_4 + excluded.first_event_4, u.first_event_5 + excluded.first_event_5,
+        u.first_event_6 + excluded.first_event_6, u.first_event_7 + excluded.first_event_7,
+        u.first_event_8 + excluded.first_event_8, u.first_event_9 + excluded.first_event_9,
+        u.first_event_10 + excluded.first_event_10, u.first_event_11 + excluded.first_event_11,
+        u.first_event_12 + excluded.first_event_12, u.first_event_13 + excluded.first_event_13,
+        u.first_event_14 + excluded.first_event_14, u.first_event_15 + excluded.first_event_15,
+        u.first_event_16 + excluded.first_event_16, u.first_event_17 + excluded.first_event_17,
+        u.first_event_18 + excluded.first_event_18, u.first_event_19 + excluded.first_event_19,
+        u.first_event_20 + excluded.first_event_20, u.first_event_21 + excluded.first_event_21)
 )
 select account_id, request_id, hold, amount, overrun,
   floor(extract(epoch from settled_at) * 1000)::bigint as settled_at_ms
 from charged`,
-  (p) => [p.accountIds, p.requestIds, p.priceVersions, p.costsInput, p.costsCache, p.costsThinking, p.costs, p.costsOver, p.outputsOver, p.thinkingsOver, p.outcomes, p.bases, p.attempts, p.firstEvents, p.facts, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearches],
+  (p) => [p.accountIds, p.requestIds, p.priceVersions, p.costsInput, p.costsCache, p.costsThinking, p.costs, p.costsOver, p.cachesSaved, p.outputsOver, p.thinkingsOver, p.outcomes, p.bases, p.attempts, p.firstEvents, p.facts, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearches],
   (v) => ({ accountId: v[0], requestId: v[1], hold: v[2], amount: v[3], overrun: v[4], settledAtMs: v[5] }) as never,
   "",
 );
@@ -2470,18 +2489,24 @@ insert into usage_daily (account_id, day, key_id, model,
   input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut,
-  first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-  first_event_7, first_event_8, first_event_9, first_event_10)
+  cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+  first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+  first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+  first_event_18, first_event_19, first_event_20, first_event_21)
 select h.account_id, $1::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
   sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
   sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
   sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
-  sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
-  sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
-  sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
-  sum(first_event_10)::bigint
+  sum(cache_saved)::bigint, sum(first_event_1)::bigint, sum(first_event_2)::bigint,
+  sum(first_event_3)::bigint, sum(first_event_4)::bigint, sum(first_event_5)::bigint,
+  sum(first_event_6)::bigint, sum(first_event_7)::bigint, sum(first_event_8)::bigint,
+  sum(first_event_9)::bigint, sum(first_event_10)::bigint, sum(first_event_11)::bigint,
+  sum(first_event_12)::bigint, sum(first_event_13)::bigint, sum(first_event_14)::bigint,
+  sum(first_event_15)::bigint, sum(first_event_16)::bigint, sum(first_event_17)::bigint,
+  sum(first_event_18)::bigint, sum(first_event_19)::bigint, sum(first_event_20)::bigint,
+  sum(first_event_21)::bigint
 from unnest($2::text[]) as a (account_id)
 cross join lateral (
   select *
@@ -2495,17 +2520,22 @@ on conflict (account_id, day, key_id, model) do update
 set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10) = row (
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21) = row (
       excluded.input, excluded.output, excluded.thinking, excluded.cache_write_5m,
       excluded.cache_write_1h, excluded.cache_read, excluded.web_searches,
       excluded.amount, excluded.amount_input, excluded.amount_output, excluded.amount_cache,
       excluded.amount_thinking,
       excluded.requests, excluded.completed, excluded.failed, excluded.cut,
-      excluded.first_event_1, excluded.first_event_2, excluded.first_event_3,
+      excluded.cache_saved, excluded.first_event_1, excluded.first_event_2, excluded.first_event_3,
       excluded.first_event_4, excluded.first_event_5, excluded.first_event_6,
       excluded.first_event_7, excluded.first_event_8, excluded.first_event_9,
-      excluded.first_event_10)`,
+      excluded.first_event_10, excluded.first_event_11, excluded.first_event_12,
+      excluded.first_event_13, excluded.first_event_14, excluded.first_event_15,
+      excluded.first_event_16, excluded.first_event_17, excluded.first_event_18,
+      excluded.first_event_19, excluded.first_event_20, excluded.first_event_21)`,
   (p) => [p.day, p.accountIds],
 );
 
@@ -2520,18 +2550,24 @@ insert into usage_daily as u (account_id, day, key_id, model,
   input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut,
-  first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-  first_event_7, first_event_8, first_event_9, first_event_10)
+  cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+  first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+  first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+  first_event_18, first_event_19, first_event_20, first_event_21)
 select h.account_id, $1::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
   sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
   sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
   sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
-  sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
-  sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
-  sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
-  sum(first_event_10)::bigint
+  sum(cache_saved)::bigint, sum(first_event_1)::bigint, sum(first_event_2)::bigint,
+  sum(first_event_3)::bigint, sum(first_event_4)::bigint, sum(first_event_5)::bigint,
+  sum(first_event_6)::bigint, sum(first_event_7)::bigint, sum(first_event_8)::bigint,
+  sum(first_event_9)::bigint, sum(first_event_10)::bigint, sum(first_event_11)::bigint,
+  sum(first_event_12)::bigint, sum(first_event_13)::bigint, sum(first_event_14)::bigint,
+  sum(first_event_15)::bigint, sum(first_event_16)::bigint, sum(first_event_17)::bigint,
+  sum(first_event_18)::bigint, sum(first_event_19)::bigint, sum(first_event_20)::bigint,
+  sum(first_event_21)::bigint
 from unnest($2::text[]) as a (account_id)
 cross join lateral (
   select *
@@ -2545,8 +2581,10 @@ on conflict (account_id, day, key_id, model) do update
 set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10) = row (
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21) = row (
       u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
       u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
       u.cache_read + excluded.cache_read, u.web_searches + excluded.web_searches,
@@ -2555,11 +2593,17 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_se
       u.amount_thinking + excluded.amount_thinking,
       u.requests + excluded.requests, u.completed + excluded.completed, u.failed + excluded.failed,
       u.cut + excluded.cut,
-      u.first_event_1 + excluded.first_event_1, u.first_event_2 + excluded.first_event_2,
-      u.first_event_3 + excluded.first_event_3, u.first_event_4 + excluded.first_event_4,
-      u.first_event_5 + excluded.first_event_5, u.first_event_6 + excluded.first_event_6,
-      u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
-      u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10)`,
+      u.cache_saved + excluded.cache_saved, u.first_event_1 + excluded.first_event_1,
+      u.first_event_2 + excluded.first_event_2, u.first_event_3 + excluded.first_event_3,
+      u.first_event_4 + excluded.first_event_4, u.first_event_5 + excluded.first_event_5,
+      u.first_event_6 + excluded.first_event_6, u.first_event_7 + excluded.first_event_7,
+      u.first_event_8 + excluded.first_event_8, u.first_event_9 + excluded.first_event_9,
+      u.first_event_10 + excluded.first_event_10, u.first_event_11 + excluded.first_event_11,
+      u.first_event_12 + excluded.first_event_12, u.first_event_13 + excluded.first_event_13,
+      u.first_event_14 + excluded.first_event_14, u.first_event_15 + excluded.first_event_15,
+      u.first_event_16 + excluded.first_event_16, u.first_event_17 + excluded.first_event_17,
+      u.first_event_18 + excluded.first_event_18, u.first_event_19 + excluded.first_event_19,
+      u.first_event_20 + excluded.first_event_20, u.first_event_21 + excluded.first_event_21)`,
   (p) => [p.day, p.accountIds],
 );
 
@@ -3043,7 +3087,7 @@ group by account_id`,
   "",
 );
 
-export type SumUsageRow = { input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+export type SumUsageRow = { input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; cacheSaved: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint; firstEvent11: bigint; firstEvent12: bigint; firstEvent13: bigint; firstEvent14: bigint; firstEvent15: bigint; firstEvent16: bigint; firstEvent17: bigint; firstEvent18: bigint; firstEvent19: bigint; firstEvent20: bigint; firstEvent21: bigint };
 /**
  * Sums roll-ups as QueryUsage does, over all rows of all pages.
  * `keyIds`: null: all
@@ -3057,8 +3101,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_hourly
   where account_id = $1 and hour >= $2 and hour < $3
   union all
@@ -3066,8 +3112,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_daily
   where account_id = $1 and day >= $4::date and day < $5::date
   union all
@@ -3075,8 +3123,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_hourly
   where account_id = $1 and hour >= $6 and hour < $7
 )
@@ -3095,6 +3145,7 @@ select
   coalesce(sum(requests), 0)::bigint as requests,
   coalesce(sum(completed), 0)::bigint as completed,
   coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(cut), 0)::bigint as cut,
+  coalesce(sum(cache_saved), 0)::bigint as cache_saved,
   coalesce(sum(first_event_1), 0)::bigint as first_event_1,
   coalesce(sum(first_event_2), 0)::bigint as first_event_2,
   coalesce(sum(first_event_3), 0)::bigint as first_event_3,
@@ -3104,16 +3155,27 @@ select
   coalesce(sum(first_event_7), 0)::bigint as first_event_7,
   coalesce(sum(first_event_8), 0)::bigint as first_event_8,
   coalesce(sum(first_event_9), 0)::bigint as first_event_9,
-  coalesce(sum(first_event_10), 0)::bigint as first_event_10
+  coalesce(sum(first_event_10), 0)::bigint as first_event_10,
+  coalesce(sum(first_event_11), 0)::bigint as first_event_11,
+  coalesce(sum(first_event_12), 0)::bigint as first_event_12,
+  coalesce(sum(first_event_13), 0)::bigint as first_event_13,
+  coalesce(sum(first_event_14), 0)::bigint as first_event_14,
+  coalesce(sum(first_event_15), 0)::bigint as first_event_15,
+  coalesce(sum(first_event_16), 0)::bigint as first_event_16,
+  coalesce(sum(first_event_17), 0)::bigint as first_event_17,
+  coalesce(sum(first_event_18), 0)::bigint as first_event_18,
+  coalesce(sum(first_event_19), 0)::bigint as first_event_19,
+  coalesce(sum(first_event_20), 0)::bigint as first_event_20,
+  coalesce(sum(first_event_21), 0)::bigint as first_event_21
 from used
 where ($8::text[] is null or key_id = any($8))
   and ($9::text[] is null or model = any($9))`,
   (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.keyIds, p.models],
-  (v) => ({ input: v[0], output: v[1], thinking: v[2], cacheWrite5m: v[3], cacheWrite1h: v[4], cacheRead: v[5], webSearches: v[6], amount: v[7], amountInput: v[8], amountOutput: v[9], amountCache: v[10], amountThinking: v[11], requests: v[12], completed: v[13], failed: v[14], cut: v[15], firstEvent1: v[16], firstEvent2: v[17], firstEvent3: v[18], firstEvent4: v[19], firstEvent5: v[20], firstEvent6: v[21], firstEvent7: v[22], firstEvent8: v[23], firstEvent9: v[24], firstEvent10: v[25] }) as never,
+  (v) => ({ input: v[0], output: v[1], thinking: v[2], cacheWrite5m: v[3], cacheWrite1h: v[4], cacheRead: v[5], webSearches: v[6], amount: v[7], amountInput: v[8], amountOutput: v[9], amountCache: v[10], amountThinking: v[11], requests: v[12], completed: v[13], failed: v[14], cut: v[15], cacheSaved: v[16], firstEvent1: v[17], firstEvent2: v[18], firstEvent3: v[19], firstEvent4: v[20], firstEvent5: v[21], firstEvent6: v[22], firstEvent7: v[23], firstEvent8: v[24], firstEvent9: v[25], firstEvent10: v[26], firstEvent11: v[27], firstEvent12: v[28], firstEvent13: v[29], firstEvent14: v[30], firstEvent15: v[31], firstEvent16: v[32], firstEvent17: v[33], firstEvent18: v[34], firstEvent19: v[35], firstEvent20: v[36], firstEvent21: v[37] }) as never,
   "",
 );
 
-export type ListUsageRow = { day: string; keyId: string; model: string; family: "v1" | "v2" | ""; member: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+export type ListUsageRow = { day: string; keyId: string; model: string; family: "v1" | "v2" | ""; member: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; cacheSaved: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint; firstEvent11: bigint; firstEvent12: bigint; firstEvent13: bigint; firstEvent14: bigint; firstEvent15: bigint; firstEvent16: bigint; firstEvent17: bigint; firstEvent18: bigint; firstEvent19: bigint; firstEvent20: bigint; firstEvent21: bigint };
 /**
  * Lists roll-ups by UTC day, key and model, one page of rows, with the family and the manager
  * of the key if asked.
@@ -3137,11 +3199,17 @@ select page.day as day, page.key_id as key_id, page.model as model,
   amount as amount, amount_input as amount_input, amount_output as amount_output,
   amount_cache as amount_cache, amount_thinking as amount_thinking,
   requests as requests, completed as completed, failed as failed, cut as cut,
-  first_event_1 as first_event_1, first_event_2 as first_event_2,
-  first_event_3 as first_event_3, first_event_4 as first_event_4,
-  first_event_5 as first_event_5, first_event_6 as first_event_6,
-  first_event_7 as first_event_7, first_event_8 as first_event_8,
-  first_event_9 as first_event_9, first_event_10 as first_event_10
+  cache_saved as cache_saved, first_event_1 as first_event_1,
+  first_event_2 as first_event_2, first_event_3 as first_event_3,
+  first_event_4 as first_event_4, first_event_5 as first_event_5,
+  first_event_6 as first_event_6, first_event_7 as first_event_7,
+  first_event_8 as first_event_8, first_event_9 as first_event_9,
+  first_event_10 as first_event_10, first_event_11 as first_event_11,
+  first_event_12 as first_event_12, first_event_13 as first_event_13,
+  first_event_14 as first_event_14, first_event_15 as first_event_15,
+  first_event_16 as first_event_16, first_event_17 as first_event_17,
+  first_event_18 as first_event_18, first_event_19 as first_event_19,
+  first_event_20 as first_event_20, first_event_21 as first_event_21
 from (
   select *
   from (
@@ -3156,11 +3224,22 @@ from (
         sum(amount_thinking)::bigint as amount_thinking,
         sum(requests)::bigint as requests, sum(completed)::bigint as completed,
         sum(failed)::bigint as failed, sum(cut)::bigint as cut,
-        sum(first_event_1)::bigint as first_event_1, sum(first_event_2)::bigint as first_event_2,
-        sum(first_event_3)::bigint as first_event_3, sum(first_event_4)::bigint as first_event_4,
-        sum(first_event_5)::bigint as first_event_5, sum(first_event_6)::bigint as first_event_6,
-        sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
-        sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
+        sum(cache_saved)::bigint as cache_saved, sum(first_event_1)::bigint as first_event_1,
+        sum(first_event_2)::bigint as first_event_2, sum(first_event_3)::bigint as first_event_3,
+        sum(first_event_4)::bigint as first_event_4, sum(first_event_5)::bigint as first_event_5,
+        sum(first_event_6)::bigint as first_event_6, sum(first_event_7)::bigint as first_event_7,
+        sum(first_event_8)::bigint as first_event_8, sum(first_event_9)::bigint as first_event_9,
+        sum(first_event_10)::bigint as first_event_10,
+        sum(first_event_11)::bigint as first_event_11,
+        sum(first_event_12)::bigint as first_event_12,
+        sum(first_event_13)::bigint as first_event_13,
+        sum(first_event_14)::bigint as first_event_14,
+        sum(first_event_15)::bigint as first_event_15,
+        sum(first_event_16)::bigint as first_event_16,
+        sum(first_event_17)::bigint as first_event_17,
+        sum(first_event_18)::bigint as first_event_18,
+        sum(first_event_19)::bigint as first_event_19,
+        sum(first_event_20)::bigint as first_event_20, sum(first_event_21)::bigint as first_event_21
       from usage_hourly
       where account_id = $3 and hour >= $4 and hour < $5
       group by 1, 2, 3
@@ -3172,8 +3251,10 @@ from (
         input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
         amount, amount_input, amount_output, amount_cache, amount_thinking,
         requests, completed, failed, cut,
-        first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-        first_event_7, first_event_8, first_event_9, first_event_10
+        cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+        first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+        first_event_12, first_event_13, first_event_14, first_event_15, first_event_16,
+        first_event_17, first_event_18, first_event_19, first_event_20, first_event_21
       from usage_daily
       where account_id = $3 and day >= $6::date and day < $7::date
       order by day, key_id, model
@@ -3186,10 +3267,14 @@ from (
         sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
         sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
         sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
-        sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
-        sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
-        sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
-        sum(first_event_10)::bigint
+        sum(cache_saved)::bigint, sum(first_event_1)::bigint, sum(first_event_2)::bigint,
+        sum(first_event_3)::bigint, sum(first_event_4)::bigint, sum(first_event_5)::bigint,
+        sum(first_event_6)::bigint, sum(first_event_7)::bigint, sum(first_event_8)::bigint,
+        sum(first_event_9)::bigint, sum(first_event_10)::bigint, sum(first_event_11)::bigint,
+        sum(first_event_12)::bigint, sum(first_event_13)::bigint, sum(first_event_14)::bigint,
+        sum(first_event_15)::bigint, sum(first_event_16)::bigint, sum(first_event_17)::bigint,
+        sum(first_event_18)::bigint, sum(first_event_19)::bigint, sum(first_event_20)::bigint,
+        sum(first_event_21)::bigint
       from usage_hourly
       where account_id = $3 and hour >= $8 and hour < $9
       group by 1, 2, 3
@@ -3207,11 +3292,11 @@ left join keys k
   on ($1 or $2) and k.account_id = $3 and k.key_id = page.key_id
 order by page.day, page.key_id, page.model`,
   (p) => [p.byFamily, p.byMember, p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.keyIds, p.models, p.afterDay, p.afterKeyId, p.afterModel, p.rows],
-  (v) => ({ day: v[0], keyId: v[1], model: v[2], family: v[3], member: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], webSearches: v[11], amount: v[12], amountInput: v[13], amountOutput: v[14], amountCache: v[15], amountThinking: v[16], requests: v[17], completed: v[18], failed: v[19], cut: v[20], firstEvent1: v[21], firstEvent2: v[22], firstEvent3: v[23], firstEvent4: v[24], firstEvent5: v[25], firstEvent6: v[26], firstEvent7: v[27], firstEvent8: v[28], firstEvent9: v[29], firstEvent10: v[30] }) as never,
+  (v) => ({ day: v[0], keyId: v[1], model: v[2], family: v[3], member: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], webSearches: v[11], amount: v[12], amountInput: v[13], amountOutput: v[14], amountCache: v[15], amountThinking: v[16], requests: v[17], completed: v[18], failed: v[19], cut: v[20], cacheSaved: v[21], firstEvent1: v[22], firstEvent2: v[23], firstEvent3: v[24], firstEvent4: v[25], firstEvent5: v[26], firstEvent6: v[27], firstEvent7: v[28], firstEvent8: v[29], firstEvent9: v[30], firstEvent10: v[31], firstEvent11: v[32], firstEvent12: v[33], firstEvent13: v[34], firstEvent14: v[35], firstEvent15: v[36], firstEvent16: v[37], firstEvent17: v[38], firstEvent18: v[39], firstEvent19: v[40], firstEvent20: v[41], firstEvent21: v[42] }) as never,
   "",
 );
 
-export type QueryUsageRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; member: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+export type QueryUsageRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; member: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; cacheSaved: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint; firstEvent11: bigint; firstEvent12: bigint; firstEvent13: bigint; firstEvent14: bigint; firstEvent15: bigint; firstEvent16: bigint; firstEvent17: bigint; firstEvent18: bigint; firstEvent19: bigint; firstEvent20: bigint; firstEvent21: bigint };
 /**
  * Sums roll-ups by time, key, model, family and manager of the key: one page of rows. Whole days
  * that are closed are read from the days, the rest from the hours: those from `hours_from` to
@@ -3234,8 +3319,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_hourly
   where account_id = $1 and hour >= $2 and hour < $3
   union all
@@ -3243,8 +3330,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_daily
   where account_id = $1 and day >= $4::date and day < $5::date
   union all
@@ -3252,8 +3341,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_hourly
   where account_id = $1 and hour >= $6 and hour < $7
 )
@@ -3268,11 +3359,22 @@ select named.period at time zone 'utc' as period, named.key_id as key_id,
   sum(amount_thinking)::bigint as amount_thinking,
   sum(requests)::bigint as requests, sum(completed)::bigint as completed,
   sum(failed)::bigint as failed, sum(cut)::bigint as cut,
-  sum(first_event_1)::bigint as first_event_1, sum(first_event_2)::bigint as first_event_2,
-  sum(first_event_3)::bigint as first_event_3, sum(first_event_4)::bigint as first_event_4,
-  sum(first_event_5)::bigint as first_event_5, sum(first_event_6)::bigint as first_event_6,
-  sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
-  sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
+  sum(cache_saved)::bigint as cache_saved, sum(first_event_1)::bigint as first_event_1,
+  sum(first_event_2)::bigint as first_event_2, sum(first_event_3)::bigint as first_event_3,
+  sum(first_event_4)::bigint as first_event_4, sum(first_event_5)::bigint as first_event_5,
+  sum(first_event_6)::bigint as first_event_6, sum(first_event_7)::bigint as first_event_7,
+  sum(first_event_8)::bigint as first_event_8, sum(first_event_9)::bigint as first_event_9,
+  sum(first_event_10)::bigint as first_event_10,
+  sum(first_event_11)::bigint as first_event_11,
+  sum(first_event_12)::bigint as first_event_12,
+  sum(first_event_13)::bigint as first_event_13,
+  sum(first_event_14)::bigint as first_event_14,
+  sum(first_event_15)::bigint as first_event_15,
+  sum(first_event_16)::bigint as first_event_16,
+  sum(first_event_17)::bigint as first_event_17,
+  sum(first_event_18)::bigint as first_event_18,
+  sum(first_event_19)::bigint as first_event_19,
+  sum(first_event_20)::bigint as first_event_20, sum(first_event_21)::bigint as first_event_21
 from used
 left join keys k
   on ($8 or $9) and k.account_id = $1 and k.key_id = used.key_id
@@ -3297,7 +3399,7 @@ group by named.period, named.key_id, named.model, named."family", named.member
 order by named.period, named.key_id, named.model, named."family", named.member
 limit $20`,
   (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.byFamily, p.byMember, p.bucket, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.afterMember, p.rows],
-  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], member: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], webSearches: v[11], amount: v[12], amountInput: v[13], amountOutput: v[14], amountCache: v[15], amountThinking: v[16], requests: v[17], completed: v[18], failed: v[19], cut: v[20], firstEvent1: v[21], firstEvent2: v[22], firstEvent3: v[23], firstEvent4: v[24], firstEvent5: v[25], firstEvent6: v[26], firstEvent7: v[27], firstEvent8: v[28], firstEvent9: v[29], firstEvent10: v[30] }) as never,
+  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], member: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], webSearches: v[11], amount: v[12], amountInput: v[13], amountOutput: v[14], amountCache: v[15], amountThinking: v[16], requests: v[17], completed: v[18], failed: v[19], cut: v[20], cacheSaved: v[21], firstEvent1: v[22], firstEvent2: v[23], firstEvent3: v[24], firstEvent4: v[25], firstEvent5: v[26], firstEvent6: v[27], firstEvent7: v[28], firstEvent8: v[29], firstEvent9: v[30], firstEvent10: v[31], firstEvent11: v[32], firstEvent12: v[33], firstEvent13: v[34], firstEvent14: v[35], firstEvent15: v[36], firstEvent16: v[37], firstEvent17: v[38], firstEvent18: v[39], firstEvent19: v[40], firstEvent20: v[41], firstEvent21: v[42] }) as never,
   "",
 );
 
@@ -3458,8 +3560,10 @@ from (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_daily
   where account_id = any($1::text[]) and day = $2::date
 ) d
@@ -3470,10 +3574,14 @@ full join (
     sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
     sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
     sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
-    sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
-    sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
-    sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
-    sum(first_event_10)::bigint
+    sum(cache_saved)::bigint, sum(first_event_1)::bigint, sum(first_event_2)::bigint,
+    sum(first_event_3)::bigint, sum(first_event_4)::bigint, sum(first_event_5)::bigint,
+    sum(first_event_6)::bigint, sum(first_event_7)::bigint, sum(first_event_8)::bigint,
+    sum(first_event_9)::bigint, sum(first_event_10)::bigint, sum(first_event_11)::bigint,
+    sum(first_event_12)::bigint, sum(first_event_13)::bigint, sum(first_event_14)::bigint,
+    sum(first_event_15)::bigint, sum(first_event_16)::bigint, sum(first_event_17)::bigint,
+    sum(first_event_18)::bigint, sum(first_event_19)::bigint, sum(first_event_20)::bigint,
+    sum(first_event_21)::bigint
   from unnest($1::text[]) as a (account_id)
   cross join lateral (
     select *
@@ -3534,6 +3642,36 @@ delete from tags_daily t
 using unnest($1::text[]) as a (account_id)
 where t.day = $2::date and t.account_id = a.account_id`,
   (p) => [p.accountIds, p.day],
+);
+
+export type CountOutcomesRow = { outcome: string; requests: bigint };
+/**
+ * Counts the requests of an account that did not complete, by outcome, the most frequent first.
+ * Sums do not have them. Reads these charges alone, through `charges_not_completed`.
+ * `from`: the first time of admission
+ * `to`: exclusive
+ * `keyIds`: null: all
+ * `models`: null: all
+ * `tags`: those that each has; null: any
+ */
+export const countOutcomes: Many<{ accountId: string; from: Date | string; to: Date | string; keyIds: readonly string[] | null; models: readonly string[] | null; tags: string | null }, CountOutcomesRow> = many(
+  "billing/count-outcomes",
+  `-- billing/count-outcomes
+select outcome, count(*)::bigint as requests
+from charges
+where account_id = $1 and amount >= 0 and outcome <> 'completed'
+  and admitted_at >= $2::timestamptz and admitted_at < $3::timestamptz
+  -- The month of a charge is that of its admission. This leaves out the other partitions.
+  and month between date_trunc('month', $2 at time zone 'utc')::date
+    and date_trunc('month', $3 at time zone 'utc')::date
+  and ($4::text[] is null or key_id = any($4))
+  and ($5::text[] is null or model = any($5))
+  and ($6::jsonb is null or coalesce(tags @> $6, false))
+group by outcome
+order by 2 desc, 1`,
+  (p) => [p.accountId, p.from, p.to, p.keyIds, p.models, p.tags],
+  (v) => ({ outcome: v[0], requests: v[1] }) as never,
+  "",
 );
 
 // verification.sql
@@ -3722,11 +3860,17 @@ with open_from as (
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
     sum(failed)::bigint as failed, sum(cut)::bigint as cut,
-    sum(first_event_1)::bigint as first_event_1, sum(first_event_2)::bigint as first_event_2,
-    sum(first_event_3)::bigint as first_event_3, sum(first_event_4)::bigint as first_event_4,
-    sum(first_event_5)::bigint as first_event_5, sum(first_event_6)::bigint as first_event_6,
-    sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
-    sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
+    sum(cache_saved)::bigint as cache_saved, sum(first_event_1)::bigint as first_event_1,
+    sum(first_event_2)::bigint as first_event_2, sum(first_event_3)::bigint as first_event_3,
+    sum(first_event_4)::bigint as first_event_4, sum(first_event_5)::bigint as first_event_5,
+    sum(first_event_6)::bigint as first_event_6, sum(first_event_7)::bigint as first_event_7,
+    sum(first_event_8)::bigint as first_event_8, sum(first_event_9)::bigint as first_event_9,
+    sum(first_event_10)::bigint as first_event_10, sum(first_event_11)::bigint as first_event_11,
+    sum(first_event_12)::bigint as first_event_12, sum(first_event_13)::bigint as first_event_13,
+    sum(first_event_14)::bigint as first_event_14, sum(first_event_15)::bigint as first_event_15,
+    sum(first_event_16)::bigint as first_event_16, sum(first_event_17)::bigint as first_event_17,
+    sum(first_event_18)::bigint as first_event_18, sum(first_event_19)::bigint as first_event_19,
+    sum(first_event_20)::bigint as first_event_20, sum(first_event_21)::bigint as first_event_21
   from usage_hourly
   where account_id > $1 and account_id <= $2
   group by 1, 2, 3, 4
@@ -3845,8 +3989,10 @@ with open_from as (
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
-      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-      first_event_7, first_event_8, first_event_9, first_event_10
+      cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+      first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+      first_event_12, first_event_13, first_event_14, first_event_15, first_event_16,
+      first_event_17, first_event_18, first_event_19, first_event_20, first_event_21
     from usage_daily
     where account_id > $1 and account_id <= $2
   ) u
@@ -3893,8 +4039,10 @@ with open_from as (
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
-      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-      first_event_7, first_event_8, first_event_9, first_event_10
+      cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+      first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+      first_event_12, first_event_13, first_event_14, first_event_15, first_event_16,
+      first_event_17, first_event_18, first_event_19, first_event_20, first_event_21
     from usage_hourly
     where account_id > $1 and account_id <= $2
     union all
@@ -3902,8 +4050,10 @@ with open_from as (
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
-      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-      first_event_7, first_event_8, first_event_9, first_event_10
+      cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+      first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+      first_event_12, first_event_13, first_event_14, first_event_15, first_event_16,
+      first_event_17, first_event_18, first_event_19, first_event_20, first_event_21
     from usage_daily
     where account_id > $1 and account_id <= $2
   ) sums
@@ -3911,12 +4061,17 @@ with open_from as (
     or requests <> completed + failed + cut
     or requests < first_event_1 + first_event_2 + first_event_3 + first_event_4 + first_event_5
       + first_event_6 + first_event_7 + first_event_8 + first_event_9 + first_event_10
+      + first_event_11 + first_event_12 + first_event_13 + first_event_14 + first_event_15
+      + first_event_16 + first_event_17 + first_event_18 + first_event_19 + first_event_20
+      + first_event_21
     or least(
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-      first_event_7, first_event_8, first_event_9, first_event_10
+      first_event_7, first_event_8, first_event_9, first_event_10, first_event_11, first_event_12,
+      first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+      first_event_18, first_event_19, first_event_20, first_event_21
     ) < 0
   union all
   select 'never hold and charge', account_id || '/' || request_id, ''
@@ -4032,7 +4187,7 @@ with open_from as (
     output_over, thinking_over, cost, cost_over, prompt_over, prompt_above,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
-    requests, completed, failed, cut
+    requests, completed, failed, cut, cache_saved
   from charge_sums
   where month = $1::date and month >= (select day from open_from)
     and (account_id, admitted_at) >= ($2, $3::timestamptz)
@@ -4046,7 +4201,8 @@ with open_from as (
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
-    sum(failed)::bigint as failed, sum(cut)::bigint as cut
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut,
+    sum(cache_saved)::bigint as cache_saved
   from slice
   group by 1, 2, 3, 4
 ), checks (invariant, subject, detail) as (
@@ -4086,7 +4242,7 @@ with open_from as (
     select account_id, key_id, model, hour,
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
-      requests, completed, failed, cut
+      requests, completed, failed, cut, cache_saved
     from usage_hourly
     where hour >= $1::date::timestamp at time zone 'utc'
       and hour < ($1::date + interval '1 month') at time zone 'utc'
@@ -4128,7 +4284,7 @@ with open_from as (
   select account_id, key_id, model, (admitted_at at time zone 'utc')::date as day, tags,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
-    requests, completed, failed, cut
+    requests, completed, failed, cut, cache_saved
   from charge_sums
   where month = $1::date and month >= (select day from open_from)
     and (account_id, admitted_at) >= ($2, $3::timestamptz)
@@ -4145,7 +4301,8 @@ with open_from as (
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
-    sum(failed)::bigint as failed, sum(cut)::bigint as cut
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut,
+    sum(cache_saved)::bigint as cache_saved
   from slice
   group by 1, 2, 3, 4
 ), kept_tags as materialized (
@@ -4183,7 +4340,7 @@ with open_from as (
     select account_id, key_id, model, day,
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
-      requests, completed, failed, cut
+      requests, completed, failed, cut, cache_saved
     from usage_daily
     where day >= $1::date and day < $1::date + interval '1 month'
       and (account_id, day) >= ($2, ($3::timestamptz at time zone 'utc')::date)

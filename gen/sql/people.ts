@@ -1016,6 +1016,21 @@ delete from members where account_id = $1 and person_id = $2`,
   5000,
 );
 
+export type LockMemberRow = { role: "viewer" | "member" | "owner" };
+/**
+ * Locks a member of an account, whose changes follow each other. No row: the person is none.
+ */
+export const lockMember: Optional<{ accountId: string; personId: string }, LockMemberRow> = optional(
+  "people/lock-member",
+  `-- people/lock-member
+select role from members
+ where account_id = $1 and person_id = $2 for no key update`,
+  (p) => [p.accountId, p.personId],
+  (v) => ({ role: v[0] }) as never,
+  "",
+  5000,
+);
+
 // people.sql
 
 /**
@@ -1516,6 +1531,90 @@ with old as (
 )
 delete from sessions where digest in (select digest from old)`,
   (p) => [p.days, p.idleMsMax, p.rows],
+  5000,
+);
+
+// views.sql
+
+export type ListViewsRow = { viewId: string; personId: string | null; name: string; address: string; savedAt: Date };
+/**
+ * The views of an account, and those of a person in it, each in the order of their names.
+ */
+export const listViews: Many<{ accountId: string; personId: string }, ListViewsRow> = many(
+  "people/list-views",
+  `-- people/list-views
+select view_id, person_id, name, address, saved_at
+  from saved_views
+ where account_id = $1 and (person_id is null or person_id = $2)
+ order by person_id nulls first, name, view_id`,
+  (p) => [p.accountId, p.personId],
+  (v) => ({ viewId: v[0], personId: v[1], name: v[2], address: v[3], savedAt: v[4] }) as never,
+  "personId",
+  5000,
+);
+
+export type CountOtherViewsRow = { views: number };
+/**
+ * How many views the account has, or a person in it, besides the one of a name.
+ * `personId`: null: those of the account
+ */
+export const countOtherViews: One<{ accountId: string; personId: string | null; name: string }, CountOtherViewsRow> = one(
+  "people/count-other-views",
+  `-- people/count-other-views
+select count(*)::integer as views
+  from saved_views
+ where account_id = $1 and person_id is not distinct from $2::text
+   and name <> $3`,
+  (p) => [p.accountId, p.personId, p.name],
+  (v) => ({ views: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type PutViewRow = { viewId: string; personId: string | null; name: string; address: string; savedAt: Date };
+/**
+ * Saves a view. One of the same name is replaced, and keeps its id.
+ * `personId`: null: of the account
+ */
+export const putView: One<{ viewId: string; accountId: string; personId: string | null; name: string; address: string }, PutViewRow> = one(
+  "people/put-view",
+  `-- people/put-view
+insert into saved_views as v (view_id, account_id, person_id, name, address)
+values ($1, $2, $3, $4, $5)
+on conflict (account_id, person_id, name) do update
+   set address = excluded.address, saved_at = now()
+returning view_id, person_id, name, address, saved_at`,
+  (p) => [p.viewId, p.accountId, p.personId, p.name, p.address],
+  (v) => ({ viewId: v[0], personId: v[1], name: v[2], address: v[3], savedAt: v[4] }) as never,
+  "personId",
+  5000,
+);
+
+export type FindViewRow = { viewId: string; personId: string | null; name: string };
+/**
+ * A view of an account, or of a person in it.
+ */
+export const findView: Optional<{ accountId: string; viewId: string; personId: string }, FindViewRow> = optional(
+  "people/find-view",
+  `-- people/find-view
+select view_id, person_id, name
+  from saved_views
+ where account_id = $1 and view_id = $2
+   and (person_id is null or person_id = $3)`,
+  (p) => [p.accountId, p.viewId, p.personId],
+  (v) => ({ viewId: v[0], personId: v[1], name: v[2] }) as never,
+  "personId",
+  5000,
+);
+
+/**
+ * Deletes a view of an account.
+ */
+export const deleteView: Run<{ accountId: string; viewId: string }> = run(
+  "people/delete-view",
+  `-- people/delete-view
+delete from saved_views where account_id = $1 and view_id = $2`,
+  (p) => [p.accountId, p.viewId],
   5000,
 );
 

@@ -82,6 +82,20 @@ export function costsUpTo(prices: Prices, usage: Metered) {
   };
 }
 
+const cached = ["cacheRead", "cacheWrite5m", "cacheWrite1h"] as const;
+
+/**
+ * What the prompt cache saved, in nano-credits: the price of its tokens as plain input, less their
+ * own price. Negative where more was paid to write than was saved by reading. A hold that is too
+ * small changes nothing of it. The view `charge_sums` computes the same.
+ */
+export function cacheSavedNano(prices: Prices, usage: Metered): bigint {
+  let nano = 0n;
+  for (const category of cached)
+    if (usage[category] > 0) nano += (prices.input - prices[category]) * BigInt(usage[category]);
+  return nano;
+}
+
 /** The tokens of a prompt: all of its input. */
 export function promptOf(
   usage: Pick<Metered, "input" | "cacheRead" | "cacheWrite5m" | "cacheWrite1h">,

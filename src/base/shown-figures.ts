@@ -3,10 +3,11 @@
 
 /**
  * Upper bounds of all but the last of the counts of first events, in milliseconds, as
- * `UsageSums.first_event_counts` has them.
+ * `UsageSums.first_event_counts` has them: steps of 100 ms up to 1 s, then half as much again each.
  */
 export const firstEventBoundsMs = [
-  100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000,
+  ...[100, 200, 300, 400, 500, 600, 700, 800, 900, 1_000],
+  ...[1_500, 2_250, 3_400, 5_100, 7_600, 11_400, 17_000, 26_000, 38_000, 58_000],
 ] as const;
 
 /** Orders are of a multiple of so many US cents. */

@@ -9,7 +9,14 @@ import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_ou
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { startsOf } from "../base/budgets.ts";
-import { costMicro, costsUpTo, type Metered, promptOf, stepOf } from "../base/cost.ts";
+import {
+  cacheSavedNano,
+  costMicro,
+  costsUpTo,
+  type Metered,
+  promptOf,
+  stepOf,
+} from "../base/cost.ts";
 import { ApiError } from "../base/errors.ts";
 import { mayBeOld } from "../base/ids.ts";
 import { firstEventBoundsMs } from "../base/shown-figures.ts";
@@ -263,6 +270,7 @@ function settleHolds(requests: readonly Billed[]): Query<sql.SettleHoldsRow> {
     costsThinking: costs.map(({ withThinkingMicro }) => withThinkingMicro),
     costs: costs.map(({ allMicro }) => allMicro),
     costsOver: requests.map(({ price, over }) => costMicro(price, over)),
+    cachesSaved: requests.map(({ price, charged }) => cacheSavedNano(price, charged)),
     outputsOver: over.map(({ output }) => output),
     thinkingsOver: over.map(({ thinking }) => thinking),
     outcomes: endings.map(({ outcome }) => outcomeName(outcome)),

@@ -8,6 +8,8 @@ import {
   Bucket,
   ErrorGroup,
   ErrorRowSchema,
+  type OutcomeCount,
+  OutcomeCountSchema,
   type QueryErrorsRequest,
   type QueryErrorsResponse,
   QueryErrorsResponseSchema,
@@ -40,6 +42,7 @@ import { hoursKeptDays, reportRowsMax } from "../base/shown-figures.ts";
 import { checkTagKey, checkTags } from "../base/tags.ts";
 import { byCategory } from "../base/token-categories.ts";
 import type { Runner } from "../postgres/statement.ts";
+import { outcomeOf } from "./rows.ts";
 import { dayMs, dayOf, hourMs, startOfDay } from "./usage-days.ts";
 
 /** Whose figures a report shows. */
@@ -149,6 +152,19 @@ export function createReports(db: Runner) {
     return isOfDays ? listDays(reading) : db.run(sql.queryUsage, groupsOf(reading));
   }
 
+  type Counted = Pick<Reading, "asked" | "tag"> & { readonly range: Range };
+
+  /** How the requests of a question failed. The rows of a tag are of all requests. */
+  async function countOutcomes({ range, asked, tag }: Counted): Promise<OutcomeCount[]> {
+    const { accountId, keyIds, models } = asked;
+    const isFiltered = tag !== undefined && tag.value !== null;
+    const tags = isFiltered ? JSON.stringify({ [tag.key]: tag.value }) : null;
+    const rows = await db.run(sql.countOutcomes, { ...range, accountId, keyIds, models, tags });
+    return rows.map(({ outcome, requests }) =>
+      create(OutcomeCountSchema, { outcome: outcomeOf(outcome), requests }),
+    );
+  }
+
   return {
     /** Throws `invalid_request` and `report_too_large`. */
     async queryUsage(request: QueryUsageRequest, scope: Scope): Promise<QueryUsageResponse> {
@@ -181,6 +197,8 @@ export function createReports(db: Runner) {
         row.value ?? "",
       ]);
       const sums = nextPageToken === "" || page.after ? entries : await sumAll(reading);
+      const areWanted = request.withOutcomes && !page.after;
+      const outcomes = areWanted ? await countOutcomes({ range, asked, tag }) : [];
       return create(QueryUsageResponseSchema, {
         rows: entries.map((row) =>
           create(UsageRowSchema, {
@@ -194,6 +212,7 @@ export function createReports(db: Runner) {
           }),
         ),
         ...(!page.after && { totals: toSums(sums) }),
+        outcomes,
         nextPageToken,
         completeUntil: timestampFromDate(clock.completeUntil),
         from: timestampFromDate(range.from),
@@ -458,10 +477,21 @@ const firstEvents = [
   "firstEvent8",
   "firstEvent9",
   "firstEvent10",
+  "firstEvent11",
+  "firstEvent12",
+  "firstEvent13",
+  "firstEvent14",
+  "firstEvent15",
+  "firstEvent16",
+  "firstEvent17",
+  "firstEvent18",
+  "firstEvent19",
+  "firstEvent20",
+  "firstEvent21",
 ] as const satisfies readonly (keyof sql.SumUsageRow)[];
-type FirstEvent = (typeof firstEvents)[number];
-/** Those by tag have no first events. */
-type SumsRow = Omit<sql.SumUsageRow, FirstEvent> & Partial<Pick<sql.SumUsageRow, FirstEvent>>;
+type Untagged = (typeof firstEvents)[number] | "cacheSaved";
+/** Those by tag have no first events, nor what the cache saved. */
+type SumsRow = Omit<sql.SumUsageRow, Untagged> & Partial<Pick<sql.SumUsageRow, Untagged>>;
 type UsageSumRow = SumsRow &
   Pick<sql.QueryUsageRow, "period" | "keyId" | "model" | "family" | "member"> & {
     /** Of a tag. Absent: not by a tag. */
@@ -482,6 +512,9 @@ function toSums(rows: readonly SumsRow[]): UsageSums {
     failed: sum("failed"),
     cut: sum("cut"),
     firstEventCounts: firstEvents.map(sum),
+    ...(rows.every((row) => row.cacheSaved !== undefined) && {
+      cacheSavedNanocredits: sum("cacheSaved"),
+    }),
   });
 }
 

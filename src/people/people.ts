@@ -74,6 +74,7 @@ import {
 } from "./sign-in.ts";
 import { confirmEmail, signUp } from "./sign-up.ts";
 import { createPeopleStore, type MemberBudgets, type Owners, type PeopleStore } from "./store.ts";
+import { deleteView, listViews, saveView } from "./views.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
 export { codeGuesses } from "./guessing.ts";
@@ -311,6 +312,9 @@ export function createPeople(parts: {
       revokeInvitation: (request, call) => revokeInvitation(all, request, call),
       updateMember: (request, call) => updateMember(all, request, call),
       removeMember: (request, call) => removeMember(all, request, call),
+      listViews: (request, call) => listViews(all, request, call),
+      saveView: (request, call) => saveView(all, request, call),
+      deleteView: (request, call) => deleteView(all, request, call),
       listPeople: (request) => listPeople(all, request),
       updatePerson: (request, call) => updatePerson(all, request, call),
       deletePerson: (request, call) => deletePerson(all, request, call),

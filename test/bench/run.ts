@@ -38,6 +38,7 @@ import { tags } from "./suites/tags.ts";
 import { verification } from "./suites/verification.ts";
 import { watching } from "./suites/watching.ts";
 import { webhooks } from "./suites/webhooks.ts";
+import { why } from "./suites/why.ts";
 import { workers } from "./suites/workers.ts";
 
 const suites: Record<string, () => Promise<Result>> = {
@@ -69,6 +70,7 @@ const suites: Record<string, () => Promise<Result>> = {
   days,
   verification,
   sales,
+  why,
   desk,
   signing,
   "payments-rules": paymentsRules,
@@ -83,6 +85,7 @@ const onlyWhenNamed = [
   "days",
   "verification",
   "sales",
+  "why",
   "desk",
   "console",
   "profile",

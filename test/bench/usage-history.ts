@@ -210,7 +210,7 @@ async function addMonth(
   await runSql(
     postgres,
     `insert into usage_hourly (account_id, key_id, model, hour, input, output, amount, amount_input,
-       amount_output, requests, completed, failed, cut, first_event_3)
+       amount_output, requests, completed, failed, cut, first_event_4)
      select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'), sum(input),
        sum(output), sum(amount), sum(input * ${price.input} / 1000),
        sum(output * ${price.output} / 1000),

@@ -3,7 +3,7 @@
 
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { costMicro, costsUpTo, type Prices } from "../../src/base/cost.ts";
+import { cacheSavedNano, costMicro, costsUpTo, type Prices } from "../../src/base/cost.ts";
 import { min } from "../../src/base/money.ts";
 import { chargedUsage, priceVersion } from "../../src/billing/price.ts";
 import { ofCategories, within } from "../support/arbitraries.ts";
@@ -60,11 +60,13 @@ test("the view computes the cost of a charge and its parts as the program does, 
             amount_cache: of(upto.withCacheMicro) - of(upto.inputMicro),
             amount_thinking: of(upto.withThinkingMicro) - of(upto.withCacheMicro),
             amount_output: amount - of(upto.withThinkingMicro),
+            cache_saved: cacheSavedNano(prices, charged),
           });
           await insertCharge(payer, index, version, { charged, over, hold, amount });
         }
         const rows = await ledger.run(
-          `select cost, cost_over, amount_input, amount_cache, amount_thinking, amount_output
+          `select cost, cost_over, amount_input, amount_cache, amount_thinking, amount_output,
+             cache_saved
            from charge_sums where account_id = $1 order by request_id`,
           [payer.accountId],
         );

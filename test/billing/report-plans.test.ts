@@ -92,6 +92,14 @@ const reports: readonly (readonly [name: string, query: Query])[] = [
       byReason: true,
     }),
   ],
+  ["how requests failed", sql.countOutcomes.with({ ...all, from, to, tags: null })],
+  [
+    "how requests of a key with a tag failed",
+    sql.countOutcomes.with({
+      ...{ ...all, from: closed, to, tags: '{"team": "a"}' },
+      keyIds: ["key_of_acc_1"],
+    }),
+  ],
   ["the first running request", sql.findFirstRunning.with({ accountId, keyIds: ["key_1"] })],
   ["the forecast", sql.readSpending.with({ accountId, days: 7 })],
   [

@@ -133,7 +133,7 @@ test("any batches of endings and shrinks charge each request once, at most its h
 });
 
 test("each settlement of an hour adds to every figure of it", async () => {
-  const payer = await ledger.payer(heldFor(100) * 40n);
+  const payer = await ledger.payer(heldFor(100) * 80n);
   const used = usage({
     ...{ input: 1, output: 2, thinking: 3, cacheWrite5m: 4, cacheWrite1h: 5, cacheRead: 6 },
     webSearches: 1,
@@ -194,7 +194,8 @@ async function rolledUp() {
   const columns = [
     ...["input", "output", "thinking", "cache_write_5m", "cache_write_1h", "cache_read"],
     ...["web_searches", "amount", "amount_input", "amount_cache", "amount_thinking"],
-    ...["amount_output", "requests", "completed", "failed", "cut", ...firstEventCounts],
+    ...["amount_output", "requests", "completed", "failed", "cut", "cache_saved"],
+    ...firstEventCounts,
   ];
   const sums = columns.map((name) => `coalesce(sum(u.${name}), 0)::bigint as ${name}`);
   const rows = await ledger.run<{ id: string }>(
@@ -245,6 +246,10 @@ function sumsOf(
     ...{ cache_read: tokens("cacheRead"), requests, completed, failed },
     web_searches: sum(({ usage: used }) => BigInt(used.webSearches)),
     cut: requests - completed - failed,
+    cache_saved:
+      tokens("cacheRead") * (price.input - price.cacheRead) +
+      tokens("cacheWrite5m") * (price.input - price.cacheWrite5m) +
+      tokens("cacheWrite1h") * (price.input - price.cacheWrite1h),
     amount: covered(...tokenCategories),
     amount_input: covered("input"),
     amount_cache: covered(...withCache) - covered("input"),

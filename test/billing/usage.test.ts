@@ -15,6 +15,7 @@ import {
   UsageGroup,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createReports } from "../../src/billing/usage.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
@@ -96,7 +97,18 @@ describe("sums", () => {
     ])
       await world.chargeAt(payer, world.daysAgo(0), endingWith({ input: 1 }, attempts));
     const { totals } = await world.query({ from: stamp(world.daysAgo(1)) }, all(payer));
-    expect(totals?.firstEventCounts).toEqual([1n, 1n, 0n, 0n, 0n, 0n, 1n, 0n, 0n, 1n]);
+    const counted = totals?.firstEventCounts.flatMap((requests, index) =>
+      requests === 0n ? [] : [[firstEventBoundsMs[index], requests]],
+    );
+    expect(totals?.firstEventCounts).toHaveLength(firstEventBoundsMs.length + 1);
+    expect(counted).toEqual([
+      ...[
+        [100, 1n],
+        [200, 1n],
+        [7_600, 1n],
+      ],
+      [undefined, 1n],
+    ]);
   });
 });
 

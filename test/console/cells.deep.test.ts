@@ -35,6 +35,7 @@ import {
   RefundState,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { MailState, PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import { hasChromium, startChromium } from "../support/chromium.ts";
 import { type Answer, accountId, answer, now, type PageStates } from "./states/answers.ts";
 import { type StatesServer, scrollThrough, startStates, statePath } from "./states/server.ts";
@@ -58,7 +59,10 @@ function sumsOf(n: bigint): MessageInitShape<typeof UsageSumsSchema> {
     thinkingMicrocredits: thinking,
     cacheMicrocredits: cache,
     ...{ requests: 23n * n, completed: 15n * n, failed: 5n * n, cut: 3n * n },
-    firstEventCounts: [0n, 0n, 12n * n, 10n * n, 0n, 0n, n, 0n, 0n, 0n],
+    firstEventCounts: [...firstEventBoundsMs, Infinity].map(
+      (bound) => ({ 500: 12n * n, 1000: 10n * n, 11400: n })[bound] ?? 0n,
+    ),
+    cacheSavedNanocredits: 3_000_000_000n * n + 1n,
   };
 }
 
@@ -66,7 +70,7 @@ const labels = ["ci", "batch"].map((name, index) => ({
   ...{ keyId: `key_${index}`, name, hint: `sk-gw2-1a…${index}` },
 }));
 /** Two keys or models, with sums of 3 and 8 on the 20th and of 2 and 5 two days later. */
-const usage = answer(queryUsage, ({ groupBy, bucket, withErrors }) => {
+const usage = answer(queryUsage, ({ groupBy, bucket, withErrors, withOutcomes }) => {
   const isGrouped = groupBy.length > 0;
   const days =
     bucket === Bucket.NONE
@@ -87,6 +91,13 @@ const usage = answer(queryUsage, ({ groupBy, bucket, withErrors }) => {
     completeUntil: at("2026-11-22T14:01:00Z"),
     to: timestampFromDate(now),
     keys: labels,
+    ...(withOutcomes && {
+      outcomes: [
+        { outcome: Outcome.PROVIDER_FAILED, requests: 97n },
+        { outcome: Outcome.CLIENT_LEFT, requests: 4n },
+        { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, requests: 3n },
+      ],
+    }),
     ...(withErrors && {
       errors: {
         rows: [
@@ -98,6 +109,13 @@ const usage = answer(queryUsage, ({ groupBy, bucket, withErrors }) => {
     }),
   };
 });
+
+/** Rows of the last seven days, of which two have figures. */
+function ofSevenDays(of22: string, none: string, of20: string): string[] {
+  return [of22, none, of20, none, none, none, none].map(
+    (text, index) => `${22 - index} Nov 2026 | ${text}`,
+  );
+}
 
 const price = {
   ...{ priceVersion: "price_1", input: 600_000n, output: 3_100_000n, thinking: 3_700_000n },
@@ -682,7 +700,7 @@ const usageFigures = [
   "Credits spent | 1,188.00 | nothing in the 30 days before",
   "Requests | 414 | 90 failed, 54 cut off",
   "Tokens | 38.2 K | 37 % read from cache",
-  "First token, median | ≤ 0.5 s | slowest 1 %: ≤ 10 s",
+  "First token, median | ≤ 0.5 s | slowest 1 %: ≤ 11.4 s",
 ];
 const byHead = (of: string) =>
   `${of} | Credits | Requests | Failed or cut | Input | Output | Thinking | Cache`;
@@ -805,6 +823,80 @@ const cases: Readonly<Record<string, Case>> = {
         "Refused requests": refusedRows,
       },
       texts: [],
+    },
+  },
+  "usage with an open bar": {
+    path: "usage?period=7d&at=2026-11-20",
+    answers: [
+      usage,
+      answer(BillingService.method.queryErrors, () => ({
+        rows: [
+          { from: at("2026-11-20"), reason: "RATE_LIMITED", requests: 1_204n },
+          { from: at("2026-11-22"), reason: "CREDITS_EXHAUSTED", requests: 37n },
+        ],
+        total: 1_241n,
+        from: at("2026-11-16"),
+      })),
+    ],
+    shown: {
+      tables: {
+        "Keys of this time": [
+          "Key | Requests | Credits",
+          "batch | 299 | 858.00",
+          "ci | 115 | 330.00",
+          "Total | 414 | 1,188.00",
+        ],
+        "Models of this time": [
+          "Model | Requests | Credits",
+          "model-1 | 299 | 858.00",
+          "model-0 | 115 | 330.00",
+          "Total | 414 | 1,188.00",
+        ],
+        "Failed and cut off": [
+          "How | Requests",
+          "Provider failed | 97",
+          "Client left | 7",
+          "Archived: the outcome is not kept | 40",
+          "Total | 144",
+        ],
+        Refused: [
+          "Why | Requests",
+          "Requests per minute | 1,204",
+          "No credits left | 37",
+          "Total | 1,241",
+        ],
+        "Outcomes per day": [
+          "Day, UTC | Completed | Failed | Cut off | Total",
+          "22 Nov 2026 | 105 requests | 35 requests | 21 requests | 161 requests",
+          "20 Nov 2026 | 165 requests | 55 requests | 33 requests | 253 requests",
+          "Total | 270 requests | 90 requests | 54 requests | 414 requests",
+        ],
+        "Refused per day": [
+          "Day, UTC | Requests per minute | No credits left | Total",
+          "22 Nov 2026 | 0 requests | 37 requests | 37 requests",
+          "20 Nov 2026 | 1,204 requests | 0 requests | 1,204 requests",
+          "Total | 1,204 requests | 37 requests | 1,241 requests",
+        ],
+        "First token per day": [
+          "Day, UTC | Median (p50) | Slowest 5 % (p95)",
+          ...ofSevenDays("≤ 0.5 s | ≤ 1 s", "none | none", "≤ 0.5 s | ≤ 1 s"),
+        ],
+        "Saved by the cache per day": [
+          "Day, UTC | Saved",
+          ...ofSevenDays("21.00 credits", "none", "33.00 credits"),
+        ],
+        "Read from cache per day": [
+          "Day, UTC | Share of the input",
+          ...ofSevenDays("37 %", "none", "37 %"),
+        ],
+      },
+      texts: [
+        "1,188.00 credits, 414 requests",
+        "54.00 credits in all: what its tokens would have cost as plain input, less what they cost.",
+        "Day 21: This month 726.00 credits, Last month 0.00 credits.",
+        "Day 22: This month 1,188.00 credits, Last month 0.00 credits.",
+        "Day 23: Last month 0.00 credits.",
+      ],
     },
   },
   overview: {
@@ -1318,8 +1410,8 @@ const read = `(async () => {
     ])),
     text: line(document.querySelector("main")) + [...document.querySelectorAll("[data-bar]")]
       .map((one) => one.getAttribute("aria-label").replace(/\\s+/g, " ")).join(" "),
-    /** Of each bar that is there: its height, and what it stands for. */
-    bars: [...document.querySelectorAll("[data-bar]")].flatMap((bar) => {
+    /** Of each bar of the first chart that is there: its height, and what it stands for. */
+    bars: [...document.querySelector(".bars")?.querySelectorAll("[data-bar]") ?? []].flatMap((bar) => {
       const heights = [...bar.querySelectorAll("rect:not(.bars-hit)")].map((one) =>
         Number(one.getAttribute("height")) + 1);
       const total = /: ([\\d,.]+) /.exec(bar.getAttribute("aria-label"))[1].replaceAll(",", "");

@@ -11,6 +11,8 @@ import {
   UsageSumsSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
+import { moneyIn } from "../../src/console/web/pages/unit.ts";
 import {
   addNewest,
   addOlder,
@@ -40,7 +42,10 @@ import {
   categoryBars,
   changeOf,
   dayOf,
+  edgeOf,
+  edgeText,
   firstEventWithin,
+  hiddenIn,
   isWithin,
   lastDays,
   type Measure,
@@ -138,7 +143,9 @@ function row(at: string, amounts: Partial<Record<string, bigint>> = {}, name = "
       thinkingMicrocredits: thinking,
       requests,
       completed: requests,
-      firstEventCounts: [0n, 0n, 6n, 3n, 0n, 0n, 0n, 0n, 0n, 1n],
+      firstEventCounts: [...firstEventBoundsMs, Infinity].map(
+        (bound) => ({ 500: 6n, 1000: 3n, [Infinity]: 1n })[bound] ?? 0n,
+      ),
     }),
   };
 }
@@ -267,6 +274,57 @@ describe("reports of usage", () => {
       { range: { from: new Date(day), to: now }, span: "day" },
     );
     expect(bar?.values).toEqual([9n, 0n]);
+  });
+
+  test("a range ends with its last day, or at its time; hours that have begun are whole", () => {
+    const custom = (from: string, to: string) => rangeOf("custom", now, { from, to })?.range;
+    const at = (text: string) => new Date(`${text}Z`);
+    for (const [from, to, began, ended] of [
+      ["2026-11-20", "2026-11-20", "2026-11-20T00:00", "2026-11-21T00:00"],
+      ["2026-11-20T14:00", "2026-11-20T17:00", "2026-11-20T14:00", "2026-11-20T17:00"],
+      ["2026-11-20T14:59", "2026-11-20T17:01", "2026-11-20T14:00", "2026-11-20T18:00"],
+      ["2026-11-20T14:00", "2026-11-20", "2026-11-20T14:00", "2026-11-21T00:00"],
+    ] as const) {
+      expect(custom(from, to)).toEqual({ from: at(began), to: at(ended) });
+      expect(edgeOf(edgeText(at(began), "from"), "from")).toEqual(at(began));
+      expect(edgeOf(edgeText(at(ended), "to"), "to")).toEqual(at(ended));
+    }
+    for (const [from, to] of [
+      ["2026-11-20T14:00", "2026-11-20T14:00"],
+      ["2026-11-20T15:00", "2026-11-20T14:00"],
+      ["2026-11-20T24:00", "2026-11-21"],
+      ["2026-11-20T1:00", "2026-11-21"],
+      ["2026-11-20T10:60", "2026-11-21"],
+      ["2026-11-20T10:00Z", "2026-11-21"],
+      ["2026-13-20T10:00", "2026-11-21"],
+    ] as const)
+      expect(custom(from, to)).toBeUndefined();
+  });
+
+  test("parts that are left out are read from any address", () => {
+    const found = (hide: string) => [...hiddenIn(hide)];
+    expect(found("")).toEqual([]);
+    expect(found("output,cache")).toEqual(["output", "cache"]);
+    // The one of all others has no name.
+    expect(found(",")).toEqual([""]);
+    expect(found("a%2Cb")).toEqual(["a,b"]);
+    expect(found("%E2%82")).toEqual([]);
+  });
+
+  test("money is written in credits or in dollars, with its sign, and never as nothing", () => {
+    const [inCredits, inDollars] = [moneyIn("credits"), moneyIn("dollars")];
+    for (const [micro, asCredits, asDollars] of [
+      [0n, "0.00 credits", "$0.00"],
+      [48_200_000n, "48.20 credits", "$0.24"],
+      [100_000n, "0.10 credits", "$0.000500"],
+      [-100_000n, "−0.10 credits", "−$0.000500"],
+      [-48_200_000n, "−48.20 credits", "−$0.24"],
+    ] as const) {
+      expect(inCredits.named(micro)).toBe(asCredits);
+      expect(inDollars.named(micro)).toBe(asDollars);
+    }
+    expect([inCredits.tick(5_000n), inCredits.tick(-20_000_000n)]).toEqual(["0.005", "−20"]);
+    expect([inDollars.tick(200_000_000n), inDollars.tick(-1_000_000n)]).toEqual(["$1", "−$0.005"]);
   });
 
   test("a median is known to its bounds, and a change needs something to compare with", () => {

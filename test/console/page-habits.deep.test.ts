@@ -184,7 +184,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       .waitFor();
     await page.getByRole("columnheader", { name: "Failed or cut" }).waitFor();
     await button("Requests").click();
-    const legend = page.locator(".bars-legend");
+    const legend = page.locator(".bars-legend").first();
     expect(await legend.textContent()).toBe("CompletedFailedCut off");
   });
 

@@ -59,6 +59,8 @@ const unsorted: Readonly<Record<string, string>> = {
     ].map((caption) => [caption, "few, or the first ones: their own page has the rest"]),
   ),
   "Top keys this month": "five, by what they spent",
+  "Keys of this time": "five, by what they spent, and all others as one",
+  "Models of this time": "five, by what they cost, and all others as one",
   "Newest requests": "ten, by their time",
   Secrets: "few, the newest first",
   Deliveries: "the newest, as they were made",

@@ -368,6 +368,8 @@ const unconfirmed: Readonly<Record<string, string>> = {
   ReceiveHook: "no person may call it",
   DismissAlert: "an alert was read, and nothing else changes",
   TestWebhook: "it posts a sample to an address that SetAlerts has asked about",
+  SaveView: "it keeps an address of the console, which opens nothing by itself",
+  DeleteView: "it can be saved again",
   EndRequest: "it ends one request, which pays as if its client had left",
   SignOut: "ends one's own session",
   RevokeSession: "ends one's own session: whoever sees a strange one must not be held up",

@@ -10,6 +10,7 @@
 -- :costs_cache  of these and the cache
 -- :costs_thinking  of these and thinking
 -- :costs_over  of the output and the thinking beyond the grant
+-- :caches_saved  nano-credits that the prompt cache saved
 -- :first_events[]?  the numbers of the counts of first events; null: there was none
 -- :facts[]?  null: there are none
 -- :input  charged tokens, as the other categories
@@ -21,20 +22,21 @@ with today as materialized (
   delete from holds h
   using unnest(:account_ids::text[], :request_ids::text[], :price_versions::text[],
       :costs_input::bigint[], :costs_cache::bigint[], :costs_thinking::bigint[],
-      :costs::bigint[], :costs_over::bigint[],
+      :costs::bigint[], :costs_over::bigint[], :caches_saved::bigint[],
       :outputs_over::integer[], :thinkings_over::integer[], :outcomes::text[], :bases::text[],
       :attempts::jsonb[], :first_events::integer[], :facts::jsonb[],
       :input::integer[], :output::integer[], :thinking::integer[], :cache_write_5m::integer[],
       :cache_write_1h::integer[], :cache_read::integer[], :web_searches::integer[])
     as e (account_id, request_id, price_version, cost_input, cost_cache, cost_thinking, cost,
-      cost_over,
+      cost_over, cache_saved,
       output_over, thinking_over, outcome, basis, attempts, first_event, facts,
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
     e.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by, h.manager,
     h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
-    e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event, e.facts,
+    e.cache_saved, e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event,
+    e.facts,
     e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read, e.web_searches
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
@@ -92,8 +94,10 @@ with today as materialized (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10)
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21)
   select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'),
     sum(input), sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h),
     sum(cache_read), sum(web_searches),
@@ -108,11 +112,18 @@ with today as materialized (
       'reaped', 'input_above_hold')),
     count(*) filter (where outcome in ('client_left_before_acceptance',
       'client_left_before_content', 'client_left', 'revoked', 'time_limit')),
+    sum(cache_saved),
     count(*) filter (where first_event = 1), count(*) filter (where first_event = 2),
     count(*) filter (where first_event = 3), count(*) filter (where first_event = 4),
     count(*) filter (where first_event = 5), count(*) filter (where first_event = 6),
     count(*) filter (where first_event = 7), count(*) filter (where first_event = 8),
-    count(*) filter (where first_event = 9), count(*) filter (where first_event = 10)
+    count(*) filter (where first_event = 9), count(*) filter (where first_event = 10),
+    count(*) filter (where first_event = 11), count(*) filter (where first_event = 12),
+    count(*) filter (where first_event = 13), count(*) filter (where first_event = 14),
+    count(*) filter (where first_event = 15), count(*) filter (where first_event = 16),
+    count(*) filter (where first_event = 17), count(*) filter (where first_event = 18),
+    count(*) filter (where first_event = 19), count(*) filter (where first_event = 20),
+    count(*) filter (where first_event = 21)
   from ended
   group by 1, 2, 3, 4
   order by 1, 4, 2, 3
@@ -120,8 +131,10 @@ with today as materialized (
   set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
-      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-      first_event_7, first_event_8, first_event_9, first_event_10) = row (
+      cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+      first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+      first_event_12, first_event_13, first_event_14, first_event_15, first_event_16,
+      first_event_17, first_event_18, first_event_19, first_event_20, first_event_21) = row (
         u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
         u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
         u.cache_read + excluded.cache_read, u.web_searches + excluded.web_searches,
@@ -130,11 +143,17 @@ with today as materialized (
         u.amount_thinking + excluded.amount_thinking,
         u.requests + excluded.requests, u.completed + excluded.completed,
         u.failed + excluded.failed, u.cut + excluded.cut,
-        u.first_event_1 + excluded.first_event_1, u.first_event_2 + excluded.first_event_2,
-        u.first_event_3 + excluded.first_event_3, u.first_event_4 + excluded.first_event_4,
-        u.first_event_5 + excluded.first_event_5, u.first_event_6 + excluded.first_event_6,
-        u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
-        u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10)
+        u.cache_saved + excluded.cache_saved, u.first_event_1 + excluded.first_event_1,
+        u.first_event_2 + excluded.first_event_2, u.first_event_3 + excluded.first_event_3,
+        u.first_event_4 + excluded.first_event_4, u.first_event_5 + excluded.first_event_5,
+        u.first_event_6 + excluded.first_event_6, u.first_event_7 + excluded.first_event_7,
+        u.first_event_8 + excluded.first_event_8, u.first_event_9 + excluded.first_event_9,
+        u.first_event_10 + excluded.first_event_10, u.first_event_11 + excluded.first_event_11,
+        u.first_event_12 + excluded.first_event_12, u.first_event_13 + excluded.first_event_13,
+        u.first_event_14 + excluded.first_event_14, u.first_event_15 + excluded.first_event_15,
+        u.first_event_16 + excluded.first_event_16, u.first_event_17 + excluded.first_event_17,
+        u.first_event_18 + excluded.first_event_18, u.first_event_19 + excluded.first_event_19,
+        u.first_event_20 + excluded.first_event_20, u.first_event_21 + excluded.first_event_21)
 )
 select account_id, request_id, hold, amount, overrun,
   floor(extract(epoch from settled_at) * 1000)::bigint as "settled_at_ms!"

@@ -4,18 +4,24 @@ insert into usage_daily (account_id, day, key_id, model,
   input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut,
-  first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-  first_event_7, first_event_8, first_event_9, first_event_10)
+  cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+  first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+  first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+  first_event_18, first_event_19, first_event_20, first_event_21)
 select h.account_id, :day::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
   sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
   sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
   sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
-  sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
-  sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
-  sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
-  sum(first_event_10)::bigint
+  sum(cache_saved)::bigint, sum(first_event_1)::bigint, sum(first_event_2)::bigint,
+  sum(first_event_3)::bigint, sum(first_event_4)::bigint, sum(first_event_5)::bigint,
+  sum(first_event_6)::bigint, sum(first_event_7)::bigint, sum(first_event_8)::bigint,
+  sum(first_event_9)::bigint, sum(first_event_10)::bigint, sum(first_event_11)::bigint,
+  sum(first_event_12)::bigint, sum(first_event_13)::bigint, sum(first_event_14)::bigint,
+  sum(first_event_15)::bigint, sum(first_event_16)::bigint, sum(first_event_17)::bigint,
+  sum(first_event_18)::bigint, sum(first_event_19)::bigint, sum(first_event_20)::bigint,
+  sum(first_event_21)::bigint
 from unnest(:account_ids::text[]) as a (account_id)
 cross join lateral (
   select *
@@ -29,17 +35,22 @@ on conflict (account_id, day, key_id, model) do update
 set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10) = row (
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21) = row (
       excluded.input, excluded.output, excluded.thinking, excluded.cache_write_5m,
       excluded.cache_write_1h, excluded.cache_read, excluded.web_searches,
       excluded.amount, excluded.amount_input, excluded.amount_output, excluded.amount_cache,
       excluded.amount_thinking,
       excluded.requests, excluded.completed, excluded.failed, excluded.cut,
-      excluded.first_event_1, excluded.first_event_2, excluded.first_event_3,
+      excluded.cache_saved, excluded.first_event_1, excluded.first_event_2, excluded.first_event_3,
       excluded.first_event_4, excluded.first_event_5, excluded.first_event_6,
       excluded.first_event_7, excluded.first_event_8, excluded.first_event_9,
-      excluded.first_event_10);
+      excluded.first_event_10, excluded.first_event_11, excluded.first_event_12,
+      excluded.first_event_13, excluded.first_event_14, excluded.first_event_15,
+      excluded.first_event_16, excluded.first_event_17, excluded.first_event_18,
+      excluded.first_event_19, excluded.first_event_20, excluded.first_event_21);
 
 -- name: AddToDay :run
 -- Adds the hours of a UTC day of some accounts to its sums. For a day whose hours were removed
@@ -48,18 +59,24 @@ insert into usage_daily as u (account_id, day, key_id, model,
   input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut,
-  first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-  first_event_7, first_event_8, first_event_9, first_event_10)
+  cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+  first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+  first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+  first_event_18, first_event_19, first_event_20, first_event_21)
 select h.account_id, :day::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
   sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
   sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
   sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
-  sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
-  sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
-  sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
-  sum(first_event_10)::bigint
+  sum(cache_saved)::bigint, sum(first_event_1)::bigint, sum(first_event_2)::bigint,
+  sum(first_event_3)::bigint, sum(first_event_4)::bigint, sum(first_event_5)::bigint,
+  sum(first_event_6)::bigint, sum(first_event_7)::bigint, sum(first_event_8)::bigint,
+  sum(first_event_9)::bigint, sum(first_event_10)::bigint, sum(first_event_11)::bigint,
+  sum(first_event_12)::bigint, sum(first_event_13)::bigint, sum(first_event_14)::bigint,
+  sum(first_event_15)::bigint, sum(first_event_16)::bigint, sum(first_event_17)::bigint,
+  sum(first_event_18)::bigint, sum(first_event_19)::bigint, sum(first_event_20)::bigint,
+  sum(first_event_21)::bigint
 from unnest(:account_ids::text[]) as a (account_id)
 cross join lateral (
   select *
@@ -73,8 +90,10 @@ on conflict (account_id, day, key_id, model) do update
 set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10) = row (
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21) = row (
       u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
       u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
       u.cache_read + excluded.cache_read, u.web_searches + excluded.web_searches,
@@ -83,11 +102,17 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_se
       u.amount_thinking + excluded.amount_thinking,
       u.requests + excluded.requests, u.completed + excluded.completed, u.failed + excluded.failed,
       u.cut + excluded.cut,
-      u.first_event_1 + excluded.first_event_1, u.first_event_2 + excluded.first_event_2,
-      u.first_event_3 + excluded.first_event_3, u.first_event_4 + excluded.first_event_4,
-      u.first_event_5 + excluded.first_event_5, u.first_event_6 + excluded.first_event_6,
-      u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
-      u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10);
+      u.cache_saved + excluded.cache_saved, u.first_event_1 + excluded.first_event_1,
+      u.first_event_2 + excluded.first_event_2, u.first_event_3 + excluded.first_event_3,
+      u.first_event_4 + excluded.first_event_4, u.first_event_5 + excluded.first_event_5,
+      u.first_event_6 + excluded.first_event_6, u.first_event_7 + excluded.first_event_7,
+      u.first_event_8 + excluded.first_event_8, u.first_event_9 + excluded.first_event_9,
+      u.first_event_10 + excluded.first_event_10, u.first_event_11 + excluded.first_event_11,
+      u.first_event_12 + excluded.first_event_12, u.first_event_13 + excluded.first_event_13,
+      u.first_event_14 + excluded.first_event_14, u.first_event_15 + excluded.first_event_15,
+      u.first_event_16 + excluded.first_event_16, u.first_event_17 + excluded.first_event_17,
+      u.first_event_18 + excluded.first_event_18, u.first_event_19 + excluded.first_event_19,
+      u.first_event_20 + excluded.first_event_20, u.first_event_21 + excluded.first_event_21);
 
 -- name: WriteTags :run
 -- Writes the sums of the tags of a UTC day of some accounts from their charges. No sum of the day
@@ -460,8 +485,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_hourly
   where account_id = :account_id and hour >= :hours_from and hour < :hours_to
   union all
@@ -469,8 +496,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_daily
   where account_id = :account_id and day >= :days_from::date and day < :days_to::date
   union all
@@ -478,8 +507,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_hourly
   where account_id = :account_id and hour >= :later_from and hour < :later_to
 )
@@ -498,6 +529,7 @@ select
   coalesce(sum(requests), 0)::bigint as "requests!",
   coalesce(sum(completed), 0)::bigint as "completed!",
   coalesce(sum(failed), 0)::bigint as "failed!", coalesce(sum(cut), 0)::bigint as "cut!",
+  coalesce(sum(cache_saved), 0)::bigint as "cache_saved!",
   coalesce(sum(first_event_1), 0)::bigint as "first_event_1!",
   coalesce(sum(first_event_2), 0)::bigint as "first_event_2!",
   coalesce(sum(first_event_3), 0)::bigint as "first_event_3!",
@@ -507,7 +539,18 @@ select
   coalesce(sum(first_event_7), 0)::bigint as "first_event_7!",
   coalesce(sum(first_event_8), 0)::bigint as "first_event_8!",
   coalesce(sum(first_event_9), 0)::bigint as "first_event_9!",
-  coalesce(sum(first_event_10), 0)::bigint as "first_event_10!"
+  coalesce(sum(first_event_10), 0)::bigint as "first_event_10!",
+  coalesce(sum(first_event_11), 0)::bigint as "first_event_11!",
+  coalesce(sum(first_event_12), 0)::bigint as "first_event_12!",
+  coalesce(sum(first_event_13), 0)::bigint as "first_event_13!",
+  coalesce(sum(first_event_14), 0)::bigint as "first_event_14!",
+  coalesce(sum(first_event_15), 0)::bigint as "first_event_15!",
+  coalesce(sum(first_event_16), 0)::bigint as "first_event_16!",
+  coalesce(sum(first_event_17), 0)::bigint as "first_event_17!",
+  coalesce(sum(first_event_18), 0)::bigint as "first_event_18!",
+  coalesce(sum(first_event_19), 0)::bigint as "first_event_19!",
+  coalesce(sum(first_event_20), 0)::bigint as "first_event_20!",
+  coalesce(sum(first_event_21), 0)::bigint as "first_event_21!"
 from used
 where (:key_ids::text[] is null or key_id = any(:key_ids))
   and (:models::text[] is null or model = any(:models));
@@ -532,11 +575,17 @@ select page.day as "day!", page.key_id as "key_id!", page.model as "model!",
   amount as "amount!", amount_input as "amount_input!", amount_output as "amount_output!",
   amount_cache as "amount_cache!", amount_thinking as "amount_thinking!",
   requests as "requests!", completed as "completed!", failed as "failed!", cut as "cut!",
-  first_event_1 as "first_event_1!", first_event_2 as "first_event_2!",
-  first_event_3 as "first_event_3!", first_event_4 as "first_event_4!",
-  first_event_5 as "first_event_5!", first_event_6 as "first_event_6!",
-  first_event_7 as "first_event_7!", first_event_8 as "first_event_8!",
-  first_event_9 as "first_event_9!", first_event_10 as "first_event_10!"
+  cache_saved as "cache_saved!", first_event_1 as "first_event_1!",
+  first_event_2 as "first_event_2!", first_event_3 as "first_event_3!",
+  first_event_4 as "first_event_4!", first_event_5 as "first_event_5!",
+  first_event_6 as "first_event_6!", first_event_7 as "first_event_7!",
+  first_event_8 as "first_event_8!", first_event_9 as "first_event_9!",
+  first_event_10 as "first_event_10!", first_event_11 as "first_event_11!",
+  first_event_12 as "first_event_12!", first_event_13 as "first_event_13!",
+  first_event_14 as "first_event_14!", first_event_15 as "first_event_15!",
+  first_event_16 as "first_event_16!", first_event_17 as "first_event_17!",
+  first_event_18 as "first_event_18!", first_event_19 as "first_event_19!",
+  first_event_20 as "first_event_20!", first_event_21 as "first_event_21!"
 from (
   select *
   from (
@@ -551,11 +600,22 @@ from (
         sum(amount_thinking)::bigint as amount_thinking,
         sum(requests)::bigint as requests, sum(completed)::bigint as completed,
         sum(failed)::bigint as failed, sum(cut)::bigint as cut,
-        sum(first_event_1)::bigint as first_event_1, sum(first_event_2)::bigint as first_event_2,
-        sum(first_event_3)::bigint as first_event_3, sum(first_event_4)::bigint as first_event_4,
-        sum(first_event_5)::bigint as first_event_5, sum(first_event_6)::bigint as first_event_6,
-        sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
-        sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
+        sum(cache_saved)::bigint as cache_saved, sum(first_event_1)::bigint as first_event_1,
+        sum(first_event_2)::bigint as first_event_2, sum(first_event_3)::bigint as first_event_3,
+        sum(first_event_4)::bigint as first_event_4, sum(first_event_5)::bigint as first_event_5,
+        sum(first_event_6)::bigint as first_event_6, sum(first_event_7)::bigint as first_event_7,
+        sum(first_event_8)::bigint as first_event_8, sum(first_event_9)::bigint as first_event_9,
+        sum(first_event_10)::bigint as first_event_10,
+        sum(first_event_11)::bigint as first_event_11,
+        sum(first_event_12)::bigint as first_event_12,
+        sum(first_event_13)::bigint as first_event_13,
+        sum(first_event_14)::bigint as first_event_14,
+        sum(first_event_15)::bigint as first_event_15,
+        sum(first_event_16)::bigint as first_event_16,
+        sum(first_event_17)::bigint as first_event_17,
+        sum(first_event_18)::bigint as first_event_18,
+        sum(first_event_19)::bigint as first_event_19,
+        sum(first_event_20)::bigint as first_event_20, sum(first_event_21)::bigint as first_event_21
       from usage_hourly
       where account_id = :account_id and hour >= :hours_from and hour < :hours_to
       group by 1, 2, 3
@@ -567,8 +627,10 @@ from (
         input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
         amount, amount_input, amount_output, amount_cache, amount_thinking,
         requests, completed, failed, cut,
-        first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-        first_event_7, first_event_8, first_event_9, first_event_10
+        cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+        first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+        first_event_12, first_event_13, first_event_14, first_event_15, first_event_16,
+        first_event_17, first_event_18, first_event_19, first_event_20, first_event_21
       from usage_daily
       where account_id = :account_id and day >= :days_from::date and day < :days_to::date
       order by day, key_id, model
@@ -581,10 +643,14 @@ from (
         sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
         sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
         sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
-        sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
-        sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
-        sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
-        sum(first_event_10)::bigint
+        sum(cache_saved)::bigint, sum(first_event_1)::bigint, sum(first_event_2)::bigint,
+        sum(first_event_3)::bigint, sum(first_event_4)::bigint, sum(first_event_5)::bigint,
+        sum(first_event_6)::bigint, sum(first_event_7)::bigint, sum(first_event_8)::bigint,
+        sum(first_event_9)::bigint, sum(first_event_10)::bigint, sum(first_event_11)::bigint,
+        sum(first_event_12)::bigint, sum(first_event_13)::bigint, sum(first_event_14)::bigint,
+        sum(first_event_15)::bigint, sum(first_event_16)::bigint, sum(first_event_17)::bigint,
+        sum(first_event_18)::bigint, sum(first_event_19)::bigint, sum(first_event_20)::bigint,
+        sum(first_event_21)::bigint
       from usage_hourly
       where account_id = :account_id and hour >= :later_from and hour < :later_to
       group by 1, 2, 3
@@ -621,8 +687,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_hourly
   where account_id = :account_id and hour >= :hours_from and hour < :hours_to
   union all
@@ -630,8 +698,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_daily
   where account_id = :account_id and day >= :days_from::date and day < :days_to::date
   union all
@@ -639,8 +709,10 @@ with used as (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_hourly
   where account_id = :account_id and hour >= :later_from and hour < :later_to
 )
@@ -655,11 +727,22 @@ select named.period at time zone 'utc' as "period!", named.key_id as "key_id!",
   sum(amount_thinking)::bigint as "amount_thinking!",
   sum(requests)::bigint as "requests!", sum(completed)::bigint as "completed!",
   sum(failed)::bigint as "failed!", sum(cut)::bigint as "cut!",
-  sum(first_event_1)::bigint as "first_event_1!", sum(first_event_2)::bigint as "first_event_2!",
-  sum(first_event_3)::bigint as "first_event_3!", sum(first_event_4)::bigint as "first_event_4!",
-  sum(first_event_5)::bigint as "first_event_5!", sum(first_event_6)::bigint as "first_event_6!",
-  sum(first_event_7)::bigint as "first_event_7!", sum(first_event_8)::bigint as "first_event_8!",
-  sum(first_event_9)::bigint as "first_event_9!", sum(first_event_10)::bigint as "first_event_10!"
+  sum(cache_saved)::bigint as "cache_saved!", sum(first_event_1)::bigint as "first_event_1!",
+  sum(first_event_2)::bigint as "first_event_2!", sum(first_event_3)::bigint as "first_event_3!",
+  sum(first_event_4)::bigint as "first_event_4!", sum(first_event_5)::bigint as "first_event_5!",
+  sum(first_event_6)::bigint as "first_event_6!", sum(first_event_7)::bigint as "first_event_7!",
+  sum(first_event_8)::bigint as "first_event_8!", sum(first_event_9)::bigint as "first_event_9!",
+  sum(first_event_10)::bigint as "first_event_10!",
+  sum(first_event_11)::bigint as "first_event_11!",
+  sum(first_event_12)::bigint as "first_event_12!",
+  sum(first_event_13)::bigint as "first_event_13!",
+  sum(first_event_14)::bigint as "first_event_14!",
+  sum(first_event_15)::bigint as "first_event_15!",
+  sum(first_event_16)::bigint as "first_event_16!",
+  sum(first_event_17)::bigint as "first_event_17!",
+  sum(first_event_18)::bigint as "first_event_18!",
+  sum(first_event_19)::bigint as "first_event_19!",
+  sum(first_event_20)::bigint as "first_event_20!", sum(first_event_21)::bigint as "first_event_21!"
 from used
 left join keys k
   on (:by_family or :by_member) and k.account_id = :account_id and k.key_id = used.key_id
@@ -827,8 +910,10 @@ from (
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
-    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-    first_event_7, first_event_8, first_event_9, first_event_10
+    cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+    first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+    first_event_12, first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+    first_event_18, first_event_19, first_event_20, first_event_21
   from usage_daily
   where account_id = any(:account_ids::text[]) and day = :day::date
 ) d
@@ -839,10 +924,14 @@ full join (
     sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
     sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
     sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
-    sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
-    sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
-    sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
-    sum(first_event_10)::bigint
+    sum(cache_saved)::bigint, sum(first_event_1)::bigint, sum(first_event_2)::bigint,
+    sum(first_event_3)::bigint, sum(first_event_4)::bigint, sum(first_event_5)::bigint,
+    sum(first_event_6)::bigint, sum(first_event_7)::bigint, sum(first_event_8)::bigint,
+    sum(first_event_9)::bigint, sum(first_event_10)::bigint, sum(first_event_11)::bigint,
+    sum(first_event_12)::bigint, sum(first_event_13)::bigint, sum(first_event_14)::bigint,
+    sum(first_event_15)::bigint, sum(first_event_16)::bigint, sum(first_event_17)::bigint,
+    sum(first_event_18)::bigint, sum(first_event_19)::bigint, sum(first_event_20)::bigint,
+    sum(first_event_21)::bigint
   from unnest(:account_ids::text[]) as a (account_id)
   cross join lateral (
     select *
@@ -876,3 +965,24 @@ where h.account_id = a.account_id and h.hour >= :day::date::timestamp at time zo
 delete from tags_daily t
 using unnest(:account_ids::text[]) as a (account_id)
 where t.day = :day::date and t.account_id = a.account_id;
+
+-- name: CountOutcomes :many
+-- Counts the requests of an account that did not complete, by outcome, the most frequent first.
+-- Sums do not have them. Reads these charges alone, through `charges_not_completed`.
+-- :from  the first time of admission
+-- :to  exclusive
+-- :key_ids?  null: all
+-- :models?  null: all
+-- :tags?  those that each has; null: any
+select outcome, count(*)::bigint as "requests!"
+from charges
+where account_id = :account_id and amount >= 0 and outcome <> 'completed'
+  and admitted_at >= :from::timestamptz and admitted_at < :to::timestamptz
+  -- The month of a charge is that of its admission. This leaves out the other partitions.
+  and month between date_trunc('month', :from at time zone 'utc')::date
+    and date_trunc('month', :to at time zone 'utc')::date
+  and (:key_ids::text[] is null or key_id = any(:key_ids))
+  and (:models::text[] is null or model = any(:models))
+  and (:tags::jsonb is null or coalesce(tags @> :tags, false))
+group by outcome
+order by 2 desc, 1;

@@ -127,11 +127,17 @@ with open_from as (
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
     sum(failed)::bigint as failed, sum(cut)::bigint as cut,
-    sum(first_event_1)::bigint as first_event_1, sum(first_event_2)::bigint as first_event_2,
-    sum(first_event_3)::bigint as first_event_3, sum(first_event_4)::bigint as first_event_4,
-    sum(first_event_5)::bigint as first_event_5, sum(first_event_6)::bigint as first_event_6,
-    sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
-    sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
+    sum(cache_saved)::bigint as cache_saved, sum(first_event_1)::bigint as first_event_1,
+    sum(first_event_2)::bigint as first_event_2, sum(first_event_3)::bigint as first_event_3,
+    sum(first_event_4)::bigint as first_event_4, sum(first_event_5)::bigint as first_event_5,
+    sum(first_event_6)::bigint as first_event_6, sum(first_event_7)::bigint as first_event_7,
+    sum(first_event_8)::bigint as first_event_8, sum(first_event_9)::bigint as first_event_9,
+    sum(first_event_10)::bigint as first_event_10, sum(first_event_11)::bigint as first_event_11,
+    sum(first_event_12)::bigint as first_event_12, sum(first_event_13)::bigint as first_event_13,
+    sum(first_event_14)::bigint as first_event_14, sum(first_event_15)::bigint as first_event_15,
+    sum(first_event_16)::bigint as first_event_16, sum(first_event_17)::bigint as first_event_17,
+    sum(first_event_18)::bigint as first_event_18, sum(first_event_19)::bigint as first_event_19,
+    sum(first_event_20)::bigint as first_event_20, sum(first_event_21)::bigint as first_event_21
   from usage_hourly
   where account_id > :after and account_id <= :upto
   group by 1, 2, 3, 4
@@ -250,8 +256,10 @@ with open_from as (
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
-      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-      first_event_7, first_event_8, first_event_9, first_event_10
+      cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+      first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+      first_event_12, first_event_13, first_event_14, first_event_15, first_event_16,
+      first_event_17, first_event_18, first_event_19, first_event_20, first_event_21
     from usage_daily
     where account_id > :after and account_id <= :upto
   ) u
@@ -298,8 +306,10 @@ with open_from as (
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
-      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-      first_event_7, first_event_8, first_event_9, first_event_10
+      cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+      first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+      first_event_12, first_event_13, first_event_14, first_event_15, first_event_16,
+      first_event_17, first_event_18, first_event_19, first_event_20, first_event_21
     from usage_hourly
     where account_id > :after and account_id <= :upto
     union all
@@ -307,8 +317,10 @@ with open_from as (
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
-      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-      first_event_7, first_event_8, first_event_9, first_event_10
+      cache_saved, first_event_1, first_event_2, first_event_3, first_event_4, first_event_5,
+      first_event_6, first_event_7, first_event_8, first_event_9, first_event_10, first_event_11,
+      first_event_12, first_event_13, first_event_14, first_event_15, first_event_16,
+      first_event_17, first_event_18, first_event_19, first_event_20, first_event_21
     from usage_daily
     where account_id > :after and account_id <= :upto
   ) sums
@@ -316,12 +328,17 @@ with open_from as (
     or requests <> completed + failed + cut
     or requests < first_event_1 + first_event_2 + first_event_3 + first_event_4 + first_event_5
       + first_event_6 + first_event_7 + first_event_8 + first_event_9 + first_event_10
+      + first_event_11 + first_event_12 + first_event_13 + first_event_14 + first_event_15
+      + first_event_16 + first_event_17 + first_event_18 + first_event_19 + first_event_20
+      + first_event_21
     or least(
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
-      first_event_7, first_event_8, first_event_9, first_event_10
+      first_event_7, first_event_8, first_event_9, first_event_10, first_event_11, first_event_12,
+      first_event_13, first_event_14, first_event_15, first_event_16, first_event_17,
+      first_event_18, first_event_19, first_event_20, first_event_21
     ) < 0
   union all
   select 'never hold and charge', account_id || '/' || request_id, ''
@@ -429,7 +446,7 @@ with open_from as (
     output_over, thinking_over, cost, cost_over, prompt_over, prompt_above,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
-    requests, completed, failed, cut
+    requests, completed, failed, cut, cache_saved
   from charge_sums
   where month = :month::date and month >= (select day from open_from)
     and (account_id, admitted_at) >= (:from_account, :from_at::timestamptz)
@@ -443,7 +460,8 @@ with open_from as (
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
-    sum(failed)::bigint as failed, sum(cut)::bigint as cut
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut,
+    sum(cache_saved)::bigint as cache_saved
   from slice
   group by 1, 2, 3, 4
 ), checks (invariant, subject, detail) as (
@@ -483,7 +501,7 @@ with open_from as (
     select account_id, key_id, model, hour,
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
-      requests, completed, failed, cut
+      requests, completed, failed, cut, cache_saved
     from usage_hourly
     where hour >= :month::date::timestamp at time zone 'utc'
       and hour < (:month::date + interval '1 month') at time zone 'utc'
@@ -516,7 +534,7 @@ with open_from as (
   select account_id, key_id, model, (admitted_at at time zone 'utc')::date as day, tags,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
-    requests, completed, failed, cut
+    requests, completed, failed, cut, cache_saved
   from charge_sums
   where month = :month::date and month >= (select day from open_from)
     and (account_id, admitted_at) >= (:from_account, :from_at::timestamptz)
@@ -533,7 +551,8 @@ with open_from as (
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
-    sum(failed)::bigint as failed, sum(cut)::bigint as cut
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut,
+    sum(cache_saved)::bigint as cache_saved
   from slice
   group by 1, 2, 3, 4
 ), kept_tags as materialized (
@@ -571,7 +590,7 @@ with open_from as (
     select account_id, key_id, model, day,
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
-      requests, completed, failed, cut
+      requests, completed, failed, cut, cache_saved
     from usage_daily
     where day >= :month::date and day < :month::date + interval '1 month'
       and (account_id, day) >= (:from_account, (:from_at::timestamptz at time zone 'utc')::date)

@@ -112,9 +112,13 @@ export const figures = {
       const isMidnight = from.getUTCHours() === 0;
       return span === "hour" && !isMidnight ? minutes(from, utc) : dayOfYear(from, utc);
     },
-    /** What a screen reader says of a bar. */
-    figures: (time: string, total: string, parts: readonly string[]) =>
-      parts.length > 1 ? `${time}: ${total}. ${parts.join(", ")}.` : `${time}: ${total}.`,
+    none: "none",
+    /** What a screen reader says of a bar. `total`: empty where nothing is added up. */
+    figures: (time: string, total: string, parts: readonly string[]) => {
+      const list = parts.join(", ");
+      if (total === "") return `${time}: ${list || "none"}.`;
+      return parts.length > 1 ? `${time}: ${total}. ${list}.` : `${time}: ${total}.`;
+    },
   },
 
   usage: {

@@ -100,3 +100,8 @@ update members set role = :role where account_id = :account_id and person_id = :
 -- name: DeleteMember :run
 -- Removes a member.
 delete from members where account_id = :account_id and person_id = :person_id;
+
+-- name: LockMember :optional
+-- Locks a member of an account, whose changes follow each other. No row: the person is none.
+select role from members
+ where account_id = :account_id and person_id = :person_id for no key update;

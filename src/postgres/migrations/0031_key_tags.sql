@@ -1,4 +1,4 @@
--- compatible_from: 29
+-- compatible_from: 30
 -- How often a key was changed: who changes many keys at once leaves alone those that somebody else
 -- has changed meanwhile. A trigger counts, so that no statement can forget it.
 alter table keys add revision integer not null default 0;

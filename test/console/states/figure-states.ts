@@ -26,6 +26,7 @@ import {
   PaymentsService,
   RefundState,
 } from "../../../gen/gateway/payments/v1/payments_pb.ts";
+import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
 import { costMicro } from "../../../src/base/cost.ts";
 import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
 
@@ -82,6 +83,12 @@ const models = [
   "a-provider/a-model-with-a-name-of-exactly-sixty-characters-1",
 ];
 
+/** Of 148 requests, up to 100, 200, … ms. */
+const firstEvents = [
+  ...[1n, 4n, 12n, 18n, 30n, 24n, 18n, 11n, 9n, 6n],
+  ...[5n, 4n, 2n, 1n, 1n, 1n, 0n, 0n, 1n, 0n, 0n],
+];
+
 /** Credits in micro-credits, with the tokens that go with them. */
 function sumsOf(
   amount: bigint,
@@ -107,9 +114,8 @@ function sumsOf(
     completed: requests - requests / 100n - requests / 300n,
     failed: requests / 300n,
     cut: requests / 100n,
-    firstEventCounts: [1n, 4n, 30n, 60n, 40n, 10n, 2n, 1n, 0n, 0n].map(
-      (n) => (n * requests) / 148n,
-    ),
+    firstEventCounts: firstEvents.map((n) => (n * requests) / 148n),
+    cacheSavedNanocredits: amount * 310n - (amount % 7n) * 200n,
   };
 }
 
@@ -119,6 +125,7 @@ type UsageRequest = {
   readonly keyIds: readonly string[];
   readonly models: readonly string[];
   readonly withErrors: boolean;
+  readonly withOutcomes: boolean;
   readonly from?: { readonly seconds: bigint } | undefined;
 };
 
@@ -144,13 +151,15 @@ function shares(ids: readonly string[]): number[] {
 function usageAnswer(scale: bigint, keyCount = names.length) {
   return answer(BillingService.method.queryUsage, (request: UsageRequest) => {
     const from = request.from ? new Date(Number(request.from.seconds) * 1000) : now;
-    const group = request.groupBy[0];
+    // Of two groups, each name of the first comes with each of the second.
+    const [group, second] = request.groupBy;
     const ids =
       group === UsageGroup.MODEL
         ? models
         : group === UsageGroup.KEY
           ? Array.from({ length: keyCount }, (_, index) => `key_${index}`)
           : [""];
+    const others = second === UsageGroup.MODEL ? models : second ? ["key_0", "key_1"] : [""];
     const asked = new Set([...request.keyIds, ...request.models]);
     const shown = asked.size > 0 && group ? ids.filter((id) => asked.has(id)) : ids;
     const starts: Date[] = [];
@@ -174,12 +183,19 @@ function usageAnswer(scale: bigint, keyCount = names.length) {
     };
     const rows = starts.flatMap((start) => {
       const spent = spentIn(start, endOf(start));
-      return shown.map((id) => ({
-        from: at(start),
-        keyId: group === UsageGroup.KEY ? id : "",
-        model: group === UsageGroup.MODEL ? id : "",
-        sums: sumsOf(BigInt(Math.round(spent * shareOf(id) * 1_000)) * scale * 1_000n),
-      }));
+      return shown.flatMap((id) =>
+        others.map((other, index) => ({
+          from: at(start),
+          keyId: group === UsageGroup.KEY ? id : second === UsageGroup.KEY ? other : "",
+          model: group === UsageGroup.MODEL ? id : second === UsageGroup.MODEL ? other : "",
+          family: Family.V1,
+          sums: sumsOf(
+            BigInt(Math.round((spent * shareOf(id) * 1_000) / (second ? index + 2 : 1))) *
+              scale *
+              1_000n,
+          ),
+        })),
+      );
     });
     return {
       rows,
@@ -187,11 +203,48 @@ function usageAnswer(scale: bigint, keyCount = names.length) {
       completeUntil: ago(31),
       ...(request.from && { from: at(from) }),
       to: at(now),
-      ...(group === UsageGroup.KEY && { keys: shown.map((id) => labelOf(Number(id.slice(4)))) }),
+      keys: [...new Set(rows.map(({ keyId }) => keyId))]
+        .filter((id) => id !== "")
+        .map((id) => labelOf(Number(id.slice(4)))),
       ...(request.withErrors && { errors: refused }),
+      ...(request.withOutcomes && { outcomes: failures }),
     };
   });
 }
+
+const failures = [
+  { outcome: Outcome.CLIENT_LEFT, requests: 41n },
+  { outcome: Outcome.PROVIDER_FAILED, requests: 12n },
+  { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, requests: 9n },
+  { outcome: Outcome.TIME_LIMIT, requests: 2n },
+];
+
+/** Refused requests of each day, by reason. */
+const refusedByDay = answer(BillingService.method.queryErrors, ({ from, bucket }) => {
+  const start = from ? Number(from.seconds) * 1000 : now.getTime() - 30 * dayMs;
+  const step = bucket === Bucket.HOUR ? 3_600_000 : dayMs;
+  const rows = [];
+  for (let time = start; time < now.getTime(); time += step)
+    for (const [index, { reason }] of refused.rows.entries()) {
+      const requests = BigInt(Math.round(randomOf(time / step + index)() * (90 / (index + 1))));
+      rows.push({ from: at(new Date(time)), reason, requests });
+    }
+  return { rows, total: 1_296n, ...(from && { from: at(new Date(start)) }) };
+});
+
+/** Names of 60 characters in three scripts. */
+const views = answer(PeopleService.method.listViews, () => ({
+  views: [
+    { name: "Aufwand je Modell und Woche, für die Besprechung am Montag!!", ofAccount: true },
+    {
+      name: "週ごとのモデル別利用額を月曜日の会議のために保存した表示設定です"
+        .repeat(2)
+        .slice(0, 60),
+    },
+    { name: "الإنفاق حسب النموذج والأسبوع لاجتماع يوم الاثنين في المكتب ا" },
+    { name: "Failures of today" },
+  ].map((view, index) => ({ ...view, viewId: `view_${index}`, address: "usage?by=model" })),
+}));
 
 const noUsage = answer(BillingService.method.queryUsage, () => ({
   ...{ rows: [], totals: {}, completeUntil: ago(31), to: at(now), errors: { total: 0n } },
@@ -548,9 +601,22 @@ export const figureStates: readonly PageStates[] = [
       loading: [...usageBase, pending(queryUsage)],
       empty: [keys, catalogue, noUsage],
       failed: [...usageBase, failing(queryUsage, "report_too_large")],
-      full: [...usageBase, charges, usageAnswer(1n)],
-      large: [...usageBase, usageAnswer(100_000n)],
+      full: [...usageBase, charges, refusedByDay, views, usageAnswer(1n)],
+      large: [...usageBase, refusedByDay, usageAnswer(100_000n)],
     },
+  },
+  {
+    name: "usage-opened",
+    path: "usage?at=2026-11-18&unit=dollars&hide=thinking",
+    states: {
+      full: [...usageBase, refusedByDay, usageAnswer(1n)],
+      "5,000 keys": [catalogue, manyKeys, refusedByDay, usageAnswer(1n, 2_000)],
+    },
+  },
+  {
+    name: "usage-by-two",
+    path: "usage?by=key&split=model&period=custom&from=2026-11-21T06%3A00&to=2026-11-22T11%3A00",
+    states: { full: [...usageBase, refusedByDay, usageAnswer(1n)] },
   },
   {
     name: "usage-by-key",

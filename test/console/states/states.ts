@@ -55,6 +55,8 @@ export const commonAnswers: readonly Answer[] = [
     grpcAddress: "localhost:50051",
     providers: [{ name: "acme", title: "ACME" }],
   })),
+  answer(PeopleService.method.listViews, () => ({ views: [] })),
+  answer(BillingService.method.queryErrors, () => ({ rows: [], total: 0n })),
   answer(BillingService.method.getAccount, () => ({
     account: {
       accountId,

@@ -160,6 +160,7 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
     streaming: press("Streaming"),
   },
   "credits full": { "running requests": press(/held by running requests/) },
+  "usage full": { views: press("Views"), "a view": press("Views", "Save this view") },
   "usage-by-key full": {
     // Its tip has the longest names.
     "a bar": (page) => page.locator("g[data-bar]").nth(3).hover(),

@@ -40,11 +40,12 @@ import { Card, Head } from "../parts/page.tsx";
 import { KeyName, Notice, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { parseTags } from "../parts/tags.ts";
-import { dayOf } from "../parts/usage-report.ts";
+import { edgeOf } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
+import { Views } from "./views.tsx";
 
 const defaults = {
   key: "",
@@ -77,16 +78,13 @@ const outcomes: Readonly<Record<keyof typeof words.requests.outcomes, readonly O
   ],
 };
 
-const dayMs = 86_400_000;
-
 type Query = Readonly<typeof defaults>;
 
 /** What the address says: which requests are listed, and how. */
 function chosenIn(query: Query) {
   const outcome = choiceOf(query.outcome, words.requests.outcomes, "");
   const least = query.least === "" ? 0n : parseCredits(query.least);
-  const [from, last] = [dayOf(query.from), dayOf(query.to)];
-  const to = last && new Date(last.getTime() + dayMs);
+  const [from, to] = [edgeOf(query.from, "from"), edgeOf(query.to, "to")];
   const { live, ...filters } = query;
   const { accountId } = account.value;
   const request: ListRequest = {
@@ -190,6 +188,7 @@ function Tools({ query, setQuery, chosen }: PartProps): JSX.Element {
       <LinkButton href={csvAddress(query.key, from, to)} icon="download" download>
         {words.requests.csv}
       </LinkButton>
+      <Views page="requests" />
     </>
   );
 }

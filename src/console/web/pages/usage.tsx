@@ -6,8 +6,7 @@ import type {
   QueryErrorsResponse,
   UsageRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import { clock, compact, count, credits, fieldDay, percent } from "../format.ts";
-import { Bars, Legend, type Series } from "../parts/bars.tsx";
+import { clock, compact, count, fieldDay, percent } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { Segments } from "../parts/choices.tsx";
 import {
@@ -22,39 +21,41 @@ import {
 } from "../parts/filters.tsx";
 import { boundText } from "../parts/first-token.ts";
 import { KeyFilter } from "../parts/key-filter.tsx";
-import { hintOf, type KeyText, useKeys } from "../parts/key-names.ts";
+import { type KeyText, useKeys } from "../parts/key-names.ts";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { refusalOf } from "../parts/refusals.ts";
-import { KeyName } from "../parts/small.tsx";
-import { type Column, type Order, Table } from "../parts/table.tsx";
+import { Table } from "../parts/table.tsx";
 import { parseTags, tagsText } from "../parts/tags.ts";
-import type { Bar } from "../parts/timeline.ts";
-import { type By, type Chosen, nameIn, type UsageCalls, useUsage } from "../parts/usage-calls.ts";
+import { nextSpan, startOf } from "../parts/timeline.ts";
 import {
   addSums,
-  type Category,
   type Compared,
-  categoriesOf,
-  categoryBars,
   changeOf,
+  edgeOf,
   firstEventWithin,
+  hiddenIn,
   isWithin,
-  type Measure,
-  namedBars,
   type Period,
   type Plan,
   planOf,
   rangeOf,
   type TimedSums,
-  type TokenSide,
   timed,
-  tokensOf,
 } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, bornAt, can } from "../session.ts";
 import { words } from "../words.ts";
+import { whyWords as text } from "../words-why.ts";
 import { utc } from "../zone.ts";
+import { type Money, moneyIn } from "./unit.ts";
+import { type By, type Chosen, type Second, type UsageCalls, useUsage } from "./usage-calls.ts";
+import { UsageChart } from "./usage-chart.tsx";
+import { MonthSoFar } from "./usage-month.tsx";
+import { Multiples } from "./usage-multiples.tsx";
+import { type Opened, OpenedBar } from "./usage-opened.tsx";
+import { UsageTable } from "./usage-table.tsx";
+import { Views } from "./views.tsx";
 
 const defaults = {
   period: "30d",
@@ -66,6 +67,13 @@ const defaults = {
   key: "",
   model: "",
   tag: "",
+  /** By what the parts are split once more. */
+  split: "",
+  unit: "credits",
+  /** Which parts are left out. */
+  hide: "",
+  /** The start of the bar that is open. */
+  at: "",
 };
 
 type Query = Readonly<typeof defaults>;
@@ -77,11 +85,16 @@ function chosenIn(query: Query): Chosen {
   // `team` names a tag, `team=a` the requests with this value too.
   const [tag = ""] = query.tag.split("=");
   const bucket = choiceOf(query.bucket, words.usage.buckets, "");
+  const by = wantedBy === "tag" && tag === "" ? "category" : wantedBy;
+  const second: Second = choiceOf(query.split, text.seconds, "");
   const now = new Date();
   const compared = rangeOf(period, now, query, bornAt());
   return {
     ...{ period, wantedBy, tag, bucket, compared },
-    by: wantedBy === "tag" && tag === "" ? "category" : wantedBy,
+    by,
+    second: by === "category" || second === by ? "" : second,
+    money: moneyIn(choiceOf(query.unit, text.units, "credits")),
+    hidden: hiddenIn(query.hide),
     measure: choiceOf(query.in, words.usage.measures, "credits"),
     plan: compared && planOf(compared, bucket, now),
     filter: {
@@ -134,7 +147,7 @@ function Tools({ setQuery, chosen }: PartProps): JSX.Element {
         onInput={(value) =>
           // A range of one's own begins as the last one.
           setQuery({
-            period: value,
+            ...{ period: value, at: "" },
             ...(value === "custom" && compared && daysOf(compared.range)),
           })
         }
@@ -143,7 +156,7 @@ function Tools({ setQuery, chosen }: PartProps): JSX.Element {
       <Segments
         label={words.usage.by}
         value={wantedBy}
-        onInput={(value) => setQuery({ by: value })}
+        onInput={(value) => setQuery({ by: value, hide: "" })}
         options={optionsOf(words.usage.bys)}
       />
     </>
@@ -192,12 +205,27 @@ function UsageFilters({ query, setQuery, chosen, keys }: PartProps): JSX.Element
         problem={wantedBy === by ? undefined : words.usage.tagNeeded}
         onInput={(value) => setQuery({ tag: value.trim() })}
       />
+      {by !== "category" && (
+        <ChoiceFilter
+          label={text.second}
+          value={chosen.second}
+          onInput={(split) => setQuery({ split, hide: "" })}
+          options={optionsOf(text.seconds).filter(({ value }) => value !== by)}
+        />
+      )}
       <ChoiceFilter
         label={words.usage.bucket}
         value={bucket}
-        onInput={(value) => setQuery({ bucket: value })}
+        onInput={(value) => setQuery({ bucket: value, at: "" })}
         options={optionsOf(words.usage.buckets)}
       />
+      <ChoiceFilter
+        label={text.unit}
+        value={chosen.money.unit}
+        onInput={(unit) => setQuery({ unit })}
+        options={optionsOf(text.units)}
+      />
+      <Views page="usage" />
       <Copy text={location.href} label={words.usage.copyLink} />
       {chosen.compared && (
         <LinkButton href={csvAddress(chosen, chosen.compared)} download>
@@ -212,8 +240,8 @@ type ReportProps = PartProps & { readonly compared: Compared; readonly plan: Pla
 
 /** The figures, the chart and the table, which are read and shown together. */
 function Report(props: ReportProps): JSX.Element {
-  const { setQuery, chosen, calls, keys, compared, plan } = props;
-  const { by, period, tag } = chosen;
+  const { query, setQuery, chosen, calls, keys, compared, plan } = props;
+  const { period, money } = chosen;
   return (
     <>
       <View
@@ -231,14 +259,30 @@ function Report(props: ReportProps): JSX.Element {
         {([shown, list, names]) => {
           const { current, before } = splitSums(shown.items, compared, plan);
           const until = list.last.completeUntil ?? shown.last.completeUntil;
+          const opened = openedIn(query.at, compared, plan);
           return (
             <>
-              <Totals current={current} before={before} period={period} />
-              <Chart {...props} current={current} named={names.items} rows={list.items} />
-              <Rows
+              <Totals current={current} before={before} period={period} money={money} />
+              <UsageChart
+                {...props}
+                current={current}
+                named={names.items}
                 rows={list.items}
-                by={by}
-                tag={tag}
+                openedAt={opened?.bar}
+              />
+              {opened && (
+                <OpenedBar
+                  key={query.at}
+                  {...{ query, chosen, opened, keys }}
+                  span={plan.span}
+                  onClose={() => setQuery({ at: "" })}
+                />
+              )}
+              <Multiples {...{ chosen, compared, plan, current }} />
+              <MonthSoFar chosen={chosen} />
+              <UsageTable
+                rows={list.items}
+                chosen={chosen}
                 keys={keys}
                 isWhole={list.isLast}
                 note={until && words.usage.completeUntil(clock(until, utc))}
@@ -263,6 +307,20 @@ function splitSums(rows: readonly UsageRow[], { range, before }: Compared, { ask
 /** The first and the last day of a range, as fields hold them. */
 function daysOf({ from, to }: Compared["range"]): { from: string; to: string } {
   return { from: fieldDay(from), to: fieldDay(new Date(to.getTime() - 1)) };
+}
+
+/** What an address says is open: a bar of the range, and the part of it that is in the range. */
+function openedIn(at: string, { range, isOpen }: Compared, { span }: Plan): Opened | undefined {
+  const bar = edgeOf(at, "from");
+  if (!bar || startOf(span, bar) < bar || bar >= range.to) return undefined;
+  const end = nextSpan(span, bar);
+  if (end <= range.from) return undefined;
+  return {
+    bar,
+    from: bar < range.from ? range.from : bar,
+    // The bar of now still grows.
+    to: end <= range.to ? end : isOpen ? undefined : range.to,
+  };
 }
 
 /** The file has the same range and filters as the page. */
@@ -300,10 +358,12 @@ function Totals({
   current,
   before,
   period,
+  money,
 }: {
   readonly current: readonly TimedSums[];
   readonly before: readonly TimedSums[] | undefined;
   readonly period: Period;
+  readonly money: Money;
 }) {
   const sums = addSums(current);
   const incomplete = sums.failed + sums.cut;
@@ -313,8 +373,8 @@ function Totals({
   return (
     <Figures>
       <Figure
-        label={words.usage.spent}
-        value={credits(sums.amount)}
+        label={text.spent[money.unit]}
+        value={money.text(sums.amount)}
         note={before && changeNote(sums.amount, addSums(before).amount, period)}
       />
       <Figure
@@ -351,247 +411,6 @@ function changeNote(now: bigint, before: bigint, period: Period): string {
   const text = percent(Math.round(Math.abs(change) * 100) / 100);
   if (Math.abs(change) < 0.005) return same(names[period]);
   return change > 0 ? more(text, names[period]) : less(text, names[period]);
-}
-
-const categoryClasses: Readonly<Record<Category, string>> = {
-  input: "cat-input",
-  output: "cat-output",
-  thinking: "cat-thinking",
-  cacheWrite5m: "cat-write-5m",
-  cacheWrite1h: "cat-write-1h",
-  cacheRead: "cat-read",
-  cache: "cat-read",
-  completed: "end-completed",
-  failed: "end-failed",
-  cut: "end-cut",
-};
-
-function categorySeries(measure: Measure): Series[] {
-  const names = { ...words.usage.categories, ...words.usage.endings };
-  return categoriesOf[measure].map((id) => ({ id, name: names[id], colour: categoryClasses[id] }));
-}
-
-function namedSeries(
-  ids: readonly string[],
-  {
-    by,
-    keys,
-    others,
-  }: {
-    readonly by: By;
-    readonly keys: ReadonlyMap<string, KeyText>;
-    readonly others: number;
-  },
-): Series[] {
-  const nameOf = (id: string) => (by === "key" ? keyText(id, keys.get(id)) : id);
-  return [
-    ...ids.map((id, index) => ({ id, name: nameOf(id), colour: `series-${index + 1}` })),
-    { id: "", name: words.usage.rest(count(others)), colour: "series-rest" },
-  ].filter(({ id }) => id !== "" || others > 0);
-}
-
-function keyText(id: string, key: KeyText | undefined): string {
-  return key?.name || hintOf(key) || id;
-}
-
-const oneCredit = 1_000_000n;
-
-type ChartProps = ReportProps & {
-  readonly current: readonly TimedSums[];
-  /** Of the models, keys or values that have colours of their own. */
-  readonly named: readonly UsageRow[];
-  readonly rows: readonly UsageRow[];
-};
-
-function Chart(props: ChartProps): JSX.Element {
-  const { setQuery, chosen, plan, compared } = props;
-  const { measure } = chosen;
-  const { series, bars } = stacksOf(props);
-  const label = words.usage.chart(measure, plan.span);
-  const unit = words.usage.value[measure];
-  const isCredits = measure === "credits";
-  return (
-    <Card
-      title={label}
-      tools={
-        <Segments
-          label={words.usage.measure}
-          value={measure}
-          onInput={(value) => setQuery({ in: value })}
-          options={optionsOf(words.usage.measures)}
-        />
-      }
-    >
-      <Legend series={series} />
-      <Bars
-        label={label}
-        series={series}
-        bars={bars}
-        span={plan.span}
-        openFrom={compared.isOpen ? bars.at(-1)?.from : undefined}
-        format={(value) => unit(isCredits ? credits(value) : count(value))}
-        formatTick={(value) => (isCredits ? tickOfCredits(value) : compact(value))}
-        leastTick={isCredits ? oneCredit / 1000n : 1n}
-      />
-      {chosen.bucket === "day" && plan.span === "week" && <p class="faint">{words.usage.weeks}</p>}
-    </Card>
-  );
-}
-
-/** The colours of the chart and its bars: by category, or by name with one for all others. */
-function stacksOf({ chosen, calls, keys, compared, plan, current, named, rows }: ChartProps): {
-  readonly series: readonly Series[];
-  readonly bars: readonly Bar[];
-} {
-  const { by, measure } = chosen;
-  const times = { range: compared.range, span: plan.span };
-  if (by === "category")
-    return { series: categorySeries(measure), bars: categoryBars(current, measure, times) };
-  const names = rows.length > 0 ? calls.largest : [];
-  const sums = named.flatMap((row) => timed(row, nameIn(row, by)));
-  return {
-    series: namedSeries(names, { by, keys, others: rows.length - names.length }),
-    bars: namedBars({ all: current, named: sums }, names, measure, times),
-  };
-}
-
-/** `0.005`, `20`, `1.5 M` */
-function tickOfCredits(micro: bigint): string {
-  if (micro >= oneCredit) return compact(micro / oneCredit);
-  return String(Number(micro) / Number(oneCredit));
-}
-
-const rowsAtOnce = 50;
-
-type RowsProps = {
-  readonly rows: readonly UsageRow[];
-  readonly by: By;
-  readonly tag: string;
-  readonly keys: ReadonlyMap<string, KeyText>;
-  readonly note: string | undefined;
-  readonly isWhole: boolean;
-};
-
-function Rows({ rows, by, tag, keys, note, isWhole }: RowsProps) {
-  const [order, setOrder] = useState<Order>({ by: "credits", descending: true });
-  const [shown, setShown] = useState(rowsAtOnce);
-  const kind = by === "category" ? "key" : by;
-  return (
-    <Card title={words.usage.table[kind]} note={note} flush>
-      <div class="dense">
-        <Table
-          name={`usage-${kind}`}
-          caption={words.usage.table[kind]}
-          columns={columnsOf(kind, tag, keys, rows)}
-          rows={rows}
-          rowsMax={shown}
-          keyOf={(row) => row.keyId || row.model || row.tagValue}
-          sort={{ ...order, onSort: (name, descending) => setOrder({ by: name, descending }) }}
-        />
-      </div>
-      {rows.length > shown && (
-        <p class="table-foot row">
-          <Button kind="quiet" onClick={() => setShown(shown + rowsAtOnce)}>
-            {words.usage.showMore(Math.min(rowsAtOnce, rows.length - shown))}
-          </Button>
-        </p>
-      )}
-      {!isWhole && <p class="table-foot faint">{words.usage.stillLoading}</p>}
-    </Card>
-  );
-}
-
-function columnsOf(
-  kind: Exclude<By, "category">,
-  tag: string,
-  keys: ReadonlyMap<string, KeyText>,
-  rows: readonly UsageRow[],
-): Column<UsageRow>[] {
-  const { head, categories } = words.usage;
-  const number = (
-    name: string,
-    label: string,
-    valueIn: (row: UsageRow) => bigint,
-    format: (value: bigint) => string,
-  ): Column<UsageRow> => ({
-    name,
-    head: label,
-    cell: (row) => format(valueIn(row)),
-    foot: format(rows.reduce((sum, row) => sum + valueIn(row), 0n)),
-    end: true,
-    sortBy: valueIn,
-  });
-  const tokens = (side: TokenSide) => (row: UsageRow) =>
-    row.sums ? tokensOf(row.sums, [side]) : 0n;
-  const cacheRead = (row: UsageRow) => row.sums?.usage?.cacheRead ?? 0n;
-  const cacheWrite = (row: UsageRow) => tokens("cache")(row) - cacheRead(row);
-  const cacheDetails = (row: UsageRow) =>
-    words.usage.cacheDetails(compact(cacheWrite(row)), compact(cacheRead(row)));
-  return [
-    nameColumn(kind, tag, keys),
-    number(
-      "credits",
-      head.credits,
-      (row) => row.sums?.amountMicrocredits ?? 0n,
-      (n) => credits(n),
-    ),
-    number("requests", head.requests, (row) => row.sums?.requests ?? 0n, count),
-    number(
-      "not-completed",
-      head.notCompleted,
-      (row) => (row.sums?.failed ?? 0n) + (row.sums?.cut ?? 0n),
-      count,
-    ),
-    number("input", categories.input, tokens("input"), compact),
-    number("output", categories.output, tokens("output"), compact),
-    number("thinking", categories.thinking, tokens("thinking"), compact),
-    {
-      ...number("cache", categories.cache, tokens("cache"), compact),
-      cell: (row) => <span title={cacheDetails(row)}>{compact(tokens("cache")(row))}</span>,
-    },
-    { ...number("cache-write", head.cacheWrite, cacheWrite, compact), isExtra: true },
-    { ...number("cache-read", categories.cacheRead, cacheRead, compact), isExtra: true },
-  ];
-}
-
-/** What a row is of. */
-function nameColumn(
-  kind: Exclude<By, "category">,
-  tag: string,
-  keys: ReadonlyMap<string, KeyText>,
-): Column<UsageRow> {
-  return {
-    name: kind,
-    head: kind === "tag" ? tag : words.usage.head[kind],
-    foot: words.usage.total[kind],
-    sortBy: (row) =>
-      kind === "key" ? keyText(row.keyId, keys.get(row.keyId)) : row.model || row.tagValue,
-    cell: (row) =>
-      kind === "tag" ? (
-        <TagValue tag={tag} value={row.tagValue} />
-      ) : kind === "model" ? (
-        <a class="row-link clipped" href={href("requests", { model: row.model })} title={row.model}>
-          {row.model}
-        </a>
-      ) : (
-        <KeyName
-          name={keys.get(row.keyId)?.name ?? ""}
-          hint={hintOf(keys.get(row.keyId)) || row.keyId}
-          href={href(`keys/${row.keyId}`)}
-        />
-      ),
-  };
-}
-
-/** The rest, and `(other)`, are requests that no list can be asked for. */
-function TagValue({ tag, value }: { readonly tag: string; readonly value: string }) {
-  if (value === "" || value === "(other)")
-    return <span class="faint">{value || words.usage.noTag}</span>;
-  return (
-    <a class="row-link" href={href("requests", { tag: `${tag}=${value}` })}>
-      {value}
-    </a>
-  );
 }
 
 function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {

@@ -40,12 +40,17 @@ function useTyped({ value, onInput }: Pick<FilterProps, "value" | "onInput">) {
   };
 }
 
-/** A day as `2026-11-22`. Empty: none. */
+/** A day as `2026-11-22`, or a time as `2026-11-22T14:00` where it has one. Empty: none. */
 export function DayFilter(props: FilterProps): JSX.Element {
+  const isTime = props.value.includes("T");
   return (
     <label class="filter stack">
       <span>{props.label}</span>
-      <input type="date" {...useTyped(props)} />
+      <input
+        type={isTime ? "datetime-local" : "date"}
+        step={isTime ? 3600 : 1}
+        {...useTyped(props)}
+      />
     </label>
   );
 }

@@ -51,3 +51,8 @@ export function useKeys(needed: readonly string[]): ReadonlyMap<string, KeyText>
 export function hintOf(key: KeyText | undefined): string {
   return key?.hint ?? "";
 }
+
+/** What a key is called where there is room for one text. */
+export function keyText(id: string, key: KeyText | undefined): string {
+  return key?.name || hintOf(key) || id;
+}

@@ -6,11 +6,14 @@ type MenuProps = {
   button: ComponentChildren;
   label?: string;
   class: string;
+  /** Called when it opens. */
+  onOpen?: () => void;
   children: (close: () => void) => ComponentChildren;
 };
 
 /** A button that opens a popover with what can be chosen. */
-export function Menu({ button, label, class: name, children }: MenuProps): JSX.Element {
+export function Menu(props: MenuProps): JSX.Element {
+  const { button, label, class: name, onOpen, children } = props;
   const id = useId();
   const popover = useRef<HTMLDivElement>(null);
   return (
@@ -18,7 +21,14 @@ export function Menu({ button, label, class: name, children }: MenuProps): JSX.E
       <button type="button" class={name} popovertarget={id} aria-label={label}>
         {button}
       </button>
-      <div ref={popover} id={id} popover="auto">
+      <div
+        ref={popover}
+        id={id}
+        popover="auto"
+        onToggle={({ currentTarget }) => {
+          if (currentTarget.matches(":popover-open")) onOpen?.();
+        }}
+      >
         {children(() => popover.current?.hidePopover())}
       </div>
     </>

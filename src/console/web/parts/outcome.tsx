@@ -22,6 +22,11 @@ export function OutcomeNotice({ outcome }: { readonly outcome: Outcome }): JSX.E
   );
 }
 
+/** The same word alone. Some outcomes share one. */
+export function outcomeLabel(outcome: Outcome): string {
+  return wordsOf(outcome).label;
+}
+
 /** How a request ended, in a sentence. */
 export function outcomeText({ outcome }: Receipt): string {
   return wordsOf(outcome).sentence;

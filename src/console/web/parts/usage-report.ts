@@ -31,7 +31,7 @@ export type Compared = {
 const dayMs = 86_400_000;
 
 /**
- * The range of a period. `from`, `to`: first and last day (`2026-11-22`) of a custom one.
+ * The range of a period. `from`, `to`: the edges of a custom one, as `edgeOf` reads them.
  * Undefined: they are no range that has begun. `born`: of the account, which has no days before.
  */
 export function rangeOf(
@@ -77,9 +77,12 @@ function wholeRangeOf(
       before: { from: monthsAgo(25), to: start },
     };
   }
-  const [first, last] = [dayOf(from), dayOf(to)];
-  if (!first || !last || first > last || first > now) return undefined;
-  const end = new Date(last.getTime() + dayMs);
+  const [began, ended] = [edgeOf(from, "from"), edgeOf(to, "to")];
+  if (!began || !ended || began >= ended || began > now) return undefined;
+  // Sums are of whole hours.
+  const first = startOf("hour", began);
+  const last = startOf("hour", ended);
+  const end = last < ended ? nextSpan("hour", last) : ended;
   const isOpen = end > now;
   const length = end.getTime() - first.getTime();
   const before = { from: new Date(first.getTime() - length), to: first };
@@ -100,6 +103,28 @@ export function dayOf(text: string): Date | undefined {
   if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return undefined;
   const date = new Date(`${text}T00:00:00Z`);
   return Number.isNaN(date.getTime()) || fieldDay(date) !== text ? undefined : date;
+}
+
+type Edge = "from" | "to";
+
+/**
+ * The time at which a range begins or ends, exclusively: of a day (`2026-11-22`) its first moment
+ * or its last, of a time (`2026-11-22T14:00`) this itself, in UTC. Undefined: it is none.
+ */
+export function edgeOf(text: string, edge: Edge): Date | undefined {
+  const [dayText = "", clock] = text.split("T");
+  const start = dayOf(dayText);
+  if (!start) return undefined;
+  if (clock === undefined) return edge === "from" ? start : nextSpan("day", start);
+  const [, hours, minutes] = /^([01]\d|2[0-3]):([0-5]\d)$/.exec(clock) ?? [];
+  if (hours === undefined) return undefined;
+  return new Date(start.getTime() + (Number(hours) * 60 + Number(minutes)) * 60_000);
+}
+
+/** The same as a text, a day where it can be. */
+export function edgeText(at: Date, edge: Edge): string {
+  if (startOf("day", at) < at) return at.toISOString().slice(0, 16);
+  return fieldDay(edge === "from" ? at : new Date(at.getTime() - 1));
 }
 
 /** One day less: that which has begun. */
@@ -243,6 +268,8 @@ export function addSums(rows: readonly TimedSums[]): {
   readonly tokens: bigint;
   readonly input: bigint;
   readonly cacheRead: bigint;
+  /** In nano-credits. Undefined: it is not kept, as by tag. */
+  readonly cacheSaved: bigint | undefined;
   readonly firstEventCounts: readonly bigint[];
 } {
   const sum = (of: (sums: UsageSums) => bigint) =>
@@ -255,6 +282,9 @@ export function addSums(rows: readonly TimedSums[]): {
     tokens: sum((one) => tokensOf(one)),
     input: sum((one) => tokensOf(one, ["input", "cache"])),
     cacheRead: sum(({ usage }) => usage?.cacheRead ?? 0n),
+    cacheSaved: rows.every(({ sums }) => sums.cacheSavedNanocredits !== undefined)
+      ? sum((one) => one.cacheSavedNanocredits ?? 0n)
+      : undefined,
     firstEventCounts: Array.from({ length: firstEventBoundsMs.length + 1 }, (_, index) =>
       sum((one) => one.firstEventCounts[index] ?? 0n),
     ),
@@ -282,4 +312,20 @@ export function firstEventWithin(
 /** `(now - before) / before`. Undefined: there was nothing before. */
 export function changeOf(now: bigint, before: bigint): number | undefined {
   return before === 0n ? undefined : Number(now - before) / Number(before);
+}
+
+/** The parts that are left out, as the address has them. The id of all others is empty. */
+export function hiddenText(ids: readonly string[]): string {
+  const text = ids.map(encodeURIComponent).join(",");
+  return ids.length > 0 && text === "" ? "," : text;
+}
+
+/** The same from an address, which somebody may have typed. */
+export function hiddenIn(hide: string): ReadonlySet<string> {
+  if (hide === "") return new Set();
+  try {
+    return new Set(hide.split(",").map(decodeURIComponent));
+  } catch {
+    return new Set();
+  }
 }

@@ -11,12 +11,21 @@ import {
   type UsageRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Call, type Pages, together } from "../api.ts";
-import { useAllPages } from "./all-pages.ts";
-import { learnKeys } from "./key-names.ts";
-import { type Compared, type Measure, measured, type Period, type Plan } from "./usage-report.ts";
+import { useAllPages } from "../parts/all-pages.ts";
+import { learnKeys } from "../parts/key-names.ts";
+import {
+  type Compared,
+  type Measure,
+  measured,
+  type Period,
+  type Plan,
+} from "../parts/usage-report.ts";
+import type { Money } from "./unit.ts";
 
 /** What the parts of a bar, and the rows of the table, are. */
 export type By = "category" | "model" | "key" | "tag";
+/** What the parts are split by once more. Empty: nothing. */
+export type Second = "" | "model" | "key";
 
 /** What a person chose to see. */
 export type Chosen = {
@@ -24,6 +33,10 @@ export type Chosen = {
   /** What is wanted. Without a tag, `tag` cannot be shown: then `by` is `category`. */
   readonly wantedBy: By;
   readonly by: By;
+  readonly second: Second;
+  readonly money: Money;
+  /** The parts of the bars that are left out, by the ids of their series. */
+  readonly hidden: ReadonlySet<string>;
   /** The name of a tag. Empty: none. */
   readonly tag: string;
   readonly measure: Measure;
@@ -57,13 +70,15 @@ const buckets = { hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH } as c
 /** So many models or keys have a colour of their own. */
 const namedMax = 6;
 
-const rowsOf = ({ rows, keys }: QueryUsageResponse) => {
+/** The rows of an answer, whose keys are learned. */
+export const rowsOf = ({ rows, keys }: QueryUsageResponse) => {
   learnKeys(keys);
   return rows;
 };
 
 /** The calls of the page. Without a range, nothing is asked. */
-export function useUsage({ compared, plan, filter, by, tag, measure }: Chosen): UsageCalls {
+export function useUsage(chosen: Chosen): UsageCalls {
+  const { compared, plan, filter, by, second, tag } = chosen;
   const { queryUsage } = BillingService.method;
   const following = { isLive: compared?.isOpen === true };
   const range = compared && {
@@ -72,10 +87,10 @@ export function useUsage({ compared, plan, filter, by, tag, measure }: Chosen): 
     ...(!compared.isOpen && { to: timestampFromDate(compared.range.to) }),
   };
   const bucket = plan && buckets[plan.bucket];
-  const group =
-    by === "tag"
-      ? { groupByTag: tag }
-      : { groupBy: [by === "model" ? UsageGroup.MODEL : UsageGroup.KEY] };
+  const groupBy = [by === "category" ? "key" : by, second].flatMap((one) =>
+    one === "model" ? [UsageGroup.MODEL] : one === "key" ? [UsageGroup.KEY] : [],
+  );
+  const group = { groupBy, ...(by === "tag" && { groupByTag: tag }) };
   const chart = useAllPages(
     queryUsage,
     range && plan && { ...range, from: timestampFromDate(plan.askFrom), ...(bucket && { bucket }) },
@@ -89,16 +104,18 @@ export function useUsage({ compared, plan, filter, by, tag, measure }: Chosen): 
     following,
   );
   const rows = table.data?.items ?? [];
-  const largest = largestOf(rows, by, measure);
+  const largest = largestOf(rows, chosen);
+  const named = (kind: By) => by === kind || second === kind;
+  const largestRows = rows.filter((row) => largest.includes(nameIn(row, chosen)));
   const areNamed = by !== "category" && table.data?.isLast === true && largest.length > 0;
-  const named = useAllPages(
+  const ofLargest = useAllPages(
     queryUsage,
     areNamed && range && bucket
       ? {
           ...range,
           ...{ bucket, ...group },
-          ...(by === "model" && { models: largest }),
-          ...(by === "key" && { keyIds: largest }),
+          ...(named("model") && { models: [...new Set(largestRows.map(({ model }) => model))] }),
+          ...(named("key") && { keyIds: [...new Set(largestRows.map(({ keyId }) => keyId))] }),
         }
       : undefined,
     rowsOf,
@@ -106,23 +123,33 @@ export function useUsage({ compared, plan, filter, by, tag, measure }: Chosen): 
   );
   const isEmpty = table.data?.isLast === true && rows.length === 0;
   // By category, and where nothing was used, no names are asked for.
-  const report = together(chart, table, by === "category" || isEmpty ? table : named);
+  const report = together(chart, table, by === "category" || isEmpty ? table : ofLargest);
   return { report, rows, largest, refused: table.data?.first.errors };
 }
 
-/** The name of a row: of its key, model or value of the tag. */
-export function nameIn(row: UsageRow, by: By): string {
-  return by === "tag" ? row.tagValue : by === "model" ? row.model : row.keyId;
+/** How a row is grouped. */
+export type Grouping = Pick<Chosen, "by" | "second">;
+
+/** The names of a row: of its key, model or value of the tag, and of the second one. */
+export function namesIn(row: UsageRow, { by, second }: Grouping): string[] {
+  const of = (kind: By) =>
+    kind === "tag" ? row.tagValue : kind === "model" ? row.model : row.keyId;
+  return second === "" ? [of(by)] : [of(by), of(second)];
 }
 
-function largestOf(rows: readonly UsageRow[], by: By, measure: Measure): string[] {
-  const sumOf = ({ sums }: UsageRow) => (sums ? measured(measure, sums) : 0n);
+/** The same as one text. */
+export function nameIn(row: UsageRow, grouping: Grouping): string {
+  return namesIn(row, grouping).join("\t");
+}
+
+function largestOf(rows: readonly UsageRow[], chosen: Chosen): string[] {
+  const sumOf = ({ sums }: UsageRow) => (sums ? measured(chosen.measure, sums) : 0n);
   return (
     [...rows]
-      .sort((a, b) => Number(sumOf(b) - sumOf(a)))
-      .map((row) => nameIn(row, by))
+      .sort((a, b) => (sumOf(b) > sumOf(a) ? 1 : sumOf(b) < sumOf(a) ? -1 : 0))
       // Requests without the tag are among the others.
-      .filter((name) => name !== "")
+      .filter((row) => namesIn(row, chosen)[0] !== "")
+      .map((row) => nameIn(row, chosen))
       .slice(0, namedMax)
   );
 }

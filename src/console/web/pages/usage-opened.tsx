@@ -1,0 +1,293 @@
+// A bar of the usage that is open: whose requests it is made of, how they failed, what was refused,
+// and the way to the requests themselves. Its sums are those of the bar, of all its parts.
+
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import {
+  BillingService,
+  Bucket,
+  type QueryUsageResponse,
+  UsageGroup,
+  type UsageRow,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { together } from "../api.ts";
+import { count } from "../format.ts";
+import { useAllPages } from "../parts/all-pages.ts";
+import { Button, LinkButton } from "../parts/button.tsx";
+import { type KeyText, keyText } from "../parts/key-names.ts";
+import { outcomeLabel } from "../parts/outcome.tsx";
+import { Card } from "../parts/page.tsx";
+import { refusalOf } from "../parts/refusals.ts";
+import { Table } from "../parts/table.tsx";
+import type { Span } from "../parts/timeline.ts";
+import { addSums, edgeText, timed } from "../parts/usage-report.ts";
+import { Skeleton, View } from "../parts/view.tsx";
+import { href } from "../router.ts";
+import { words } from "../words.ts";
+import { whyWords } from "../words-why.ts";
+import { type Chosen, rowsOf } from "./usage-calls.ts";
+
+const text = whyWords.opened;
+/** So many keys, and models, have a row of their own. */
+const rowsMax = 5;
+
+/** The start of a bar, and the time of it that is in the range. `to` undefined: it still grows. */
+export type Opened = { readonly bar: Date; readonly from: Date; readonly to: Date | undefined };
+
+type OpenedProps = {
+  readonly opened: Opened;
+  readonly span: Span;
+  readonly chosen: Chosen;
+  readonly keys: ReadonlyMap<string, KeyText>;
+  /** What of the address the list of requests can be asked for. */
+  readonly query: { readonly key: string; readonly model: string; readonly tag: string };
+  readonly onClose: () => void;
+};
+
+export function OpenedBar(props: OpenedProps): JSX.Element {
+  const { opened, span, chosen, query, onClose } = props;
+  const place = useRef<HTMLElement>(null);
+  useEffect(() => place.current?.scrollIntoView({ block: "nearest" }), []);
+  const { queryUsage } = BillingService.method;
+  const request = {
+    ...chosen.filter,
+    from: timestampFromDate(opened.from),
+    ...(opened.to && { to: timestampFromDate(opened.to) }),
+    bucket: Bucket.NONE,
+  };
+  const following = { isLive: opened.to === undefined };
+  const ofKeys = { ...request, groupBy: [UsageGroup.KEY], withErrors: true, withOutcomes: true };
+  const ofModels = { ...request, groupBy: [UsageGroup.MODEL] };
+  const both = together(
+    useAllPages(queryUsage, ofKeys, rowsOf, following),
+    useAllPages(queryUsage, ofModels, rowsOf, following),
+  );
+  const requests = href("requests", {
+    ...{ key: query.key, model: query.model },
+    ...(query.tag.includes("=") && { tag: query.tag }),
+    from: edgeText(opened.from, "from"),
+    ...(opened.to && { to: edgeText(opened.to, "to") }),
+  });
+  return (
+    <Card
+      title={words.bars.span(span, opened.bar)}
+      place={place}
+      tools={
+        <>
+          <LinkButton href={requests}>{text.requests}</LinkButton>
+          <Button icon="close" label={text.close} kind="quiet" onClick={onClose} />
+        </>
+      }
+    >
+      <View call={both} skeleton={<Skeleton rows={4} />}>
+        {([keys, models]) => (
+          <Parts {...props} keyRows={keys.items} modelRows={models.items} answer={keys.first} />
+        )}
+      </View>
+    </Card>
+  );
+}
+
+type PartsProps = OpenedProps & {
+  readonly keyRows: readonly UsageRow[];
+  readonly modelRows: readonly UsageRow[];
+  readonly answer: QueryUsageResponse;
+};
+
+function Parts({ keyRows, modelRows, answer, chosen, keys, query }: PartsProps): JSX.Element {
+  const sums = addSums(keyRows.flatMap((row) => timed(row)));
+  const { outcomes, errors } = answer;
+  const failures = failuresOf(outcomes, sums.failed + sums.cut);
+  const refused = [...(errors?.rows ?? [])].sort((a, b) => Number(b.requests - a.requests));
+  return (
+    <>
+      <p>
+        {sums.requests === 0n
+          ? text.nothing
+          : text.total(chosen.money.named(sums.amount), count(sums.requests))}
+      </p>
+      <div class="opened columns">
+        <Shares
+          title={text.keys}
+          rows={keyRows}
+          chosen={chosen}
+          nameOf={({ keyId }) => {
+            const name = keyText(keyId, keys.get(keyId));
+            return (
+              <a class="row-link clipped" href={href(`keys/${keyId}`)} title={name} dir="auto">
+                {name}
+              </a>
+            );
+          }}
+          head={words.usage.head.key}
+        />
+        <Shares
+          title={text.models}
+          rows={modelRows}
+          chosen={chosen}
+          nameOf={({ model }) => (
+            <span class="clipped" title={model}>
+              {model}
+            </span>
+          )}
+          head={words.usage.head.model}
+        />
+        <Counts
+          title={text.failures}
+          head={text.head.outcome}
+          rows={failures}
+          none={text.noFailures}
+        />
+        <Counts
+          title={text.refusals}
+          head={text.head.reason}
+          rows={refused.map(({ reason, requests }) => ({
+            name: refusalOf(reason).label,
+            requests,
+          }))}
+          none={text.noRefusals}
+          note={query.model !== "" || query.tag.includes("=") ? text.ofKeys : undefined}
+        />
+      </div>
+    </>
+  );
+}
+
+type Named = { readonly name: string; readonly requests: bigint };
+
+/** By the words of the outcomes. `all`: of the sums; those of archived months have no outcome. */
+function failuresOf(outcomes: QueryUsageResponse["outcomes"], all: bigint): Named[] {
+  const found = new Map<string, bigint>();
+  let known = 0n;
+  for (const { outcome, requests } of outcomes) {
+    const label = outcomeLabel(outcome);
+    found.set(label, (found.get(label) ?? 0n) + requests);
+    known += requests;
+  }
+  const rows = [...found].map(([name, requests]) => ({ name, requests }));
+  return all > known ? [...rows, { name: text.archived, requests: all - known }] : rows;
+}
+
+function Part({
+  title,
+  children,
+}: {
+  readonly title: string;
+  readonly children: ComponentChildren;
+}) {
+  return (
+    <section class="stack">
+      <h3>{title}</h3>
+      {children}
+    </section>
+  );
+}
+
+type SharesProps = {
+  readonly title: string;
+  readonly head: string;
+  readonly rows: readonly UsageRow[];
+  readonly chosen: Chosen;
+  readonly nameOf: (row: UsageRow) => ComponentChildren;
+};
+
+type Share = {
+  readonly id: string;
+  readonly name: ComponentChildren;
+  readonly requests: bigint;
+  readonly amount: bigint;
+};
+
+/** Those that cost most, and all others as one. */
+function Shares({ title, head, rows, chosen, nameOf }: SharesProps): JSX.Element | null {
+  const { money } = chosen;
+  const all = rows
+    .map(
+      (row): Share => ({
+        id: row.keyId || row.model,
+        name: nameOf(row),
+        requests: row.sums?.requests ?? 0n,
+        amount: row.sums?.amountMicrocredits ?? 0n,
+      }),
+    )
+    .sort((a, b) => (a.amount < b.amount ? 1 : a.amount > b.amount ? -1 : 0));
+  if (all.length === 0) return null;
+  const sumOf = (shares: readonly Share[]) => ({
+    requests: shares.reduce((sum, { requests }) => sum + requests, 0n),
+    amount: shares.reduce((sum, { amount }) => sum + amount, 0n),
+  });
+  const others = all.slice(rowsMax);
+  const total = sumOf(all);
+  const rest = { id: "", name: text.rest(count(others.length)), ...sumOf(others) };
+  return (
+    <Part title={title}>
+      <Table
+        caption={title}
+        columns={[
+          { name: "name", head, cell: ({ name }) => name, foot: text.all },
+          {
+            name: "requests",
+            head: text.head.requests,
+            end: true,
+            cell: ({ requests }) => count(requests),
+            foot: count(total.requests),
+          },
+          {
+            name: "amount",
+            head: whyWords.units[money.unit],
+            end: true,
+            cell: ({ amount }) => money.text(amount),
+            foot: money.text(total.amount),
+          },
+        ]}
+        rows={others.length > 0 ? [...all.slice(0, rowsMax), rest] : all}
+        keyOf={({ id }) => id}
+      />
+    </Part>
+  );
+}
+
+type CountsProps = {
+  readonly title: string;
+  readonly head: string;
+  readonly rows: readonly Named[];
+  /** What stands there where there are none. */
+  readonly none: string;
+  readonly note?: string | undefined;
+};
+
+function Counts({ title, head, rows, none, note }: CountsProps): JSX.Element {
+  const all = rows.reduce((sum, { requests }) => sum + requests, 0n);
+  return (
+    <Part title={title}>
+      {rows.length === 0 ? (
+        <p class="muted">{none}</p>
+      ) : (
+        <Table
+          caption={title}
+          columns={[
+            {
+              name: "name",
+              head,
+              sortBy: ({ name }) => name,
+              cell: ({ name }) => name,
+              foot: text.all,
+            },
+            {
+              name: "requests",
+              head: text.head.requests,
+              sortBy: ({ requests }) => requests,
+              end: true,
+              cell: ({ requests }) => count(requests),
+              foot: count(all),
+            },
+          ]}
+          rows={rows}
+          keyOf={({ name }) => name}
+        />
+      )}
+      {note && <p class="faint">{note}</p>}
+    </Part>
+  );
+}

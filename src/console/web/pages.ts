@@ -5,7 +5,7 @@
 import { Overview } from "./pages/overview.tsx";
 import { laterPage } from "./parts/later.tsx";
 import type { PageEntry } from "./router.ts";
-import { can } from "./session.ts";
+import { can, isMember } from "./session.ts";
 import { words } from "./words.ts";
 
 export const pages: readonly PageEntry[] = [
@@ -19,6 +19,12 @@ export const pages: readonly PageEntry[] = [
     path: "models",
     component: laterPage(async () => (await import("./pages/of-models.ts")).Models),
     nav: { label: words.shell.models, icon: "models" },
+  },
+  {
+    path: "try",
+    component: laterPage(async () => (await import("./pages/of-models.ts")).Try),
+    nav: { label: words.shell.try, icon: "send" },
+    isShown: isMember,
   },
   {
     path: "keys",

@@ -59,7 +59,7 @@ const chordMs = 1_500;
 /** Pages by the letter behind `g`. */
 const pageOf: Readonly<Record<string, string>> = {
   ...{ o: "", c: "connect", m: "models", k: "keys", u: "usage", r: "requests" },
-  ...{ b: "credits", s: "settings", a: "alerts" },
+  ...{ b: "credits", s: "settings", a: "alerts", t: "try" },
 };
 
 function useKeys(): void {

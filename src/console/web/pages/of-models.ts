@@ -2,3 +2,4 @@
 
 export { Connect } from "./connect.tsx";
 export { Models } from "./models.tsx";
+export { Try } from "./try.tsx";

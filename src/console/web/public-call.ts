@@ -119,7 +119,9 @@ function isOurs({ headers }: Response): boolean {
 async function errorOf(response: Response): Promise<PublicError> {
   const { error } = Object(await response.json().catch(() => undefined));
   if (!isOurs(response)) return new PublicError("other");
-  return toError(error, response.headers.get("retry-after"));
+  const known = toError(error, response.headers.get("retry-after"));
+  // Browsers repeat a request by themselves where its connection broke. Its id made it one.
+  return known.reason === "request_id_used" ? new PublicError("offline") : known;
 }
 
 function toError(error: unknown, retryAfter: string | null | undefined): PublicError {

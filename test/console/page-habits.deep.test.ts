@@ -293,6 +293,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     ["settings", "full", "alerts"],
     ["settings", "full", "management"],
     ["connect", "full", "tools"],
+    ["try", "full", "tools"],
     ["order", "open", "drawing"],
     ["alerts", "full", "notices"],
   ] as const;

@@ -60,15 +60,14 @@ export function useTryKeys(): TryKeys {
     known,
     end,
     async take(family) {
-      const { personId = "" } = session.value.person ?? {};
       const kept = latest.current;
       const isGood =
         kept?.family === family &&
-        kept.personId === personId &&
+        kept.personId === personOnScreen() &&
         kept.endsAt.getTime() - Date.now() > leastLeftMs;
       if (isGood) return kept;
       end();
-      const key = { ...(await create(family)), personId };
+      const key = await create(family);
       // Somebody left while it was made.
       if (isGone.current) revoke(key.keyId);
       else keep(key);
@@ -81,14 +80,20 @@ export function useTryKeys(): TryKeys {
   };
 }
 
-async function create(family: Family): Promise<Omit<TryKey, "personId">> {
+async function create(family: Family): Promise<TryKey> {
   const endsAt = new Date(Date.now() + lifeMs);
   const { key, secret } = await call(KeysService.method.createKey, {
     ...{ accountId: account.value.accountId, family, name: text.keyName },
     ...{ totalCapMicrocredits: tryBudgetMicro, expiresAt: timestampFromDate(endsAt) },
   });
   invalidate(KeysService.method.listKeys);
-  return { keyId: key?.keyId ?? "", secret, family, endsAt, spentMicro: 0n };
+  // After the call: it may have asked for a sign-in.
+  const personId = personOnScreen();
+  return { keyId: key?.keyId ?? "", secret, family, personId, endsAt, spentMicro: 0n };
+}
+
+function personOnScreen(): string {
+  return session.value.person?.personId ?? "";
 }
 
 /** By a call that outlives the page. Where it fails, the key ends by itself. */

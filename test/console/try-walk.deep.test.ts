@@ -356,7 +356,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByRole("region", { name: "Receipt" }).waitFor();
     const [first] = await ownKeys();
     await send();
-    await page.getByText("The credit of this page's key is used up.").waitFor();
+    await page.getByText("A new key has another credit.").waitFor();
     await page.getByText("Nothing was charged.").waitFor();
     await look("try-spent");
     await button("Send with a new key").click();

@@ -61,7 +61,7 @@ export const tryWords = {
     other:
       "Something else answered: the models are not served at the address of this console. Ask the " +
       "operator where they are, and send from there with a key of your own.",
-    spent: "The credit of this page's key is used up. A new key has another one.",
+    spent: "A new key has another credit.",
     tooLarge:
       "The message may cost more than 1 credit, or a limit of yours is reached. Take fewer tokens, " +
       "a shorter text or a cheaper model; Overview has your limits.",

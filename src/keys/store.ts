@@ -593,7 +593,7 @@ function nameOfStatus(status: KeyStatus): string {
 type KeyRow = Pick<sql.ReadKeysRow, keyof sql.ReadKeysRow & keyof sql.FindSecretsRow>;
 
 function keyMembers({ family, status, requestsPerMinute, ...row }: KeyRow) {
-  const { day, week, month, total, running } = limitsOf(row);
+  const { day, week, month, total, requestsAtOnce } = limitsOf(row);
   return {
     ...row,
     name: shownName(row.name),
@@ -604,7 +604,7 @@ function keyMembers({ family, status, requestsPerMinute, ...row }: KeyRow) {
     weeklyCapMicrocredits: week ?? undefined,
     monthlyCapMicrocredits: month ?? undefined,
     totalCapMicrocredits: total ?? undefined,
-    requestsAtOnce: running ?? undefined,
+    requestsAtOnce: requestsAtOnce ?? undefined,
     expiresAt: stamp(row.expiresAt),
     createdAt: stamp(row.createdAt),
     revokedAt: stamp(row.revokedAt),

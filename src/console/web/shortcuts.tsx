@@ -66,39 +66,52 @@ function useKeys(): void {
   useEffect(() => {
     let chordAt = Number.NEGATIVE_INFINITY;
     const press = (event: KeyboardEvent) => {
-      const { key, target } = event;
-      const isCommand = (event.metaKey || event.ctrlKey) && !event.altKey && !event.shiftKey;
-      if (isCommand && key.toLowerCase() === "k") {
+      const { key } = event;
+      const isDialogOpen = document.querySelector("dialog[open]") !== null;
+      if (isPaletteKey(event)) {
         event.preventDefault();
-        if (!document.querySelector("dialog[open]")) overlay.value = { kind: "palette" };
+        if (!isDialogOpen) overlay.value = { kind: "palette" };
         return;
       }
-      const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
-      const open = overlay.value;
-      const isDialogOpen = document.querySelector("dialog[open]") !== null;
       // It is on its way.
-      const isWaiting = open !== undefined && !isDialogOpen;
+      const isWaiting = overlay.value !== undefined && !isDialogOpen;
       if (isWaiting && key === "Escape") return close();
-      const isTyping = target instanceof HTMLElement && target.matches(fields);
-      if (isTyping || !isPlain || isDialogOpen) return;
-      if (isWaiting && open.kind === "palette") {
+      if (isDialogOpen || !isPlain(event)) return;
+      if (isWaiting && overlay.value?.kind === "palette") {
         // Nothing that is typed meanwhile is lost.
         if (key.length !== 1) return;
-        overlay.value = { ...open, typed: (open.typed ?? "") + key };
+        overlay.value = { ...overlay.value, typed: (overlay.value.typed ?? "") + key };
         return event.preventDefault();
       }
       const isChord = performance.now() - chordAt < chordMs;
       chordAt = key === "g" ? performance.now() : Number.NEGATIVE_INFINITY;
-      const page = isChord && Object.hasOwn(pageOf, key) ? pageOf[key] : undefined;
-      const [first = ""] = segments();
-      const account = first === operatorPart ? preferredAccount() : first;
-      if (page !== undefined && account !== undefined) go(hrefOf(account, page));
-      else if (key === "/") overlay.value = { kind: "palette" };
-      else if (key === "?") overlay.value = { kind: "glossary" };
-      else return;
-      event.preventDefault();
+      const act = actOf(key, isChord);
+      act?.();
+      if (act) event.preventDefault();
     };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
   }, []);
+}
+
+function isPaletteKey({ key, metaKey, ctrlKey, altKey, shiftKey }: KeyboardEvent): boolean {
+  return (metaKey || ctrlKey) && !altKey && !shiftKey && key.toLowerCase() === "k";
+}
+
+/** A key alone, and not one that goes into a field. */
+function isPlain({ target, ctrlKey, metaKey, altKey }: KeyboardEvent): boolean {
+  const isTyping = target instanceof HTMLElement && target.matches(fields);
+  return !isTyping && !ctrlKey && !metaKey && !altKey;
+}
+
+/** What a key does on a page. `isChord`: it follows `g`. Undefined: nothing. */
+function actOf(key: string, isChord: boolean): (() => void) | undefined {
+  const page = isChord && Object.hasOwn(pageOf, key) ? pageOf[key] : undefined;
+  const [first = ""] = segments();
+  const account = first === operatorPart ? preferredAccount() : first;
+  if (page !== undefined && account !== undefined) return () => go(hrefOf(account, page));
+  if (key !== "/" && key !== "?") return undefined;
+  return () => {
+    overlay.value = { kind: key === "/" ? "palette" : "glossary" };
+  };
 }

@@ -434,11 +434,7 @@ function boundByParent(
     week: bound(budget.week, childLimits.weeklyCapMicrocredits, "weekly_cap_microcredits"),
     month: bound(budget.month, childLimits.monthlyCapMicrocredits, "monthly_cap_microcredits"),
     total: bound(budget.total, childLimits.totalCapMicrocredits, "total_cap_microcredits"),
-    requestsAtOnce: bound(
-      budget.requestsAtOnce,
-      childLimits.requestsAtOnce,
-      "requests_at_once",
-    ),
+    requestsAtOnce: bound(budget.requestsAtOnce, childLimits.requestsAtOnce, "requests_at_once"),
   };
   const changed = Object.entries(bounded).filter(([, limit]) => limit !== undefined);
   return {

@@ -19,7 +19,7 @@ import * as sql from "../../gen/sql/keys.ts";
 import { type BudgetLimits, limitsOf, readBudget, toBudget } from "../base/budgets.ts";
 import type { ChangePage } from "../base/change-feed.ts";
 import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
-import { ApiError, type ErrorReason } from "../base/errors.ts";
+import { ApiError, type ErrorReason, tooOften } from "../base/errors.ts";
 import { type FamilyName, familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { shownName } from "../base/names.ts";
@@ -401,16 +401,11 @@ export async function checkBounds(tx: Runner, accountId: string, bounds: Bounds)
   const { keys: made, firstAt } = await tx.run(sql.countMade, { accountId });
   if (made < perHourMax) return;
   const resetsAt = firstAt && new Date(firstAt.getTime() + 3_600_000);
-  throw new ApiError("too_many_keys", {
-    message: `An account makes ${perHourMax} keys an hour at most. Wait until the next one.`,
-    limit: {
-      name: "keys_per_hour",
-      limit: BigInt(perHourMax),
-      used: BigInt(made),
-      ...(resetsAt && { resetsAt: timestampFromDate(resetsAt) }),
-    },
-    ...(resetsAt && { retryAfterMs: Math.max(0, resetsAt.getTime() - Date.now()) }),
-  });
+  throw tooOften(
+    "too_many_keys",
+    `An account makes ${perHourMax} keys an hour at most. Wait until the next one.`,
+    { name: "keys_per_hour", most: perHourMax, made, resetsAt },
+  );
 }
 
 /** What bounds the keys that a management key makes. */

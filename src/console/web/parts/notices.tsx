@@ -10,7 +10,7 @@ import {
 import { call, invalidate, useCall } from "../api.ts";
 import { account, can } from "../session.ts";
 import { alertWords as text } from "../words-alerts.ts";
-import { AlertLink, kindText } from "./alert-link.tsx";
+import { AlertItems, kindText } from "./alert-link.tsx";
 import { Button } from "./button.tsx";
 import { textOf } from "./enum-names.ts";
 import { CheckField } from "./form.tsx";
@@ -43,26 +43,11 @@ function Alerts(): JSX.Element {
     <Card title={text.title} about={text.every}>
       <View call={found} skeleton={<Skeleton rows={6} />}>
         {({ alerts }) => (
-          <ul class="endings stack">
-            {alerts.map((one) => (
-              <li class="spread" key={one.alertId}>
-                <div>
-                  <h3>
-                    <AlertLink alert={one} />
-                  </h3>
-                  <p class="muted">
-                    <Time at={one.at} />
-                  </p>
-                </div>
-                {can("member") && !one.dismissedAt && (
-                  <Button kind="quiet" onClick={() => dismiss(one.alertId)}>
-                    {text.dismiss}
-                  </Button>
-                )}
-              </li>
-            ))}
-            {!alerts.length && <li class="muted">{text.none}</li>}
-          </ul>
+          <AlertItems
+            alerts={alerts}
+            mayDismiss={(one) => can("member") && !one.dismissedAt}
+            onDismiss={dismiss}
+          />
         )}
       </View>
     </Card>

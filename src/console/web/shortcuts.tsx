@@ -64,34 +64,37 @@ const pageOf: Readonly<Record<string, string>> = {
 
 function useKeys(): void {
   useEffect(() => {
-    let chordAt = Number.NEGATIVE_INFINITY;
-    const press = (event: KeyboardEvent) => {
-      const { key } = event;
-      const isDialogOpen = document.querySelector("dialog[open]") !== null;
-      if (isPaletteKey(event)) {
-        event.preventDefault();
-        if (!isDialogOpen) overlay.value = { kind: "palette" };
-        return;
-      }
-      // It is on its way.
-      const isWaiting = overlay.value !== undefined && !isDialogOpen;
-      if (isWaiting && key === "Escape") return close();
-      if (isDialogOpen || !isPlain(event)) return;
-      if (isWaiting && overlay.value?.kind === "palette") {
-        // Nothing that is typed meanwhile is lost.
-        if (key.length !== 1) return;
-        overlay.value = { ...overlay.value, typed: (overlay.value.typed ?? "") + key };
-        return event.preventDefault();
-      }
-      const isChord = performance.now() - chordAt < chordMs;
-      chordAt = key === "g" ? performance.now() : Number.NEGATIVE_INFINITY;
-      const act = actOf(key, isChord);
-      act?.();
-      if (act) event.preventDefault();
-    };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
   }, []);
+}
+
+/** When `g` was pressed. */
+let chordAt = Number.NEGATIVE_INFINITY;
+
+function press(event: KeyboardEvent): void {
+  const { key } = event;
+  const isDialogOpen = document.querySelector("dialog[open]") !== null;
+  if (isPaletteKey(event)) {
+    event.preventDefault();
+    if (!isDialogOpen) overlay.value = { kind: "palette" };
+    return;
+  }
+  // What is opened and not on screen is on its way.
+  const open = isDialogOpen ? undefined : overlay.value;
+  if (open && key === "Escape") return close();
+  if (isDialogOpen || !isPlain(event)) return;
+  if (open?.kind === "palette") {
+    // Nothing that is typed meanwhile is lost.
+    if (key.length !== 1) return;
+    overlay.value = { ...open, typed: (open.typed ?? "") + key };
+    return event.preventDefault();
+  }
+  const isChord = performance.now() - chordAt < chordMs;
+  chordAt = key === "g" ? performance.now() : Number.NEGATIVE_INFINITY;
+  const act = actOf(key, isChord);
+  act?.();
+  if (act) event.preventDefault();
 }
 
 function isPaletteKey({ key, metaKey, ctrlKey, altKey, shiftKey }: KeyboardEvent): boolean {

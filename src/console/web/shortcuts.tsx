@@ -82,13 +82,17 @@ function press(event: KeyboardEvent): void {
   }
   // What is opened and not on screen is on its way.
   const open = isDialogOpen ? undefined : overlay.value;
-  if (open && key === "Escape") return close();
+  if (open && key === "Escape") {
+    close();
+    return;
+  }
   if (isDialogOpen || !isPlain(event)) return;
   if (open?.kind === "palette") {
     // Nothing that is typed meanwhile is lost.
     if (key.length !== 1) return;
     overlay.value = { ...open, typed: (open.typed ?? "") + key };
-    return event.preventDefault();
+    event.preventDefault();
+    return;
   }
   const isChord = performance.now() - chordAt < chordMs;
   chordAt = key === "g" ? performance.now() : Number.NEGATIVE_INFINITY;

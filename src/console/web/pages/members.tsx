@@ -198,15 +198,7 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       name: "role",
       head: words.members.role,
       sortBy: ({ role }) => role,
-      cell: (member) => (
-        <RoleSelect
-          label={words.members.roleOf(nameOf(member))}
-          role={roleName(member.role)}
-          roles={roles}
-          texts={words.members.roles}
-          onChange={(role) => change(member, role)}
-        />
-      ),
+      cell: (member) => <MemberRole member={member} onChange={(role) => change(member, role)} />,
     },
     {
       name: "seen",
@@ -249,6 +241,20 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
         />
       )}
     </Card>
+  );
+}
+
+type MemberRoleProps = { member: Member; onChange: (role: Role) => Promise<void> };
+
+function MemberRole({ member, onChange }: MemberRoleProps): JSX.Element {
+  return (
+    <RoleSelect
+      label={words.members.roleOf(nameOf(member))}
+      role={roleName(member.role)}
+      roles={roles}
+      texts={words.members.roles}
+      onChange={onChange}
+    />
   );
 }
 

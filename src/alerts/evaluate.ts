@@ -207,20 +207,16 @@ export type Evaluation = {
 };
 
 export function createEvaluation(
-  parts: RaiseParts & {
-    readonly sources: Sources;
+  parts: LookParts & {
     readonly log: Log;
     readonly everyMs: number;
     readonly leaseMs: number;
   },
 ): Evaluation {
   const { store, sources, log, everyMs, leaseMs } = parts;
-  const { billing } = sources;
   // Of this process, so that two looks of one never meet.
   const lease = new Lease(store, { task: "alerts", ms: leaseMs });
-  /** What the pools of accounts spend a day, by account: it changes once a UTC day. */
-  let paces = new Map<string, ReadonlyMap<FamilyName, bigint>>();
-  let pacesOf = "";
+  const paces = new Paces(sources.billing);
   /** What could not be read at the last look. */
   const failing = new Set<string>();
   const report = { code: "alerts_unread", failed: "alerts could not be looked for" } as const;
@@ -243,10 +239,10 @@ export function createEvaluation(
       let isMore = false;
       const areNoticed = [
         await attempt("payments", async () => {
-          isMore = await lookAtPayments();
+          isMore = await lookAtPayments(parts);
         }),
         await attempt("webhooks", async () => {
-          await lookAtWebhooks();
+          await lookAtWebhooks(parts);
         }),
       ];
       noticesFailed = areNoticed.includes(false) ? noticesFailed + 1 : 0;
@@ -263,20 +259,20 @@ export function createEvaluation(
   async function look(stopping?: AbortSignal): Promise<boolean> {
     await attempt("the ledger", () => raise(parts, ledgerFindings(sources)));
     await attempt("addresses", () => raise(parts, sources.listMisplaced().map(keyMisplaced)));
-    await attempt("providers", lookAtProviders);
+    await attempt("providers", () => lookAtProviders(parts));
     if (!(await lease.take())) return false;
     const { eventsAt, beganAt } = await store.run(sql.readProgress);
-    await attempt("accounts", () => lookAtAccounts(stopping));
-    const areRead = await attempt("keys and sign-ins", () => lookAtEvents(eventsAt));
-    await attempt("orders", () => lookAtOrders(stopping));
+    await attempt("accounts", () => lookAtAccounts(parts, paces, stopping));
+    const areRead = await attempt("keys and sign-ins", () => lookAtEvents(parts, eventsAt));
+    await attempt("orders", () => lookAtOrders(parts, stopping));
     await attempt("payments", async () => {
-      while (await lookAtPayments());
+      while (await lookAtPayments(parts));
     });
     await attempt("webhooks", async () => {
-      for (let last = await lookAtWebhooks(); last; ) last = await lookAtWebhooks(last);
+      for (let last = await lookAtWebhooks(parts); last; ) last = await lookAtWebhooks(parts, last);
     });
-    await attempt("the verifier", lookAtVerifier);
-    await attempt("chains", lookAtChains);
+    await attempt("the verifier", () => lookAtVerifier(parts));
+    await attempt("chains", () => lookAtChains(parts));
     await attempt("old alerts", async () => {
       await store.run(sql.removeAlerts, { days: alertsKeptDays, rows: removedMax });
       const old = { days: deliveriesKeptDays, rows: deliveriesRemovedMax };
@@ -300,196 +296,6 @@ export function createEvaluation(
     }
   }
 
-  async function lookAtAccounts(stopping: AbortSignal | undefined): Promise<void> {
-    const today = new Date().toISOString().slice(0, 10);
-    if (pacesOf !== today) paces = new Map();
-    pacesOf = today;
-    for (let after = ""; !stopping?.aborted; ) {
-      const accounts = await billing.listAccounts(after, pageMax);
-      const ids = accounts.map(({ accountId }) => accountId);
-      const last = ids.at(-1);
-      if (last === undefined) return;
-      const settings = await store.readSettings(ids);
-      const suspended = accounts.flatMap(({ accountId, suspendedAt }) =>
-        suspendedAt ? [accountStopped(accountId, suspendedAt)] : [],
-      );
-      const findings = [
-        ...suspended,
-        ...(await findLowPools(ids, settings)),
-        ...(await findSpentLimits(ids, settings)),
-      ];
-      await raise(parts, findings, settings);
-      if (accounts.length < pageMax) return;
-      after = last;
-    }
-  }
-
-  async function findLowPools(
-    ids: readonly string[],
-    settings: ReadonlyMap<string, StoredSettings>,
-  ): Promise<Finding[]> {
-    await readPaces(ids);
-    const wanted = ids.flatMap((accountId) => {
-      const { belowMicro, belowDays } = settings.get(accountId) ?? defaultSettings(accountId);
-      return families.flatMap((family) => {
-        const dailyMicro = paces.get(accountId)?.get(family) ?? 0n;
-        const byCredits =
-          belowMicro === undefined ? [] : [{ belowMicro, days: undefined as number | undefined }];
-        const byDays =
-          belowDays === undefined || dailyMicro === 0n
-            ? []
-            : [{ belowMicro: dailyMicro * BigInt(belowDays), days: belowDays }];
-        return [...byCredits, ...byDays].map((one) => ({ accountId, family, ...one }));
-      });
-    });
-    if (wanted.length === 0) return [];
-    const nameOf = (one: PoolBound) => `${one.accountId} ${one.family} ${one.belowMicro}`;
-    const low = new Map((await billing.findLow(wanted)).map((one) => [nameOf(one), one]));
-    return wanted.flatMap((one) => {
-      const found = low.get(nameOf(one));
-      if (!found) return [];
-      const { accountId, family, belowMicro, days } = one;
-      const bound = days === undefined ? `${credits(belowMicro)}-credits` : `${days}-days`;
-      return [
-        {
-          accountId,
-          kind: "credits_low" as const,
-          about: `${family}-${bound}`,
-          period: found.filledBy ?? "never",
-          facts: {
-            family,
-            ...(days === undefined
-              ? { below_credits: credits(belowMicro), below_microcredits: String(belowMicro) }
-              : { days: String(days) }),
-            free_credits: credits(found.freeMicro),
-            free_microcredits: String(found.freeMicro),
-          },
-        },
-      ];
-    });
-  }
-
-  async function findSpentLimits(
-    ids: readonly string[],
-    settings: ReadonlyMap<string, StoredSettings>,
-  ): Promise<Finding[]> {
-    const percentsOf = (id: string) => (settings.get(id) ?? defaultSettings(id)).percents;
-    const asked = ids.map((accountId) => {
-      const percents = percentsOf(accountId);
-      const isAtAll = percents.includes(100);
-      return { accountId, percent: Math.min(...percents, ...(isAtAll ? [refusedPercentMin] : [])) };
-    });
-    const limits = await billing.findSpentLimits(asked);
-    const persons = limits.flatMap((one) => personIn(one) ?? []);
-    const members =
-      persons.length === 0
-        ? []
-        : await sources.listLogins([...new Set(limits.map((one) => one.accountId))], persons);
-    return limits.flatMap((limit) => {
-      const login = members.find(
-        (one) => one.accountId === limit.accountId && one.personId === personIn(limit),
-      )?.login;
-      return capReached(limit, percentsOf(limit.accountId), login);
-    });
-  }
-
-  async function readPaces(ids: readonly string[]): Promise<void> {
-    const unknown = ids.filter((accountId) => !paces.has(accountId));
-    if (unknown.length === 0) return;
-    const spent = Map.groupBy(await billing.readDailySpend(unknown), (one) => one.accountId);
-    for (const accountId of unknown) {
-      const pools = spent.get(accountId) ?? [];
-      paces.set(accountId, new Map(pools.map((one) => [one.family, one.dailyMicro])));
-    }
-  }
-
-  async function lookAtEvents(since: Date): Promise<void> {
-    const keys = await sources.listKeyEvents(since, eventsMax);
-    const places = await sources.listNewPlaces(since, eventsMax);
-    const bypasses = await sources.listBypasses(since, eventsMax);
-    const sinceMs = since.getTime() - overlapMs;
-    await raise(parts, [
-      ...bypasses.map(bypassed),
-      ...keys.flatMap((key) => keyFindings(key, sinceMs)),
-      ...places.flatMap(newPlace),
-    ]);
-  }
-
-  async function lookAtOrders(stopping: AbortSignal | undefined): Promise<void> {
-    for (let after = ""; !stopping?.aborted; ) {
-      const orders = await sources.listWaitingOrders(after, pageMax);
-      await raise(parts, orders.flatMap(orderWaiting));
-      const last = orders.at(-1);
-      if (!last || orders.length < pageMax) return;
-      after = last.orderId;
-    }
-  }
-
-  /** By any process, and by several at once: an event has one id. True: there are more. */
-  async function lookAtPayments(): Promise<boolean> {
-    const events = await sources.payments.listEvents(paymentEventsMax);
-    if (events.length === 0) return false;
-    await raise(parts, events.map(paymentEvent));
-    // Only now: a process that dies before leaves them to the next look.
-    await sources.payments.markRead(events);
-    return events.length === paymentEventsMax;
-  }
-
-  /** A page of those that were switched off. Returns its last one, unless there are no more. */
-  async function lookAtWebhooks(
-    after?: sql.ListSwitchedOffRow,
-  ): Promise<sql.ListSwitchedOffRow | undefined> {
-    const found = await store.run(sql.listSwitchedOff, {
-      before: after?.webhookOffAt ?? null,
-      beforeId: after?.accountId ?? "",
-      rows: switchedOffMax,
-    });
-    await raise(parts, found.map(webhookOff));
-    return found.length === switchedOffMax ? found.at(-1) : undefined;
-  }
-
-  /** What only this process knows of them, and what has ended for all. */
-  async function lookAtProviders(): Promise<void> {
-    const conditions = sources.modelConditions();
-    const unusable = conditions.filter(({ isUnusable }) => isUnusable);
-    const answered = conditions.filter(({ isUnusable, isAnswered }) => !isUnusable && isAnswered);
-    if (unusable.length > 0) {
-      const opened = await store.run(sql.openOutages, namesOf(unusable));
-      await raise(
-        parts,
-        opened.map((outage) => {
-          const { provider, model } = outage;
-          const { lastFailure } =
-            unusable.find((one) => one.provider === provider && one.model === model) ?? {};
-          const { status = 0, reason = "" } = lastFailure ?? {};
-          const facts = { provider, model, status: String(status), reason };
-          return outageFinding("provider_alarm", outage, facts);
-        }),
-      );
-    }
-    if (answered.length > 0) await store.run(sql.answerOutages, namesOf(answered));
-    for (const outage of await store.run(sql.listEndedOutages, { answeredMs })) {
-      const { provider, model, openedAt } = outage;
-      const facts = { provider, model, opened_at: openedAt.toISOString() };
-      await raise(parts, [outageFinding("provider_recovered", outage, facts)]);
-      await store.run(sql.removeOutage, { provider, model });
-    }
-  }
-
-  async function lookAtVerifier(): Promise<void> {
-    const found = await sources.findViolations?.();
-    if (!found) return;
-    const { verificationId, violations } = found;
-    const facts = { verification_id: verificationId, violations: String(violations) };
-    await raise(parts, [
-      { accountId: "", kind: "ledger_violated", about: "verifier", period: verificationId, facts },
-    ]);
-  }
-
-  async function lookAtChains(): Promise<void> {
-    await raise(parts, (await sources.listUnreadChains()).map(chainUnread));
-  }
-
   return {
     start() {
       looking.start();
@@ -501,6 +307,230 @@ export function createEvaluation(
     look: () => look(),
     wake: () => noticing.wake(),
   };
+}
+
+/** What the looks need. */
+type LookParts = RaiseParts & { readonly sources: Sources };
+
+/** Accounts whose figures are read at once, and their settings. */
+type AccountsPage = {
+  readonly ids: readonly string[];
+  readonly settings: ReadonlyMap<string, StoredSettings>;
+};
+
+async function lookAtAccounts(
+  parts: LookParts,
+  paces: Paces,
+  stopping: AbortSignal | undefined,
+): Promise<void> {
+  const { store, sources } = parts;
+  for (let after = ""; !stopping?.aborted; ) {
+    const accounts = await sources.billing.listAccounts(after, pageMax);
+    const ids = accounts.map(({ accountId }) => accountId);
+    const last = ids.at(-1);
+    if (last === undefined) return;
+    const settings = await store.readSettings(ids);
+    const suspended = accounts.flatMap(({ accountId, suspendedAt }) =>
+      suspendedAt ? [accountStopped(accountId, suspendedAt)] : [],
+    );
+    const findings = [
+      ...suspended,
+      ...(await findLowPools(parts, { paces, ids, settings })),
+      ...(await findSpentLimits(parts, { ids, settings })),
+    ];
+    await raise(parts, findings, settings);
+    if (accounts.length < pageMax) return;
+    after = last;
+  }
+}
+
+async function findLowPools(
+  { sources: { billing } }: LookParts,
+  { paces, ids, settings }: AccountsPage & { readonly paces: Paces },
+): Promise<Finding[]> {
+  const pools = await paces.of(ids);
+  const wanted = ids.flatMap((accountId) => {
+    const { belowMicro, belowDays } = settings.get(accountId) ?? defaultSettings(accountId);
+    return families.flatMap((family) => {
+      const dailyMicro = pools.get(accountId)?.get(family) ?? 0n;
+      const byCredits =
+        belowMicro === undefined ? [] : [{ belowMicro, days: undefined as number | undefined }];
+      const byDays =
+        belowDays === undefined || dailyMicro === 0n
+          ? []
+          : [{ belowMicro: dailyMicro * BigInt(belowDays), days: belowDays }];
+      return [...byCredits, ...byDays].map((one) => ({ accountId, family, ...one }));
+    });
+  });
+  if (wanted.length === 0) return [];
+  const nameOf = (one: PoolBound) => `${one.accountId} ${one.family} ${one.belowMicro}`;
+  const low = new Map((await billing.findLow(wanted)).map((one) => [nameOf(one), one]));
+  return wanted.flatMap((one) => {
+    const found = low.get(nameOf(one));
+    if (!found) return [];
+    const { accountId, family, belowMicro, days } = one;
+    const bound = days === undefined ? `${credits(belowMicro)}-credits` : `${days}-days`;
+    return [
+      {
+        accountId,
+        kind: "credits_low" as const,
+        about: `${family}-${bound}`,
+        period: found.filledBy ?? "never",
+        facts: {
+          family,
+          ...(days === undefined
+            ? { below_credits: credits(belowMicro), below_microcredits: String(belowMicro) }
+            : { days: String(days) }),
+          free_credits: credits(found.freeMicro),
+          free_microcredits: String(found.freeMicro),
+        },
+      },
+    ];
+  });
+}
+
+async function findSpentLimits(
+  { sources }: LookParts,
+  { ids, settings }: AccountsPage,
+): Promise<Finding[]> {
+  const percentsOf = (id: string) => (settings.get(id) ?? defaultSettings(id)).percents;
+  const asked = ids.map((accountId) => {
+    const percents = percentsOf(accountId);
+    const isAtAll = percents.includes(100);
+    return { accountId, percent: Math.min(...percents, ...(isAtAll ? [refusedPercentMin] : [])) };
+  });
+  const limits = await sources.billing.findSpentLimits(asked);
+  const persons = limits.flatMap((one) => personIn(one) ?? []);
+  const members =
+    persons.length === 0
+      ? []
+      : await sources.listLogins([...new Set(limits.map((one) => one.accountId))], persons);
+  return limits.flatMap((limit) => {
+    const login = members.find(
+      (one) => one.accountId === limit.accountId && one.personId === personIn(limit),
+    )?.login;
+    return capReached(limit, percentsOf(limit.accountId), login);
+  });
+}
+
+/** What the pools of accounts spend a day: it changes once a UTC day. */
+class Paces {
+  readonly #billing: BillingFigures;
+  /** By account. */
+  #kept = new Map<string, ReadonlyMap<FamilyName, bigint>>();
+  #day = "";
+
+  constructor(billing: BillingFigures) {
+    this.#billing = billing;
+  }
+
+  /** Those of these accounts, and of all that were asked for on this day. */
+  async of(ids: readonly string[]): Promise<ReadonlyMap<string, ReadonlyMap<FamilyName, bigint>>> {
+    const today = new Date().toISOString().slice(0, 10);
+    if (this.#day !== today) this.#kept = new Map();
+    this.#day = today;
+    const unknown = ids.filter((accountId) => !this.#kept.has(accountId));
+    if (unknown.length === 0) return this.#kept;
+    const spent = Map.groupBy(await this.#billing.readDailySpend(unknown), (one) => one.accountId);
+    for (const accountId of unknown) {
+      const pools = spent.get(accountId) ?? [];
+      this.#kept.set(accountId, new Map(pools.map((one) => [one.family, one.dailyMicro])));
+    }
+    return this.#kept;
+  }
+}
+
+async function lookAtEvents(parts: LookParts, since: Date): Promise<void> {
+  const { sources } = parts;
+  const keys = await sources.listKeyEvents(since, eventsMax);
+  const places = await sources.listNewPlaces(since, eventsMax);
+  const bypasses = await sources.listBypasses(since, eventsMax);
+  const sinceMs = since.getTime() - overlapMs;
+  await raise(parts, [
+    ...bypasses.map(bypassed),
+    ...keys.flatMap((key) => keyFindings(key, sinceMs)),
+    ...places.flatMap(newPlace),
+  ]);
+}
+
+async function lookAtOrders(parts: LookParts, stopping: AbortSignal | undefined): Promise<void> {
+  const { sources } = parts;
+  for (let after = ""; !stopping?.aborted; ) {
+    const orders = await sources.listWaitingOrders(after, pageMax);
+    await raise(parts, orders.flatMap(orderWaiting));
+    const last = orders.at(-1);
+    if (!last || orders.length < pageMax) return;
+    after = last.orderId;
+  }
+}
+
+/** By any process, and by several at once: an event has one id. True: there are more. */
+async function lookAtPayments(parts: LookParts): Promise<boolean> {
+  const { sources } = parts;
+  const events = await sources.payments.listEvents(paymentEventsMax);
+  if (events.length === 0) return false;
+  await raise(parts, events.map(paymentEvent));
+  // Only now: a process that dies before leaves them to the next look.
+  await sources.payments.markRead(events);
+  return events.length === paymentEventsMax;
+}
+
+/** A page of those that were switched off. Returns its last one, unless there are no more. */
+async function lookAtWebhooks(
+  parts: LookParts,
+  after?: sql.ListSwitchedOffRow,
+): Promise<sql.ListSwitchedOffRow | undefined> {
+  const found = await parts.store.run(sql.listSwitchedOff, {
+    before: after?.webhookOffAt ?? null,
+    beforeId: after?.accountId ?? "",
+    rows: switchedOffMax,
+  });
+  await raise(parts, found.map(webhookOff));
+  return found.length === switchedOffMax ? found.at(-1) : undefined;
+}
+
+/** What only this process knows of them, and what has ended for all. */
+async function lookAtProviders(parts: LookParts): Promise<void> {
+  const { store, sources } = parts;
+  const conditions = sources.modelConditions();
+  const unusable = conditions.filter(({ isUnusable }) => isUnusable);
+  const answered = conditions.filter(({ isUnusable, isAnswered }) => !isUnusable && isAnswered);
+  if (unusable.length > 0) {
+    const opened = await store.run(sql.openOutages, namesOf(unusable));
+    await raise(
+      parts,
+      opened.map((outage) => {
+        const { provider, model } = outage;
+        const { lastFailure } =
+          unusable.find((one) => one.provider === provider && one.model === model) ?? {};
+        const { status = 0, reason = "" } = lastFailure ?? {};
+        const facts = { provider, model, status: String(status), reason };
+        return outageFinding("provider_alarm", outage, facts);
+      }),
+    );
+  }
+  if (answered.length > 0) await store.run(sql.answerOutages, namesOf(answered));
+  for (const outage of await store.run(sql.listEndedOutages, { answeredMs })) {
+    const { provider, model, openedAt } = outage;
+    const facts = { provider, model, opened_at: openedAt.toISOString() };
+    await raise(parts, [outageFinding("provider_recovered", outage, facts)]);
+    await store.run(sql.removeOutage, { provider, model });
+  }
+}
+
+async function lookAtVerifier(parts: LookParts): Promise<void> {
+  const { sources } = parts;
+  const found = await sources.findViolations?.();
+  if (!found) return;
+  const { verificationId, violations } = found;
+  const facts = { verification_id: verificationId, violations: String(violations) };
+  await raise(parts, [
+    { accountId: "", kind: "ledger_violated", about: "verifier", period: verificationId, facts },
+  ]);
+}
+
+async function lookAtChains(parts: LookParts): Promise<void> {
+  await raise(parts, (await parts.sources.listUnreadChains()).map(chainUnread));
 }
 
 /** Once a day, as long as it lasts. */

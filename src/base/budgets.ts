@@ -21,15 +21,15 @@ export type WindowName = "day" | "week" | "month" | "total";
 
 /** Amounts in micro-credits. Null: no limit. */
 export type BudgetLimits = Readonly<Record<WindowName, bigint | null>> & {
-  /** Requests at once. */
-  readonly running: number | null;
+  /** Of `running`, as the column `running_limit` has it. */
+  readonly requestsAtOnce: number | null;
 };
 
-export const limitNames = ["day", "week", "month", "total", "running"] as const;
+export const limitNames = ["day", "week", "month", "total", "requestsAtOnce"] as const;
 
 export const unlimited: BudgetLimits = {
   ...{ day: null, week: null, month: null, total: null },
-  running: null,
+  requestsAtOnce: null,
 };
 
 /** The limits as columns have them. */
@@ -43,12 +43,13 @@ export type LimitColumns = {
 
 export function limitsOf(row: LimitColumns): BudgetLimits {
   const { dayLimit: day, weekLimit: week, monthLimit: month, totalLimit: total } = row;
-  return { day, week, month, total, running: row.runningLimit };
+  return { day, week, month, total, requestsAtOnce: row.runningLimit };
 }
 
-export function columnsOf({ day, week, month, total, running }: BudgetLimits): LimitColumns {
+export function columnsOf(limits: BudgetLimits): LimitColumns {
+  const { day, week, month, total, requestsAtOnce } = limits;
   const amounts = { dayLimit: day, weekLimit: week, monthLimit: month, totalLimit: total };
-  return { ...amounts, runningLimit: running };
+  return { ...amounts, runningLimit: requestsAtOnce };
 }
 
 /** What was spent in a window. Null: it has no limit. */
@@ -64,7 +65,7 @@ export type BudgetWindow = {
 export type Budget = {
   readonly held: bigint;
   readonly running: number;
-  readonly runningLimit: number | null;
+  readonly requestsAtOnce: number | null;
   readonly windows: readonly BudgetWindow[];
 };
 
@@ -88,11 +89,11 @@ export function readBudget(numbers: readonly bigint[], at: Date): Budget {
     const { end: resetsAt } = isOver ? now[name] : last[name];
     return { name, spent: isOver ? 0n : spent - base, limit: ofLimit, resetsAt };
   };
-  const [day, week, month, total, runningLimit = -1n] = limits;
+  const [day, week, month, total, requestsAtOnce = -1n] = limits;
   return {
     held,
     running: Number(running),
-    runningLimit: runningLimit < 0n ? null : Number(runningLimit),
+    requestsAtOnce: requestsAtOnce < 0n ? null : Number(requestsAtOnce),
     windows: [
       window("day", ofDay, day),
       window("week", ofWeek, week),
@@ -142,12 +143,12 @@ export function readLimits(message: LimitsMessage): BudgetLimits {
     week: message.weeklyMicrocredits ?? null,
     month: message.monthlyMicrocredits ?? null,
     total: message.totalMicrocredits ?? null,
-    running: message.requestsAtOnce ?? null,
+    requestsAtOnce: message.requestsAtOnce ?? null,
   };
 }
 
 const limitMax = 2n ** 53n;
-const runningMax = 1_000_000;
+const requestsAtOnceMax = 1_000_000;
 
 /** Throws `invalid_request` with the field, as `fieldOf` calls it, of a limit that is too high. */
 export function checkLimits(
@@ -159,19 +160,22 @@ export function checkLimits(
     if (limit !== null && (limit < 0n || limit > limitMax))
       throw invalidField(fieldOf(name), `has to be from 0 to ${limitMax}`);
   }
-  const { running } = limits;
-  if (running !== null && !(Number.isInteger(running) && running >= 0 && running <= runningMax))
-    throw invalidField(fieldOf("running"), `has to be a whole number from 0 to ${runningMax}`);
+  const { requestsAtOnce: most } = limits;
+  if (most !== null && !(Number.isInteger(most) && most >= 0 && most <= requestsAtOnceMax))
+    throw invalidField(
+      fieldOf("requestsAtOnce"),
+      `has to be a whole number from 0 to ${requestsAtOnceMax}`,
+    );
   return limits;
 }
 
-function toLimits({ day, week, month, total, running }: BudgetLimits): LimitsMessage {
+function toLimits({ day, week, month, total, requestsAtOnce }: BudgetLimits): LimitsMessage {
   return create(BudgetLimitsSchema, {
     ...(day !== null && { dailyMicrocredits: day }),
     ...(week !== null && { weeklyMicrocredits: week }),
     ...(month !== null && { monthlyMicrocredits: month }),
     ...(total !== null && { totalMicrocredits: total }),
-    ...(running !== null && { requestsAtOnce: running }),
+    ...(requestsAtOnce !== null && { requestsAtOnce }),
   });
 }
 
@@ -183,12 +187,12 @@ const windowNames: Readonly<Record<WindowName, BudgetWindow_Name>> = {
 };
 
 export function toBudget(payer: Payer["payer"], family: FamilyName, budget: Budget): BudgetMessage {
-  const { held, running, runningLimit, windows } = budget;
+  const { held, running, requestsAtOnce, windows } = budget;
   const limits = Object.fromEntries(windows.map(({ name, limit }) => [name, limit]));
   return create(BudgetSchema, {
     payer: { payer },
     family: familyOf(family),
-    limits: toLimits({ ...unlimited, ...limits, running: runningLimit }),
+    limits: toLimits({ ...unlimited, ...limits, requestsAtOnce }),
     windows: windows.map(({ name, spent, limit, resetsAt }) => ({
       window: windowNames[name],
       spentMicrocredits: spent,

@@ -2,7 +2,7 @@
 // error class that carries a reason and its facts. `http/error-table.ts` has the HTTP side.
 
 import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
-import type { TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { type TimestampSchema, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 
@@ -347,6 +347,31 @@ export function invalidField(field: string, fault: string, allowed?: readonly st
     field,
     ...(allowed && { allowed }),
     message: `${field}: ${fault}`,
+  });
+}
+
+/** How often something was done, and may be done until a time. */
+type Frequency = {
+  readonly name: string;
+  readonly most: number;
+  readonly made: number;
+  /** Null: not known. */
+  readonly resetsAt: Date | null;
+};
+
+/** The error of what was done too often: its limit, and the time to wait. */
+export function tooOften(
+  reason: ErrorReason,
+  message: string,
+  { name, most, made, resetsAt }: Frequency,
+): ApiError {
+  return new ApiError(reason, {
+    message,
+    limit: {
+      ...{ name, limit: BigInt(most), used: BigInt(made) },
+      ...(resetsAt && { resetsAt: timestampFromDate(resetsAt) }),
+    },
+    ...(resetsAt && { retryAfterMs: Math.max(0, resetsAt.getTime() - Date.now()) }),
   });
 }
 

@@ -143,7 +143,7 @@ export type Ledger = {
 export type RunningBudget = {
   readonly of: "pool" | "key" | "manager";
   running: number;
-  readonly runningLimit: number | null;
+  readonly requestsAtOnce: number | null;
   readonly limits: readonly WindowLimit[];
 };
 
@@ -160,13 +160,13 @@ export function runningBudget(
   numbers: readonly bigint[],
   at: Date,
 ): RunningBudget {
-  const { held, running, runningLimit, windows } = readBudget(numbers, at);
+  const { held, running, requestsAtOnce, windows } = readBudget(numbers, at);
   const limits: WindowLimit[] = [];
   for (const window of windows) {
     const { limit, spent } = window;
     if (limit !== null) limits.push({ of, held, left: limit - spent, window });
   }
-  return { of, running, runningLimit, limits };
+  return { of, running, requestsAtOnce, limits };
 }
 
 /** Adds to what running requests hold of a budget. */
@@ -269,7 +269,7 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
   }
   // Credits that do not suffice come back for no request that ends, those of others do.
   const full = budgets.find(
-    ({ running, runningLimit }) => runningLimit !== null && running >= runningLimit,
+    ({ running, requestsAtOnce }) => requestsAtOnce !== null && running >= requestsAtOnce,
   );
   if (full) return tooManyRunning(full);
   if (grant.kind === "short") {
@@ -385,7 +385,7 @@ function leftOf(...budgets: readonly (RunningBudget | undefined)[]): Left {
   let left: Left;
   for (const budget of budgets) {
     if (!budget) continue;
-    if (budget.runningLimit !== null) left = 0n;
+    if (budget.requestsAtOnce !== null) left = 0n;
     for (const limit of budget.limits) left = least(limit.left - limit.held, left);
   }
   return left;
@@ -453,8 +453,8 @@ function reached({ of, held, left, window }: WindowLimit, neededMicro: bigint): 
   });
 }
 
-function tooManyRunning({ of, running, runningLimit }: RunningBudget): NotHeld {
-  const limit = BigInt(runningLimit ?? 0);
+function tooManyRunning({ of, running, requestsAtOnce }: RunningBudget): NotHeld {
+  const limit = BigInt(requestsAtOnce ?? 0);
   const error = new ApiError("too_many_running", {
     message: `The most requests at once of ${whose[of]} are running: ${limit}.`,
     limit: { name: `${of}_requests_at_once`, limit, used: BigInt(running) },

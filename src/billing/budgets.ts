@@ -80,7 +80,7 @@ export const budgetsOfKeys = {
       hasWeek: limits.week !== undefined,
       hasMonth: limits.month !== undefined,
       hasTotal: limits.total !== undefined,
-      hasRunning: limits.running !== undefined,
+      hasRunning: limits.requestsAtOnce !== undefined,
     });
   },
   /**
@@ -161,9 +161,9 @@ function hasLimit(limits: BudgetLimits): boolean {
 
 /** The limits of a row, as it has them now. */
 function limitsIn({ budget, at }: { readonly budget: readonly bigint[]; readonly at: Date }) {
-  const { windows, runningLimit } = readBudget(budget, at);
+  const { windows, requestsAtOnce } = readBudget(budget, at);
   const limits = Object.fromEntries(windows.map(({ name, limit }) => [name, limit]));
-  return { ...unlimited, ...limits, running: runningLimit };
+  return { ...unlimited, ...limits, requestsAtOnce };
 }
 
 function readStored(json: Json): BudgetLimits | undefined {
@@ -457,7 +457,7 @@ const messageFields: Readonly<Record<keyof BudgetLimits, string>> = {
   week: "weekly_microcredits",
   month: "monthly_microcredits",
   total: "total_microcredits",
-  running: "requests_at_once",
+  requestsAtOnce: "requests_at_once",
 };
 
 function checkMessage(message: LimitsMessage | undefined): BudgetLimits {

@@ -106,22 +106,33 @@ export async function* exportCharges(
   if (isForeign || from >= to) return;
 
   let count = 0;
+  for await (const rows of pagesFrom(store, query, from)) {
+    signal.throwIfAborted();
+    count += rows.length;
+    // The sums are of whole hours, and do not tell the number of charges exactly.
+    if (count > chargesMax) throw tooMany();
+    yield create(ExportChargesResponseSchema, { csv: rows.map(lineOf).join("") });
+  }
+}
+
+/** Charges in pages. While a page is written, the next one is read. */
+async function* pagesFrom(
+  store: ExportParts["store"],
+  query: ExportQuery,
+  from: Date,
+): AsyncGenerator<Awaited<ReturnType<LedgerStore["exportCharges"]>>, void> {
   let next = store.exportCharges(query, { at: from.toISOString(), id: "" }, pageSize);
   for (;;) {
     const rows = await next;
     const last = rows.at(-1);
     if (!last) return;
-    signal.throwIfAborted();
-    count += rows.length;
-    // The sums are of whole hours, and do not tell the number of charges exactly.
-    if (count > chargesMax) throw tooMany();
     const isWhole = rows.length < pageSize;
     if (!isWhole) {
       next = store.exportCharges(query, { at: last.admittedAt, id: last.requestId }, pageSize);
       // The loop throws it, unless the reader leaves before.
       next.catch(() => undefined);
     }
-    yield create(ExportChargesResponseSchema, { csv: rows.map(lineOf).join("") });
+    yield rows;
     if (isWhole) return;
   }
 }

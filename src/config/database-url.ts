@@ -72,6 +72,19 @@ const tlsModes = ["disable", "require", "verify-ca", "verify-full"];
  * at the certificate only if `sslrootcert` names an authority; then it is `verify-ca`.
  */
 function readTls(parameters: URLSearchParams): void {
+  const mode = readMode(parameters);
+  const files = ["sslrootcert", "sslcert", "sslkey"].filter((name) => parameters.has(name));
+  if (files.length > 0 && mode === null) throw new Error(`${files[0]}: needs sslmode, too`);
+  if (parameters.has("sslcert") !== parameters.has("sslkey"))
+    throw new Error("sslcert, sslkey: set both or neither");
+  for (const name of files) checkFile(name, parameters.get(name) ?? "");
+  if (mode === null) return;
+  parameters.set("sslmode", mode);
+  parameters.set("uselibpqcompat", "true");
+}
+
+/** Null: there is none. Takes the word `system` out, which `pg` would read as a file. */
+function readMode(parameters: URLSearchParams): string | null {
   const rootFile = parameters.get("sslrootcert");
   let mode = parameters.get("sslmode");
   // Of `pg` itself, and in the addresses of some clouds.
@@ -90,21 +103,16 @@ function readTls(parameters: URLSearchParams): void {
     throw new Error(`sslmode must be one of ${tlsModes.join(", ")}`);
   if (mode === "verify-ca" && rootFile === null)
     throw new Error("sslmode=verify-ca: needs sslrootcert, the file of the authority");
-  const files = ["sslrootcert", "sslcert", "sslkey"].filter((name) => parameters.has(name));
-  if (files.length > 0 && mode === null) throw new Error(`${files[0]}: needs sslmode, too`);
-  if (parameters.has("sslcert") !== parameters.has("sslkey"))
-    throw new Error("sslcert, sslkey: set both or neither");
-  for (const name of files) {
-    try {
-      readFileSync(parameters.get(name) ?? "");
-    } catch (error) {
-      const code = error instanceof Error && "code" in error ? error.code : error;
-      throw new Error(`${name}: the file cannot be read (${code})`);
-    }
+  return mode;
+}
+
+function checkFile(name: string, path: string): void {
+  try {
+    readFileSync(path);
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? error.code : error;
+    throw new Error(`${name}: the file cannot be read (${code})`);
   }
-  if (mode === null) return;
-  parameters.set("sslmode", mode);
-  parameters.set("uselibpqcompat", "true");
 }
 
 type Host = { readonly host: string; readonly port: string };

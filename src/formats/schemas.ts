@@ -158,19 +158,10 @@ function toNative(schema: JsonObject, leaveOut: (keyword: string) => void): Json
   const inner = (value: JsonValue) => (isObject(value) ? toNative(value, leaveOut) : {});
   for (const [name, value] of Object.entries(schema)) {
     if (silent.has(name)) continue;
-    if (nativeKept.has(name)) own[name] = value;
-    else if (isObject(value) && name === "properties") own[name] = mapValues(value, inner);
-    else if (isObject(value) && (name === "$defs" || name === "definitions"))
-      own[name] = mapValues(value, inner);
-    else if (Array.isArray(value) && (name === "anyOf" || name === "allOf"))
-      own[name] = value.map(inner);
-    else if (Array.isArray(value) && name === "oneOf" && schema.anyOf === undefined)
-      own.anyOf = value.map(inner);
-    else if (name === "items" && isObject(value)) own[name] = inner(value);
-    else if (name === "enum" && Array.isArray(value) && value.every(isPrimitive)) own[name] = value;
-    else if (name === "minItems" && (value === 0 || value === 1)) own[name] = value;
-    else if (name === "format" && nativeFormats.includes(value)) own[name] = value;
-    else if (name === "additionalProperties" && value === false) own[name] = value;
+    const nested = withInner(name, value, inner);
+    if (nested !== undefined && name === "oneOf" && schema.anyOf === undefined) own.anyOf = nested;
+    else if (nested !== undefined && name !== "oneOf") own[name] = nested;
+    else if (isNativeAsItIs(name, value)) own[name] = value;
     else {
       leaveOut(name);
       words.push(`${name}: ${JSON.stringify(value)}`);
@@ -181,6 +172,44 @@ function toNative(schema: JsonObject, leaveOut: (keyword: string) => void): Json
   const { description } = own;
   const before = typeof description === "string" && description !== "" ? `${description}\n` : "";
   return { ...own, description: `${before}(${words.join(", ")})` };
+}
+
+/** The value of a keyword that holds schemas, with each of them changed. Undefined: another one. */
+function withInner(
+  name: string,
+  value: JsonValue,
+  inner: (value: JsonValue) => JsonObject,
+): JsonValue | undefined {
+  switch (name) {
+    case "properties":
+    case "$defs":
+    case "definitions":
+      return isObject(value) ? mapValues(value, inner) : undefined;
+    case "anyOf":
+    case "allOf":
+    case "oneOf":
+      return Array.isArray(value) ? value.map(inner) : undefined;
+    case "items":
+      return isObject(value) ? inner(value) : undefined;
+    default:
+      return undefined;
+  }
+}
+
+/** True for a keyword without schemas that native providers take with this value. */
+function isNativeAsItIs(name: string, value: JsonValue): boolean {
+  switch (name) {
+    case "enum":
+      return Array.isArray(value) && value.every(isPrimitive);
+    case "minItems":
+      return value === 0 || value === 1;
+    case "format":
+      return nativeFormats.includes(value);
+    case "additionalProperties":
+      return value === false;
+    default:
+      return nativeKept.has(name);
+  }
 }
 
 function mapValues(of: JsonObject, change: (value: JsonValue) => JsonObject): JsonObject {

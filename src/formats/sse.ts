@@ -38,6 +38,9 @@ export interface SseParser {
  * With `runs`, the events of runs come as one. Where a provider cut its text inside of a character,
  * an event ends with the first half of a surrogate pair: it waits for the next event, which then
  * has both halves.
+ *
+ * The loop over lines is one function: what it reads for each line are variables of its own, and
+ * every line of every stream comes through it.
  */
 export function createSseParser(runs?: TextRuns): SseParser {
   // Holds back the bytes of a character that continues in the next read.

@@ -500,7 +500,7 @@ function boundByParent(
     week: bound(budget.week, childLimits.weeklyCapMicrocredits, "weekly_cap_microcredits"),
     month: bound(budget.month, childLimits.monthlyCapMicrocredits, "monthly_cap_microcredits"),
     total: bound(budget.total, childLimits.totalCapMicrocredits, "total_cap_microcredits"),
-    running: bound(budget.running, childLimits.requestsAtOnce, "requests_at_once"),
+    requestsAtOnce: bound(budget.requestsAtOnce, childLimits.requestsAtOnce, "requests_at_once"),
   };
   const changed = Object.entries(bounded).filter(([, limit]) => limit !== undefined);
   return {
@@ -592,7 +592,7 @@ export const budgetFacts: Readonly<Record<keyof BudgetLimits, string>> = {
   week: "weeklyCapMicrocredits",
   month: "monthlyCapMicrocredits",
   total: "totalCapMicrocredits",
-  running: "requestsAtOnce",
+  requestsAtOnce: "requestsAtOnce",
 };
 
 export function limitText(
@@ -811,7 +811,7 @@ const budgetPaths = {
   weekly_cap_microcredits: "week",
   monthly_cap_microcredits: "month",
   total_cap_microcredits: "total",
-  requests_at_once: "running",
+  requests_at_once: "requestsAtOnce",
 } as const satisfies Record<string, keyof BudgetLimits>;
 
 /** `prefix`: of the names of fields. */
@@ -832,7 +832,7 @@ export function checkBudget(
       week: of.weeklyCapMicrocredits ?? null,
       month: of.monthlyCapMicrocredits ?? null,
       total: of.totalCapMicrocredits ?? null,
-      running: of.requestsAtOnce ?? null,
+      requestsAtOnce: of.requestsAtOnce ?? null,
     },
     (name) => {
       for (const [path, one] of Object.entries(budgetPaths))

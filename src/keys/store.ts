@@ -21,7 +21,7 @@ import * as sql from "../../gen/sql/keys.ts";
 import { type BudgetLimits, limitsOf, readBudget, toBudget } from "../base/budgets.ts";
 import type { ChangePage } from "../base/change-feed.ts";
 import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
-import { ApiError, type ErrorReason } from "../base/errors.ts";
+import { ApiError, type ErrorReason, tooOften } from "../base/errors.ts";
 import { type FamilyName, familyName, familyNames, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { shownName } from "../base/names.ts";
@@ -606,16 +606,11 @@ export async function checkBounds(
   const { keys: made, firstAt } = await tx.run(sql.countMade, { accountId });
   if (made < perHourMax) return;
   const resetsAt = firstAt && new Date(firstAt.getTime() + 3_600_000);
-  throw new ApiError("too_many_keys", {
-    message: `An account makes ${perHourMax} keys an hour at most. Wait until the next one.`,
-    limit: {
-      name: "keys_per_hour",
-      limit: BigInt(perHourMax),
-      used: BigInt(made),
-      ...(resetsAt && { resetsAt: timestampFromDate(resetsAt) }),
-    },
-    ...(resetsAt && { retryAfterMs: Math.max(0, resetsAt.getTime() - Date.now()) }),
-  });
+  throw tooOften(
+    "too_many_keys",
+    `An account makes ${perHourMax} keys an hour at most. Wait until the next one.`,
+    { name: "keys_per_hour", most: perHourMax, made, resetsAt },
+  );
 }
 
 /** What bounds the keys that a management key makes. */
@@ -829,7 +824,7 @@ function nameOfStatus(status: KeyStatus): string {
 type KeyRow = Pick<sql.ReadKeysRow, keyof sql.ReadKeysRow & keyof sql.FindSecretsRow>;
 
 function keyMembers({ family, status, requestsPerMinute, ...row }: KeyRow) {
-  const { day, week, month, total, running } = limitsOf(row);
+  const { day, week, month, total, requestsAtOnce } = limitsOf(row);
   return {
     ...row,
     name: shownName(row.name),
@@ -840,7 +835,7 @@ function keyMembers({ family, status, requestsPerMinute, ...row }: KeyRow) {
     weeklyCapMicrocredits: week ?? undefined,
     monthlyCapMicrocredits: month ?? undefined,
     totalCapMicrocredits: total ?? undefined,
-    requestsAtOnce: running ?? undefined,
+    requestsAtOnce: requestsAtOnce ?? undefined,
     expiresAt: stamp(row.expiresAt),
     createdAt: stamp(row.createdAt),
     revokedAt: stamp(row.revokedAt),

@@ -22,7 +22,7 @@ import {
   OrderFilterSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { ApiError, invalidField, tooOften } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkText } from "../base/names.ts";
@@ -279,15 +279,8 @@ function checkCount({ open, made, firstAt, hasPaid }: sql.CountOrdersRow): void 
     });
   if (made >= ordersPerHourMax) {
     const resetsAt = firstAt && new Date(firstAt.getTime() + 3_600_000);
-    throw new ApiError("rate_limited", {
-      message: `An account can make ${ordersPerHourMax} orders an hour.`,
-      limit: {
-        name: "orders_per_hour",
-        limit: BigInt(ordersPerHourMax),
-        used: BigInt(made),
-        ...(resetsAt && { resetsAt: timestampFromDate(resetsAt) }),
-      },
-      ...(resetsAt && { retryAfterMs: Math.max(0, resetsAt.getTime() - Date.now()) }),
+    throw tooOften("rate_limited", `An account can make ${ordersPerHourMax} orders an hour.`, {
+      ...{ name: "orders_per_hour", most: ordersPerHourMax, made, resetsAt },
     });
   }
 }

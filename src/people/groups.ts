@@ -98,9 +98,26 @@ type LockedRoles = {
 export async function applyRoles(
   tables: PeopleTables,
   keys: ManagedKeys,
-  { personId, operator }: { personId: string; operator: OperatorRole },
-  { members, operators }: LockedRoles,
-  { before, given }: { before: GivenRoles; given: GivenRoles },
+  person: RankedPerson,
+  locked: LockedRoles,
+  roles: Given,
+): Promise<RoleChange[]> {
+  return [
+    ...(await applyAccountRoles(tables, keys, person, locked, roles)),
+    ...(await applyOperatorRole(tables, person, locked, roles)),
+  ];
+}
+
+type RankedPerson = { readonly personId: string; readonly operator: OperatorRole };
+/** What groups gave until now, and what they give. */
+type Given = { readonly before: GivenRoles; readonly given: GivenRoles };
+
+async function applyAccountRoles(
+  tables: PeopleTables,
+  keys: ManagedKeys,
+  { personId }: RankedPerson,
+  { members }: LockedRoles,
+  { before, given }: Given,
 ): Promise<RoleChange[]> {
   const none = AccountRole.UNSPECIFIED;
   const changes: RoleChange[] = [];
@@ -132,23 +149,26 @@ export async function applyRoles(
       stoppedKeys: [...pausedKeys, ...endedKeys],
     });
   }
+  return changes;
+}
+
+async function applyOperatorRole(
+  tables: PeopleTables,
+  { personId, operator }: RankedPerson,
+  { operators }: LockedRoles,
+  { before, given }: Given,
+): Promise<RoleChange[]> {
   const next = nextRole(operator, before.operator, given.operator);
   const isLastAdmin = operators.length === 1 && operators[0]?.personId === personId;
-  if (next !== operator && !(isLastAdmin && next < operator)) {
-    await tables.updatePerson(personId, next, false);
-    if (operator === OperatorRole.ADMIN && next !== OperatorRole.ADMIN)
-      await tables.endLinksOfMaker(personId);
-    // A person who gains or loses rights over every account signs in anew.
-    await tables.run(sql.endSessions, { personId, butSessionId: null });
-    const { value: names } = OperatorRoleSchema;
-    changes.push({
-      accountId: "",
-      oldRole: names[operator]?.localName ?? "",
-      role: names[next]?.localName ?? "",
-      stoppedKeys: [],
-    });
-  }
-  return changes;
+  if (next === operator || (isLastAdmin && next < operator)) return [];
+  await tables.updatePerson(personId, next, false);
+  if (operator === OperatorRole.ADMIN && next !== OperatorRole.ADMIN)
+    await tables.endLinksOfMaker(personId);
+  // A person who gains or loses rights over every account signs in anew.
+  await tables.run(sql.endSessions, { personId, butSessionId: null });
+  const { value: names } = OperatorRoleSchema;
+  const [oldRole = "", role = ""] = [names[operator]?.localName, names[next]?.localName];
+  return [{ accountId: "", oldRole, role, stoppedKeys: [] }];
 }
 
 /** Pauses the keys that a person manages in an account, and leaves them to its owners. */

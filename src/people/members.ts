@@ -1,7 +1,6 @@
 // The members of an account, and the invitations to it. An account that has an owner keeps one.
 
 import { create } from "@bufbuild/protobuf";
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   AccountRole,
   AccountRoleSchema,
@@ -22,7 +21,7 @@ import {
   UpdateMemberResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { ApiError, invalidField, tooOften } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
@@ -123,16 +122,11 @@ async function checkStillOwner(
 }
 
 function tooManyInvitations(made: number, resetsAt: Date | null): ApiError {
-  return new ApiError("rate_limited", {
-    message: `An account can make ${invitationsPerDayMax} invitations a day.`,
-    limit: {
-      name: "invitations_per_day",
-      limit: BigInt(invitationsPerDayMax),
-      used: BigInt(made),
-      ...(resetsAt && { resetsAt: timestampFromDate(resetsAt) }),
-    },
-    ...(resetsAt && { retryAfterMs: Math.max(0, resetsAt.getTime() - Date.now()) }),
-  });
+  return tooOften(
+    "rate_limited",
+    `An account can make ${invitationsPerDayMax} invitations a day.`,
+    { name: "invitations_per_day", most: invitationsPerDayMax, made, resetsAt },
+  );
 }
 
 export async function revokeInvitation(

@@ -1,10 +1,15 @@
 // Azure: Claude in Foundry over the native API, and the models of OpenAI over its two.
 
 import type { AzureSettings } from "../config/catalog.ts";
-import * as native from "../formats/native/native.ts";
 import { betaTables } from "./betas.ts";
 import { cloudFailure } from "./cloud-failures.ts";
-import { type CloudParts, cloudMessages, type Place, vendorHeaders } from "./cloud-messages.ts";
+import {
+  type CloudParts,
+  cloudMessages,
+  countingBelow,
+  type Place,
+  vendorHeaders,
+} from "./cloud-messages.ts";
 import { openaiSurface } from "./openai.ts";
 import type { Surface } from "./surface.ts";
 
@@ -19,15 +24,7 @@ const path = "/anthropic/v1/messages";
 const messages: Place = {
   betas: betaTables.azure,
   write: ({ body, betas }) => ({ path, headers: vendorHeaders(betas), body }),
-  counting: {
-    write: ({ body, betas }) => ({
-      path: `${path}/count_tokens`,
-      headers: vendorHeaders(betas),
-      body,
-    }),
-    read: native.decodeCount,
-    isMissing: ({ status }) => status === 404 || status === 405,
-  },
+  counting: countingBelow(path),
   // Which of the vendor's own tools it runs is not known.
   supports: (feature) =>
     feature === "structuredOutput" || feature === "strictTools" || feature === "urlSources",

@@ -7,7 +7,13 @@ import type { AnswerCodec } from "../formats/codec.ts";
 import * as native from "../formats/native/native.ts";
 import { betaTables } from "./betas.ts";
 import { cloudErrorOf } from "./cloud-failures.ts";
-import { type CloudParts, cloudMessages, type Place, vendorHeaders } from "./cloud-messages.ts";
+import {
+  type CloudParts,
+  cloudMessages,
+  countingBelow,
+  type Place,
+  vendorHeaders,
+} from "./cloud-messages.ts";
 import { failed, readErrorBody } from "./failures.ts";
 import type { Feature } from "./provider.ts";
 import type { Surface } from "./surface.ts";
@@ -44,15 +50,7 @@ const runtime: Place = {
 const mantle: Place = {
   betas: betaTables.mantle,
   write: runtime.write,
-  counting: {
-    write: ({ body, betas }) => ({
-      path: `${path}/count_tokens`,
-      headers: vendorHeaders(betas),
-      body,
-    }),
-    read: native.decodeCount,
-    isMissing: ({ status }) => status === 404 || status === 405,
-  },
+  counting: countingBelow(path),
   supports: (feature) => feature === "structuredOutput" || feature === "strictTools",
 };
 

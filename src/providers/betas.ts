@@ -211,15 +211,7 @@ function cleaned(
   drops: Drops,
   fit: Fit | undefined,
 ): JsonValue | undefined {
-  if (Array.isArray(value)) {
-    let left: JsonValue[] | undefined;
-    for (const [at, one] of value.entries()) {
-      const kept = cleaned(one, where, drops, fit);
-      if (kept !== one) left ??= value.slice(0, at);
-      if (kept !== undefined) left?.push(kept);
-    }
-    return left?.length === 0 ? undefined : (left ?? value);
-  }
+  if (Array.isArray(value)) return cleanedList(value, where, drops, fit);
   if (!isObject(value)) return value;
   if (drops.search && isSearch(value)) {
     fit?.leaveOut({ where, what: "tool_search", why: "unsupported" });
@@ -234,12 +226,11 @@ function cleaned(
     if (where === "cache_control") return rest;
     changes.cache_control = rest;
   }
-  if (where === "tools")
-    for (const name of drops.toolMembers)
-      if (value[name] !== undefined) {
-        fit?.leaveOut({ where, what: name, why: "unsupported" });
-        changes[name] = undefined;
-      }
+  const members = where === "tools" ? drops.toolMembers : [];
+  for (const name of members.filter((one) => value[one] !== undefined)) {
+    fit?.leaveOut({ where, what: name, why: "unsupported" });
+    changes[name] = undefined;
+  }
   if (Array.isArray(content)) {
     const left = cleaned(content, where, drops, fit);
     // A message without content is none, while a result may have none.
@@ -251,6 +242,21 @@ function cleaned(
   return Object.fromEntries(
     entries.flatMap(([name, one]) => (one === undefined ? [] : [[name, one] as const])),
   );
+}
+
+function cleanedList(
+  list: JsonValue[],
+  where: string,
+  drops: Drops,
+  fit: Fit | undefined,
+): JsonValue | undefined {
+  let left: JsonValue[] | undefined;
+  for (const [at, one] of list.entries()) {
+    const kept = cleaned(one, where, drops, fit);
+    if (kept !== one) left ??= list.slice(0, at);
+    if (kept !== undefined) left?.push(kept);
+  }
+  return left?.length === 0 ? undefined : (left ?? list);
 }
 
 function isSearch({ type, name }: JsonObject): boolean {

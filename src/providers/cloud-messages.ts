@@ -55,6 +55,17 @@ export type CloudParts = {
   readonly report: (message: string) => void;
 };
 
+/** The vendor's own method of counting, below the path of the messages. */
+export function countingBelow(path: string): NonNullable<Place["counting"]> {
+  return {
+    write: ({ body, betas }) => ({
+      ...{ path: `${path}/count_tokens`, headers: vendorHeaders(betas), body },
+    }),
+    read: native.decodeCount,
+    isMissing: ({ status }) => status === 404 || status === 405,
+  };
+}
+
 /** `betas`: the operator's own names. */
 export function cloudMessages(
   place: Place,

@@ -72,7 +72,7 @@ test("of 500 requests at once over 20 keys of one person and three processes, hi
       spent += amountMicrocredits ?? 0n;
     }
   }
-  await set({ running: 7 });
+  await set({ requestsAtOnce: 7 });
   const { held, reasons } = await placeAll(nodes, payers, 500);
   expect([held.length, reasons]).toEqual([7, ["too_many_running"]]);
   for (const { node, hold } of held) await node.holds.settle(hold, endingWith({}));
@@ -94,7 +94,7 @@ test("limits that are set and cleared under load deadlock nothing in 10,000 requ
   let changes = 0;
   const changing = async () => {
     for (; requests < 10_000; changes++) {
-      await set(changes % 2 === 0 ? { day: 1_000_000n * need, running: 200 } : {});
+      await set(changes % 2 === 0 ? { day: 1_000_000n * need, requestsAtOnce: 200 } : {});
       const pool = { ...id, payer: "" };
       const limits = { ...unlimited, week: changes % 3 === 0 ? null : 1_000_000n * need };
       await ledger.store.transaction((tx) => setLimits(tx, pool, limits));

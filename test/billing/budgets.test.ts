@@ -155,8 +155,8 @@ class Model {
       }
     if (tightest && tightest.left < needed) return tightest.reason;
     for (const name of counted) {
-      const { running } = this.of(name).limits;
-      if (running !== null && this.runningOf(name).length >= running) return "too_many_running";
+      const { requestsAtOnce: most } = this.of(name).limits;
+      if (most !== null && this.runningOf(name).length >= most) return "too_many_running";
     }
     return isHeld ? "credits_held" : undefined;
   }
@@ -174,7 +174,7 @@ const anyMicro = fc.oneof(
 );
 const anyLimits = fc.record({
   ...{ day: anyMicro, week: anyMicro, month: anyMicro, total: anyMicro },
-  running: fc.option(fc.nat(3)),
+  requestsAtOnce: fc.option(fc.nat(3)),
 });
 const anyKey = fc.constantFrom("key a", "key b");
 const anyPayer = fc.constantFrom(...payerNames);
@@ -412,7 +412,7 @@ class World {
         {
           held: model.knowsRunning(name) ? model.heldBy(name) : 0n,
           running: model.knowsRunning(name) ? model.runningOf(name).length : 0,
-          runningLimit: limits.running,
+          requestsAtOnce: limits.requestsAtOnce,
           windows: windows.map((window) => ({
             name: window,
             limit: limits[window],

@@ -307,7 +307,7 @@ const open: KeyRow = { status: "active", allowedModels: [], manager: null };
 function capped(cap: bigint, spent: bigint, held: bigint): RunningBudget {
   const window = { name: "month", limit: cap, spent, resetsAt: new Date("2026-04-01Z") } as const;
   const limit = { of: "key", window, left: cap - spent, held } as const;
-  return { of: "key", running: 0, runningLimit: null, limits: [limit] };
+  return { of: "key", running: 0, requestsAtOnce: null, limits: [limit] };
 }
 
 /** What running requests hold of the month of a budget. */

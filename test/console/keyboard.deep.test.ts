@@ -166,6 +166,16 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await pressOn(left.first());
     await expect.poll(() => left.count()).toBeLessThan(alerts);
 
+    // One message to a model.
+    await pressOn(link("Try it"));
+    await heading("Try it");
+    await tabTo(page.getByLabel("Message", { exact: true }));
+    await page.keyboard.type("Hello");
+    await press("Control+Enter");
+    await page.getByText("The answer is whole.").waitFor();
+    await pressOn(link("The whole receipt"));
+    await heading("Receipt of a request");
+
     // And out.
     await pressOn(page.locator("button.me"));
     await pressOn(button("Sign out"));

@@ -291,6 +291,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   /** Parts that are files of their own: where, and what brings them on screen. */
   const parts = [
     ["connect", "full", "tools"],
+    ["try", "full", "tools"],
     ["order", "open", "drawing"],
   ] as const;
   for (const [name, state, file] of parts)

@@ -5,29 +5,35 @@
 import { Overview } from "./pages/overview.tsx";
 import { laterPage } from "./parts/later.tsx";
 import type { PageEntry } from "./router.ts";
-import { can } from "./session.ts";
+import { can, isMember } from "./session.ts";
 import { words } from "./words.ts";
 
 export const pages: readonly PageEntry[] = [
   { path: "", component: Overview, nav: { label: words.shell.overview, icon: "overview" } },
   {
     path: "connect",
-    component: laterPage(async () => (await import("./pages/of-figures.ts")).Connect),
+    component: laterPage(async () => (await import("./pages/of-models.ts")).Connect),
     nav: { label: words.shell.connect, icon: "connect" },
   },
   {
     path: "models",
-    component: laterPage(async () => (await import("./pages/of-figures.ts")).Models),
+    component: laterPage(async () => (await import("./pages/of-models.ts")).Models),
     nav: { label: words.shell.models, icon: "models" },
   },
   {
+    path: "try",
+    component: laterPage(async () => (await import("./pages/of-models.ts")).Try),
+    nav: { label: words.shell.try, icon: "send" },
+    isShown: isMember,
+  },
+  {
     path: "keys",
-    component: laterPage(async () => (await import("./pages/of-account.ts")).Keys),
+    component: laterPage(async () => (await import("./pages/of-keys.ts")).Keys),
     nav: { label: words.shell.keys, icon: "keys" },
   },
   {
     path: "keys/:keyId",
-    component: laterPage(async () => (await import("./pages/of-account.ts")).KeyPage),
+    component: laterPage(async () => (await import("./pages/of-keys.ts")).KeyPage),
   },
   {
     path: "usage",
@@ -62,13 +68,13 @@ export const pages: readonly PageEntry[] = [
   },
   {
     path: "members",
-    component: laterPage(async () => (await import("./pages/of-account.ts")).Members),
+    component: laterPage(async () => (await import("./pages/of-keys.ts")).Members),
     nav: { label: words.shell.members, icon: "members" },
     isShown: () => can("owner"),
   },
   {
     path: "members/:personId",
-    component: laterPage(async () => (await import("./pages/of-account.ts")).MemberPage),
+    component: laterPage(async () => (await import("./pages/of-keys.ts")).MemberPage),
   },
   {
     path: "alerts",

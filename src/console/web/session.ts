@@ -98,6 +98,11 @@ export function can(role: keyof typeof roles): boolean {
   return account.value.role >= roles[role];
 }
 
+/** True: the person may spend what the account has. Operators look at accounts of others. */
+export function isMember(): boolean {
+  return account.value.role >= AccountRole.MEMBER;
+}
+
 /** True: the person sees every account, and the pages of operators. */
 export function isOperator(): boolean {
   return (currentSession.value?.operator ?? OperatorRole.UNSPECIFIED) !== OperatorRole.UNSPECIFIED;
@@ -126,7 +131,7 @@ export function canBuy(): boolean {
 
 /** Operators look, and book credits in their own way. Who is suspended cannot spend any. */
 export function mayBuy(): boolean {
-  const { accountId, role } = account.value;
+  const { accountId } = account.value;
   const own = session.value.accounts.find((one) => one.accountId === accountId);
-  return role >= AccountRole.MEMBER && own?.suspended !== true && own?.closed !== true;
+  return isMember() && own?.suspended !== true && own?.closed !== true;
 }

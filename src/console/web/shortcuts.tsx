@@ -59,46 +59,66 @@ const chordMs = 1_500;
 /** Pages by the letter behind `g`. */
 const pageOf: Readonly<Record<string, string>> = {
   ...{ o: "", c: "connect", m: "models", k: "keys", u: "usage", r: "requests" },
-  ...{ b: "credits", s: "settings", a: "alerts" },
+  ...{ b: "credits", s: "settings", a: "alerts", t: "try" },
 };
 
 function useKeys(): void {
   useEffect(() => {
-    let chordAt = Number.NEGATIVE_INFINITY;
-    const press = (event: KeyboardEvent) => {
-      const { key, target } = event;
-      const isCommand = (event.metaKey || event.ctrlKey) && !event.altKey && !event.shiftKey;
-      if (isCommand && key.toLowerCase() === "k") {
-        event.preventDefault();
-        if (!document.querySelector("dialog[open]")) overlay.value = { kind: "palette" };
-        return;
-      }
-      const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
-      const open = overlay.value;
-      const isDialogOpen = document.querySelector("dialog[open]") !== null;
-      // It is on its way.
-      const isWaiting = open !== undefined && !isDialogOpen;
-      if (isWaiting && key === "Escape") return close();
-      const isTyping = target instanceof HTMLElement && target.matches(fields);
-      if (isTyping || !isPlain || isDialogOpen) return;
-      if (isWaiting && open.kind === "palette") {
-        // Nothing that is typed meanwhile is lost.
-        if (key.length !== 1) return;
-        overlay.value = { ...open, typed: (open.typed ?? "") + key };
-        return event.preventDefault();
-      }
-      const isChord = performance.now() - chordAt < chordMs;
-      chordAt = key === "g" ? performance.now() : Number.NEGATIVE_INFINITY;
-      const page = isChord && Object.hasOwn(pageOf, key) ? pageOf[key] : undefined;
-      const [first = ""] = segments();
-      const account = first === operatorPart ? preferredAccount() : first;
-      if (page !== undefined && account !== undefined) go(hrefOf(account, page));
-      else if (key === "/") overlay.value = { kind: "palette" };
-      else if (key === "?") overlay.value = { kind: "glossary" };
-      else return;
-      event.preventDefault();
-    };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
   }, []);
+}
+
+/** When `g` was pressed. */
+let chordAt = Number.NEGATIVE_INFINITY;
+
+function press(event: KeyboardEvent): void {
+  const { key } = event;
+  const isDialogOpen = document.querySelector("dialog[open]") !== null;
+  if (isPaletteKey(event)) {
+    event.preventDefault();
+    if (!isDialogOpen) overlay.value = { kind: "palette" };
+    return;
+  }
+  // What is opened and not on screen is on its way.
+  const open = isDialogOpen ? undefined : overlay.value;
+  if (open && key === "Escape") {
+    close();
+    return;
+  }
+  if (isDialogOpen || !isPlain(event)) return;
+  if (open?.kind === "palette") {
+    // Nothing that is typed meanwhile is lost.
+    if (key.length !== 1) return;
+    overlay.value = { ...open, typed: (open.typed ?? "") + key };
+    event.preventDefault();
+    return;
+  }
+  const isChord = performance.now() - chordAt < chordMs;
+  chordAt = key === "g" ? performance.now() : Number.NEGATIVE_INFINITY;
+  const act = actOf(key, isChord);
+  act?.();
+  if (act) event.preventDefault();
+}
+
+function isPaletteKey({ key, metaKey, ctrlKey, altKey, shiftKey }: KeyboardEvent): boolean {
+  return (metaKey || ctrlKey) && !altKey && !shiftKey && key.toLowerCase() === "k";
+}
+
+/** A key alone, and not one that goes into a field. */
+function isPlain({ target, ctrlKey, metaKey, altKey }: KeyboardEvent): boolean {
+  const isTyping = target instanceof HTMLElement && target.matches(fields);
+  return !isTyping && !ctrlKey && !metaKey && !altKey;
+}
+
+/** What a key does on a page. `isChord`: it follows `g`. Undefined: nothing. */
+function actOf(key: string, isChord: boolean): (() => void) | undefined {
+  const page = isChord && Object.hasOwn(pageOf, key) ? pageOf[key] : undefined;
+  const [first = ""] = segments();
+  const account = first === operatorPart ? preferredAccount() : first;
+  if (page !== undefined && account !== undefined) return () => go(hrefOf(account, page));
+  if (key !== "/" && key !== "?") return undefined;
+  return () => {
+    overlay.value = { kind: key === "/" ? "palette" : "glossary" };
+  };
 }

@@ -66,6 +66,22 @@ export function fillIn(text: string, { origin, grpc, key }: Place): string {
   return text.replaceAll("{origin}", origin).replaceAll("{grpc}", grpc).replaceAll("{key}", key);
 }
 
+/** A call of `/v1/messages`. `body`: JSON, as it stands between single quotes of a shell. */
+function curlOf(body: string, option = ""): string {
+  return `curl ${option}{origin}/v1/messages \\
+  -H "x-api-key: $GATEWAY_KEY" -H "anthropic-version: 2023-06-01" \\
+  -H "content-type: application/json" \\
+  -d '${body}'`;
+}
+
+/** What sends this body of `/v1/messages`, to paste into a shell. */
+export function curlThatSends(body: { readonly stream: boolean }, place: Place): string {
+  const run = fillIn(curlOf("{body}", body.stream ? "-N " : ""), place);
+  const quoted = JSON.stringify(body, undefined, 2).replaceAll("'", "'\\''");
+  // Last: the text of a person may have a mark of this list, or one of `replace`.
+  return `export GATEWAY_KEY=${place.key}\n${run.replace("{body}", () => quoted)}`;
+}
+
 const native = { ANTHROPIC_BASE_URL: "{origin}", ANTHROPIC_API_KEY: "{key}" };
 const openai = { OPENAI_BASE_URL: "{origin}/v1", OPENAI_API_KEY: "{key}" };
 const ownKey = { GATEWAY_KEY: "{key}" };
@@ -92,18 +108,15 @@ const commands: readonly Tool[] = [
     format: "native",
     env: ownKey,
     plain: {
-      run: `curl {origin}/v1/messages \\
-  -H "x-api-key: $GATEWAY_KEY" -H "anthropic-version: 2023-06-01" \\
-  -H "content-type: application/json" \\
-  -d '{"model": "haiku", "max_tokens": 1000,
-       "messages": [{"role": "user", "content": "Hello"}]}'`,
+      run: curlOf(`{"model": "haiku", "max_tokens": 1000,
+       "messages": [{"role": "user", "content": "Hello"}]}`),
     },
     stream: {
-      run: `curl -N {origin}/v1/messages \\
-  -H "x-api-key: $GATEWAY_KEY" -H "anthropic-version: 2023-06-01" \\
-  -H "content-type: application/json" \\
-  -d '{"model": "haiku", "max_tokens": 1000, "stream": true,
-       "messages": [{"role": "user", "content": "Hello"}]}'`,
+      run: curlOf(
+        `{"model": "haiku", "max_tokens": 1000, "stream": true,
+       "messages": [{"role": "user", "content": "Hello"}]}`,
+        "-N ",
+      ),
     },
     advice:
       'Keep the double quotes around "x-api-key: …": in single quotes the shell sends $GATEWAY_KEY itself.',

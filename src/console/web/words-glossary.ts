@@ -5,7 +5,7 @@ import { creditsPerUsd } from "../../base/shown-figures.ts";
 export const glossaryWords = {
   title: "Glossary",
   intro: "The words of these pages. Keys: Ctrl K or / finds, g and a letter goes, ? opens this.",
-  go: "g o overview, g c connect, g m models, g k keys, g u usage, g r requests, g b credits.",
+  go: "g o overview, g c connect, g m models, g t try it, g k keys, g u usage, g r requests, g b credits.",
 } as const;
 
 const oneCredit = 1 / creditsPerUsd;

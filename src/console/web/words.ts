@@ -67,6 +67,7 @@ export const words = {
     find: "Find",
     connect: "Connect",
     models: "Models",
+    try: "Try it",
     overview: "Overview",
     keys: "Keys",
     members: "Members",

@@ -82,14 +82,18 @@ function asItCame(events: readonly Event[]): Joined {
   }
   const { message, ...choice } = fold.whole();
   const reason = choice.finish_reason ?? toFinishReason(stopReason);
-  // Members that every client reads, where the provider left them out.
-  const own = isObject(message) ? message : {};
+  const whole = withUsual(isObject(message) ? message : {});
+  return { members, choice: { ...choice, message: whole, finish_reason: reason }, usage };
+}
+
+/** A message with the members that every client reads, where the provider left them out. */
+function withUsual(own: JsonObject): JsonObject {
   const isRefusal = typeof own.refusal === "string" && own.refusal !== "";
   const content = own.tool_calls === undefined && !isRefusal ? "" : null;
   const whole = { role: "assistant", content, ...own };
   // Streams begin with an empty content.
   if (isRefusal && whole.content === "") whole.content = null;
-  return { members, choice: { ...choice, message: whole, finish_reason: reason }, usage };
+  return whole;
 }
 
 /** The answer of a provider of another format. */
@@ -126,20 +130,23 @@ function joinBlocks(events: readonly Event[], custom?: ReadonlySet<string>): Joi
   }
   if (open) add(answer, open, custom);
 
-  const isRefusal = answer.refusal !== "";
-  const message: JsonObject = {
-    role: "assistant",
-    content: answer.text === "" && (isRefusal || answer.calls.length > 0) ? null : answer.text,
-    refusal: isRefusal ? answer.refusal : null,
-  };
-  if (answer.reasoning !== "") message.reasoning_content = answer.reasoning;
-  if (answer.details.length > 0) message.reasoning_details = answer.details;
-  if (answer.calls.length > 0) message.tool_calls = answer.calls;
-  const finishReason = toFinishReason(stopReason, isRefusal);
+  const finishReason = toFinishReason(stopReason, answer.refusal !== "");
   return {
     members: {},
-    choice: { message, logprobs: null, finish_reason: finishReason },
+    choice: { message: messageOf(answer), logprobs: null, finish_reason: finishReason },
     usage,
+  };
+}
+
+function messageOf({ text, refusal, reasoning, calls, details }: Answer): JsonObject {
+  const isRefusal = refusal !== "";
+  return {
+    role: "assistant",
+    content: text === "" && (isRefusal || calls.length > 0) ? null : text,
+    refusal: isRefusal ? refusal : null,
+    ...(reasoning !== "" && { reasoning_content: reasoning }),
+    ...(details.length > 0 && { reasoning_details: details }),
+    ...(calls.length > 0 && { tool_calls: calls }),
   };
 }
 

@@ -4,11 +4,22 @@
 import { createHash } from "node:crypto";
 import type { Tool } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { type Directives, readDirectives } from "./directives.ts";
+import { type BlockKind, type Directives, readDirectives } from "./directives.ts";
 import { type LastTurn, readLastTurn } from "./prompt.ts";
-import { type PlannedBlock, sampleBlock } from "./samples.ts";
 import { answerFor, argumentsFor } from "./schema-values.ts";
 import { cutText, fillText, tokensOf } from "./tokens.ts";
+
+/** A planned block. */
+export type PlannedBlock =
+  | { readonly kind: "text"; readonly text: string }
+  | {
+      readonly kind: "thinking";
+      readonly thinking: string;
+      readonly isShown: boolean;
+      readonly signature: string;
+    }
+  /** `input` is JSON. */
+  | { readonly kind: "tool_use"; readonly name: string; readonly input: string };
 
 export type Plan = {
   readonly blocks: readonly PlannedBlock[];
@@ -40,16 +51,22 @@ export function planAnswer(
   const blocks = wanted.flatMap((kind): PlannedBlock[] => {
     if (kind === "text") return text === "" ? [] : [{ kind, text }];
     if (kind === "thinking") return [writeThinking(request, rest)];
-    if (kind === "tool_use" && tools.length > 0) return tools.map(callTool);
-    return [sampleBlock(kind)];
+    return tools.length > 0 ? tools.map(callTool) : [exampleCall];
   });
   return finish(request, blocks, directives);
 }
 
-function chooseBlocks(request: GenerateRequest, turn: LastTurn): string[] {
+/** Where the request has no tool, and a directive wants a call. */
+const exampleCall = { kind: "tool_use", name: "example", input: '{"example":true}' } as const;
+
+function chooseBlocks(request: GenerateRequest, turn: LastTurn): BlockKind[] {
   const thinks = request.thinking !== undefined && request.thinking.type !== "disabled";
   const calls = chooseTools(request, turn).length > 0;
-  return [...(thinks ? ["thinking"] : []), "text", ...(calls ? ["tool_use"] : [])];
+  return [
+    ...(thinks ? (["thinking"] as const) : []),
+    "text",
+    ...(calls ? (["tool_use"] as const) : []),
+  ];
 }
 
 // Calls the tools that the user's text names. After a tool result it answers with text, unless the
@@ -177,8 +194,6 @@ function contentOf(block: PlannedBlock): string {
       return block.thinking;
     case "tool_use":
       return block.input;
-    default:
-      return JSON.stringify(block.start.kind.value ?? "");
   }
 }
 
@@ -190,7 +205,5 @@ function cutBlock(block: PlannedBlock, bytes: number): PlannedBlock {
       return { ...block, thinking: cutText(block.thinking, bytes) };
     case "tool_use":
       return { ...block, input: cutText(block.input, bytes) };
-    default:
-      return block;
   }
 }

@@ -23,10 +23,11 @@ export type Directives = {
   noUsage?: boolean;
   stopReason?: string;
   /** Kinds of blocks of the answer, in this order, instead of the usual ones. */
-  blocks?: string[];
-  /** Further events to send: `ping`, or any other name for an unknown event of that name. */
-  events?: string[];
+  blocks?: BlockKind[];
 };
+
+const blockKinds = ["text", "thinking", "tool_use"] as const;
+export type BlockKind = (typeof blockKinds)[number];
 
 const form = /\[\[simulate\b([^\]]{0,2000})\]\]/g;
 
@@ -54,7 +55,13 @@ function readPair(pair: string, into: Directives): void {
       message: `simulate: ${key} must be a whole number from ${min} to ${max}`,
     });
   };
-  const list = () => value.split(",").filter((one) => one !== "");
+  const kindOf = (name: string) => {
+    const kind = blockKinds.find((one) => one === name);
+    if (kind) return kind;
+    throw new ApiError("invalid_request", {
+      message: `simulate: ${key} are some of ${blockKinds.join(", ")}`,
+    });
+  };
   switch (key) {
     case "tokens":
       into.tokens = whole(0, 1_000_000);
@@ -84,10 +91,7 @@ function readPair(pair: string, into: Directives): void {
       into.stopReason = value;
       break;
     case "blocks":
-      into.blocks = list();
-      break;
-    case "events":
-      into.events = list();
+      into.blocks = value.split(",").map(kindOf);
       break;
     default:
       throw new ApiError("invalid_request", {

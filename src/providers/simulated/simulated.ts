@@ -25,9 +25,8 @@ import type {
   ProviderFailure,
   RunningCall,
 } from "../provider.ts";
-import { type Plan, planAnswer } from "./answer.ts";
+import { type Plan, type PlannedBlock, planAnswer } from "./answer.ts";
 import { type InputTokens, PromptCache, segmentPrompt } from "./prompt.ts";
-import type { PlannedBlock } from "./samples.ts";
 import { splitTokens, tokensOf } from "./tokens.ts";
 
 // The most events of one write, if no pause separates them.
@@ -254,11 +253,6 @@ function* renderPlan(
     { case: "messageStart", value: { id: randomId("msg_"), model, leftOut, ...usage } },
     "firstToken",
   );
-  for (const name of directives.events ?? []) {
-    yield step(
-      name === "ping" ? { case: "ping", value: {} } : { case: "other", value: { type: name } },
-    );
-  }
   for (const [index, block] of plan.blocks.entries()) yield* renderBlock(block, index);
 
   const { stopReason, stopSequence, outputTokens, thinkingTokens } = plan;
@@ -312,10 +306,6 @@ function* renderBlock(block: PlannedBlock, index: number): Generator<Step> {
         yield delta(index, { case: "inputJson", value: text }, "token");
       break;
     }
-    case "sample":
-      yield step({ case: "blockStart", value: { index, block: block.start } });
-      for (const kind of block.deltas) yield delta(index, kind);
-      break;
   }
   yield step({ case: "blockStop", value: { index } });
 }

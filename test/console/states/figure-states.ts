@@ -669,6 +669,17 @@ export const figureStates: readonly PageStates[] = [
     states: { none: [modelKeys, soldModels(12), usageAnswer(1n)] },
   },
   {
+    name: "try",
+    path: "try?model=fable",
+    states: {
+      loading: [pending(InferenceService.method.listModels)],
+      empty: [soldModels(0)],
+      failed: [failing(InferenceService.method.listModels, "internal")],
+      full: [soldModels(12)],
+      "200 models": [soldModels(200)],
+    },
+  },
+  {
     name: "requests",
     path: "requests",
     states: {

@@ -696,4 +696,5 @@ export const peopleStates: readonly PageStates[] = [
   },
   { name: "nowhere", path: "no/such/page", states: { full: [] } },
   { name: "foreign", path: "/console/acct_other/keys", states: { full: [] } },
+  { name: "try-viewer", path: "try", states: { viewer: [role(AccountRole.VIEWER)] } },
 ];

@@ -159,6 +159,15 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
       page.getByRole("link", { name: "Java", exact: false }).first().click(),
     streaming: press("Streaming"),
   },
+  "try full": {
+    "nothing to send": press("Send"),
+    // The states have no public path.
+    refused: async (page) => {
+      await page.getByLabel("Message", { exact: true }).fill("word ".repeat(40));
+      await press("Send")(page);
+      await page.getByText("Something else answered").waitFor();
+    },
+  },
   "credits full": { "running requests": press(/held by running requests/) },
   "usage full": { views: press("Views"), "a view": press("Views", "Save this view") },
   "usage-by-key full": {

@@ -9,14 +9,15 @@ import {
   PeopleService,
   type Person,
 } from "../../../../gen/gateway/people/v1/people_pb.ts";
-import { call, invalidate, toCallError, usePages } from "../api.ts";
+import { call, invalidate, usePages } from "../api.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { Filters, SearchFilter } from "../parts/filters.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
-import { notify, report } from "../parts/messages.ts";
+import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
+import { RoleSelect } from "../parts/role-select.tsx";
 import { WholeText } from "../parts/secret.tsx";
 import { Tag, Time } from "../parts/small.tsx";
 import { type Column, momentOf } from "../parts/table.tsx";
@@ -125,7 +126,11 @@ function columnsOf(onOpen: (opened: Opened) => void): readonly Column<Person>[] 
       cell: (person) =>
         isOperatorAdmin() ? (
           <RoleSelect
-            person={person}
+            label={words.people.roleOf(nameOf(person))}
+            role={roleNameOf(person)}
+            roles={roles}
+            texts={words.people.roles}
+            isFixed={person.personId === session.value.person?.personId}
             onChange={(role) => update(person, { operator: roleOf[role] })}
           />
         ) : (
@@ -185,42 +190,6 @@ function DisableDialog({ person, onClose }: PersonDialogProps): JSX.Element {
 
 function roleNameOf({ operator }: Person): Role {
   return roles.find((name) => roleOf[name] === operator) ?? "none";
-}
-
-type RoleSelectProps = {
-  readonly person: Person;
-  readonly onChange: (role: Role) => Promise<void>;
-};
-
-/** The role changes when the service has changed it. */
-function RoleSelect({ person, onChange }: RoleSelectProps): JSX.Element {
-  const [wanted, setWanted] = useState<Role>();
-  const choose = async (role: Role) => {
-    setWanted(role);
-    try {
-      await onChange(role);
-    } finally {
-      setWanted(undefined);
-    }
-  };
-  return (
-    <select
-      class="small-select"
-      aria-label={words.people.roleOf(nameOf(person))}
-      value={wanted ?? roleNameOf(person)}
-      disabled={wanted !== undefined || person.personId === session.value.person?.personId}
-      onInput={(event) => {
-        const role = roles.find((one) => one === event.currentTarget.value);
-        if (role) choose(role).catch((thrown: unknown) => report(toCallError(thrown)));
-      }}
-    >
-      {roles.map((role) => (
-        <option key={role} value={role}>
-          {words.people.roles[role]}
-        </option>
-      ))}
-    </select>
-  );
 }
 
 function LinkDialog({ person, onClose }: PersonDialogProps): JSX.Element {

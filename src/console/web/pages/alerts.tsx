@@ -9,7 +9,7 @@ import {
   type ListedDelivery,
 } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
-import { AlertLink, kindText } from "../parts/alert-link.tsx";
+import { AlertItems, kindText } from "../parts/alert-link.tsx";
 import { Button } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { CheckField } from "../parts/form.tsx";
@@ -46,26 +46,11 @@ function Alerts(): JSX.Element {
     <Card title={text.title} about={text.every}>
       <View call={found} skeleton={<Skeleton rows={6} />}>
         {({ alerts }) => (
-          <ul class="endings stack">
-            {alerts.map((one) => (
-              <li class="spread" key={one.alertId} data-read={one.dismissedAt !== undefined}>
-                <div>
-                  <h3>
-                    <AlertLink alert={one} />
-                  </h3>
-                  <p class="muted">
-                    <Time at={one.at} />
-                  </p>
-                </div>
-                {can("member") && !one.dismissedAt && (
-                  <Button kind="quiet" onClick={() => dismiss(one.alertId)}>
-                    {text.dismiss}
-                  </Button>
-                )}
-              </li>
-            ))}
-            {!alerts.length && <li class="muted">{text.none}</li>}
-          </ul>
+          <AlertItems
+            alerts={alerts}
+            mayDismiss={(one) => can("member") && !one.dismissedAt}
+            onDismiss={dismiss}
+          />
         )}
       </View>
     </Card>

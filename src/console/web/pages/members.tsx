@@ -14,7 +14,7 @@ import {
   MemberKeys,
   PeopleService,
 } from "../../../../gen/gateway/people/v1/people_pb.ts";
-import { call, invalidate, toCallError, useCall } from "../api.ts";
+import { call, invalidate, useCall } from "../api.ts";
 import { credits, day } from "../format.ts";
 import { roleName } from "../names.ts";
 import { useActorNames } from "../parts/actors.ts";
@@ -31,8 +31,9 @@ import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
 import { LocalNote } from "../parts/local-note.tsx";
-import { notify, report } from "../parts/messages.ts";
+import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
+import { RoleSelect } from "../parts/role-select.tsx";
 import { WholeText } from "../parts/secret.tsx";
 import { Tag, Time } from "../parts/small.tsx";
 import { type Column, momentOf, Table } from "../parts/table.tsx";
@@ -197,7 +198,7 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       name: "role",
       head: words.members.role,
       sortBy: ({ role }) => role,
-      cell: (member) => <RoleSelect member={member} onChange={(role) => change(member, role)} />,
+      cell: (member) => <MemberRole member={member} onChange={(role) => change(member, role)} />,
     },
     {
       name: "seen",
@@ -243,37 +244,17 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
   );
 }
 
-type RoleSelectProps = { member: Member; onChange: (role: Role) => Promise<void> };
+type MemberRoleProps = { member: Member; onChange: (role: Role) => Promise<void> };
 
-/** The role changes when the service has changed it. */
-function RoleSelect({ member, onChange }: RoleSelectProps): JSX.Element {
-  const [wanted, setWanted] = useState<Role>();
-  const shown = roleName(member.role);
-  const choose = async (role: Role) => {
-    setWanted(role);
-    try {
-      await onChange(role);
-    } finally {
-      setWanted(undefined);
-    }
-  };
+function MemberRole({ member, onChange }: MemberRoleProps): JSX.Element {
   return (
-    <select
-      class="small-select"
-      aria-label={words.members.roleOf(nameOf(member))}
-      value={wanted ?? shown}
-      disabled={wanted !== undefined}
-      onInput={(event) => {
-        const role = roles.find((one) => one === event.currentTarget.value);
-        if (role) choose(role).catch((thrown: unknown) => report(toCallError(thrown)));
-      }}
-    >
-      {roles.map((role) => (
-        <option key={role} value={role}>
-          {words.members.roles[role]}
-        </option>
-      ))}
-    </select>
+    <RoleSelect
+      label={words.members.roleOf(nameOf(member))}
+      role={roleName(member.role)}
+      roles={roles}
+      texts={words.members.roles}
+      onChange={onChange}
+    />
   );
 }
 

@@ -4,7 +4,9 @@ import type { JSX } from "preact";
 import { type Alert, AlertKind } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { href } from "../router.ts";
 import { alertText, alertWords } from "../words-alerts.ts";
+import { Button } from "./button.tsx";
 import { textOf } from "./enum-names.ts";
+import { Time } from "./small.tsx";
 
 type AlertLinkProps = { readonly alert: Alert; readonly onClick?: () => void };
 
@@ -18,6 +20,38 @@ export function AlertLink({ alert, onClick }: AlertLinkProps): JSX.Element {
     <a dir="auto" href={href(path)} onClick={onClick}>
       {text}
     </a>
+  );
+}
+
+type AlertItemsProps = {
+  readonly alerts: readonly Alert[];
+  readonly mayDismiss: (alert: Alert) => boolean;
+  readonly onDismiss: (alertId: string) => Promise<void>;
+};
+
+/** Alerts, each with its time. */
+export function AlertItems({ alerts, mayDismiss, onDismiss }: AlertItemsProps): JSX.Element {
+  return (
+    <ul class="endings stack">
+      {alerts.map((one) => (
+        <li class="spread" key={one.alertId} data-read={one.dismissedAt !== undefined}>
+          <div>
+            <h3 dir="auto">
+              <AlertLink alert={one} />
+            </h3>
+            <p class="muted">
+              <Time at={one.at} />
+            </p>
+          </div>
+          {mayDismiss(one) && (
+            <Button kind="quiet" onClick={() => onDismiss(one.alertId)}>
+              {alertWords.dismiss}
+            </Button>
+          )}
+        </li>
+      ))}
+      {!alerts.length && <li class="muted">{alertWords.none}</li>}
+    </ul>
   );
 }
 

@@ -15,7 +15,7 @@ import { href } from "../router.ts";
 import { account, can, isOperatorAdmin } from "../session.ts";
 import { words } from "../words.ts";
 import { alertWords } from "../words-alerts.ts";
-import { AlertLink, kindText } from "./alert-link.tsx";
+import { AlertItems, kindText } from "./alert-link.tsx";
 import { readCredits, readWhole } from "./bounds.ts";
 import { Button } from "./button.tsx";
 import { CheckField, Form, fieldError, SelectField, TextField } from "./form.tsx";
@@ -58,26 +58,7 @@ export function NewestAlerts(props: AlertsProps): JSX.Element {
     >
       <View call={found} skeleton={<Skeleton rows={1} />}>
         {({ alerts }) => (
-          <ul class="endings stack">
-            {alerts.map((one) => (
-              <li class="spread" key={one.alertId}>
-                <div>
-                  <h3 dir="auto">
-                    <AlertLink alert={one} />
-                  </h3>
-                  <p class="muted">
-                    <Time at={one.at} />
-                  </p>
-                </div>
-                {mayDismiss && (
-                  <Button kind="quiet" onClick={() => dismiss(one.alertId)}>
-                    {text.dismiss}
-                  </Button>
-                )}
-              </li>
-            ))}
-            {!alerts.length && <li class="muted">{text.none}</li>}
-          </ul>
+          <AlertItems alerts={alerts} mayDismiss={() => mayDismiss} onDismiss={dismiss} />
         )}
       </View>
     </Card>

@@ -1028,8 +1028,8 @@ const cases: Readonly<Record<string, Case>> = {
     shown: {
       tables: {
         "The keys of this account": [
-          "Key | This month | Models | Per minute | Last used | Made | Actions",
-          "ci sk-gw2-1aaaa…1111 Active | 611.00 of 907 this month | 3 | 1,429 | 2 hours ago | 1 Oct 2026 | Pause",
+          "| Key | This month, UTC | 30 days, UTC | Models | Last used | Made | Actions",
+          "| ci sk-gw2-1aaaa…1111 Active | 611.00 of 907 this month | – | 3 | 2 hours ago | 1 Oct 2026 | Pause",
         ],
       },
     },

@@ -1411,7 +1411,9 @@ const read = `(async () => {
     text: line(document.querySelector("main")) + [...document.querySelectorAll("[data-bar]")]
       .map((one) => one.getAttribute("aria-label").replace(/\\s+/g, " ")).join(" "),
     /** Of each bar of the first chart that is there: its height, and what it stands for. */
-    bars: [...document.querySelector(".bars")?.querySelectorAll("[data-bar]") ?? []].flatMap((bar) => {
+    bars: [
+      ...(document.querySelector(".bars")?.querySelectorAll("[data-bar]") ?? []),
+    ].flatMap((bar) => {
       const heights = [...bar.querySelectorAll("rect:not(.bars-hit)")].map((one) =>
         Number(one.getAttribute("height")) + 1);
       const total = /: ([\\d,.]+) /.exec(bar.getAttribute("aria-label"))[1].replaceAll(",", "");

@@ -225,7 +225,9 @@ test("the first page has at most 79 KB by brotli, the largest one 92 KB, all 170
   // What is loaded before anything is seen. The rest comes behind it, a file for pages of a kind.
   const first = sizeOf((path) => html.includes(path));
   expect(first).toBeLessThanOrEqual(79_000);
-  const largest = Math.max(...["figures", "models", "keys", "account"].map((kind) => sizeOf(isOf(kind))));
+  const largest = Math.max(
+    ...["figures", "models", "keys", "account"].map((kind) => sizeOf(isOf(kind))),
+  );
   expect(first + largest).toBeLessThanOrEqual(92_000);
   expect(sizeOf((path) => !isData(path))).toBeLessThanOrEqual(170_000);
   expect(sizeOf(isData)).toBeLessThanOrEqual(8_000);

@@ -317,7 +317,7 @@ function openedIn(at: string, { range, isOpen }: Compared, { span }: Plan): Open
   if (end <= range.from) return undefined;
   return {
     bar,
-    from: Math.max(bar, range.from),
+    from: new Date(Math.max(bar.getTime(), range.from.getTime())),
     // The bar of now still grows.
     to: end <= range.to ? end : isOpen ? undefined : range.to,
   };

@@ -41,6 +41,9 @@ export function watchChanges({ billing, keys, ...core }: Core): {
       },
       keys: {
         ...keys,
+        changeKeys: after(keys.changeKeys, ({ results }) => {
+          for (const { keyId } of results) report({ kind: "key", keyId });
+        }),
         updateKey: after(keys.updateKey, ofKey),
         pauseKey: after(keys.pauseKey, ofKey),
         resumeKey: after(keys.resumeKey, ofKey),

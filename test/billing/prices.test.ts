@@ -295,12 +295,20 @@ test("the versions of 200 lists of 20 models take less than 500 bytes each, whic
   const terms: PriceTerms = { ...plain, webSearch: 3n };
   const book = new PriceBook(() => terms, inForce);
   const collect = exposeGc();
-  collect();
-  const before = process.memoryUsage().heapUsed;
+  // What tests of before have left goes in several collections.
+  const usedBytes = () => {
+    let [last, bytes] = [Number.POSITIVE_INFINITY, process.memoryUsage().heapUsed];
+    while (bytes < last) {
+      last = bytes;
+      collect();
+      bytes = process.memoryUsage().heapUsed;
+    }
+    return bytes;
+  };
+  const before = usedBytes();
   for (const { priceListId } of lists)
     for (const model of models) book.priceOf(model, {}, priceListId);
-  collect();
-  const bytes = process.memoryUsage().heapUsed - before;
+  const bytes = usedBytes() - before;
   expect(book.priceOf(models[0] ?? "", {}, "plist_0")?.note).toBe("list Customer 0 1");
   expect(bytes / (lists.length * models.length)).toBeLessThan(500);
   expect(bytes / (lists.length * models.length)).toBeGreaterThan(100);

@@ -361,7 +361,8 @@ test.for<[string, number | undefined]>([
 
 describe("the fields of a key", () => {
   const at = (text: string) => timestampFromDate(new Date(text));
-  const empty = { name: "", allowedModels: [], allowedAddresses: [], accountReader: false };
+  const lists = { allowedModels: [], allowedAddresses: [], tags: {} };
+  const empty = { name: "", ...lists, accountReader: false };
   test.for<[Partial<KeyFields>, object]>([
     [{}, empty],
     [
@@ -379,6 +380,7 @@ describe("the fields of a key", () => {
       { ...empty, allowedModels: ["a", "b"] },
     ],
     [{ models: ["a"], hasAllModels: true }, empty],
+    [{ tags: "team=a, env=ci" }, { ...empty, tags: { team: "a", env: "ci" } }],
     // The last day is a day of the key.
     [{ expires: "2026-12-31" }, { ...empty, expiresAt: at("2027-01-01T00:00:00Z") }],
     [{ expires: "2028-02-28" }, { ...empty, expiresAt: at("2028-02-29T00:00:00Z") }],
@@ -405,6 +407,7 @@ describe("the fields of a key", () => {
       ...{ dailyCapMicrocredits: 1_000_000n, weeklyCapMicrocredits: 0n, requestsAtOnce: 3 },
       ...{ allowedModels: ["a"], accountReader: true, expiresAt: at("2027-01-01T00:00:00Z") },
       allowedAddresses: ["192.0.2.0/24", "2001:db8::1"],
+      tags: { env: "ci", team: "a" },
     };
     const typed = keyFieldsOf(create(KeySchema, fields));
     expect(typed).toEqual({
@@ -412,6 +415,7 @@ describe("the fields of a key", () => {
       ...{ hasAllModels: false, models: ["a"], reader: true },
       ...{ daily: "1", weekly: "0", total: "", atOnce: "3" },
       addresses: "192.0.2.0/24\n2001:db8::1",
+      tags: "env=ci, team=a",
     });
     expect(readKeyFields(typed)).toStrictEqual(fields);
     expect(keyFieldsOf(create(KeySchema, {}))).toEqual(noKeyFields);

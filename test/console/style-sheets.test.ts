@@ -105,12 +105,14 @@ const newer: Readonly<Record<string, Since>> = {
   "container-type": { firefox: 110, safari: 16 },
   cqi: { firefox: 110, safari: 16 },
   dvh: { firefox: 101, safari: 15.4 },
+  vi: { firefox: 101, safari: 15.4 },
   lh: { firefox: 120, safari: 16.4 },
   inset: { firefox: 66, safari: 14.1 },
   scale: { firefox: 72, safari: 14.1 },
   translate: { firefox: 72, safari: 14.1 },
   "forced-color-adjust": { firefox: 113, safari: never, instead: "no forced colours there" },
   "scrollbar-width": { firefox: 64, safari: 18.2, instead: "a bar is seen" },
+  "user-select": { firefox: 69, safari: never, instead: "-webkit-user-select" },
   "text-size-adjust": { firefox: never, safari: never, instead: "the size of the browser" },
   "position-area": {
     firefox: 147,
@@ -129,7 +131,8 @@ const old = new Set(
   `@import @keyframes @media @page @supports ::after ::before ::placeholder :checked :disabled
   :empty :first-child :focus :focus-within :hover :last-child :not :nth-child :root
   calc() inset() linear-gradient() min() minmax() repeat() var() % em fr ms px rem s vh vw mm
-  -webkit-font-smoothing align-content align-items animation background block-size border
+  -webkit-font-smoothing -webkit-user-select align-content align-items animation background
+  block-size border
   border-block-end border-block-end-color border-block-start border-collapse border-color
   border-inline-end border-radius box-shadow box-sizing break-after break-inside clip-path color
   color-scheme content cursor direction display fill fill-opacity flex flex-basis flex-direction
@@ -140,9 +143,12 @@ const old = new Set(
   margin-inline-end margin-inline-start max-block-size max-inline-size min-block-size
   min-inline-size opacity order outline outline-offset overflow overflow-wrap overflow-x overflow-y
   padding padding-block padding-block-end padding-block-start padding-inline padding-inline-end
-  padding-inline-start place-content pointer-events position resize stroke stroke-linecap
-  stroke-linejoin stroke-width table-layout text-align text-decoration text-overflow
-  text-underline-offset vertical-align visibility white-space word-break z-index`.split(/\s+/),
+  padding-inline-start place-content pointer-events position resize stroke stroke-dasharray
+  stroke-linecap stroke-linejoin stroke-width table-layout text-align text-decoration text-overflow
+  text-underline-offset touch-action vector-effect vertical-align visibility white-space
+  word-break z-index`.split(
+    /\s+/,
+  ),
 );
 
 /** Every property, function, unit, pseudo-class and at-rule of a sheet. */

@@ -18,6 +18,7 @@ const ofAccount = { accountId: "acc_1" };
 /** What is in the answer of a method. */
 const answers: Readonly<Record<string, Record<string, unknown>>> = {
   createTransfer: { transfer: ofAccount },
+  changeKeys: { results: [{ keyId: "key_1" }] },
   moveCredits: { transfers: [ofAccount, ofAccount] },
   resumeAccount: { account: ofAccount },
   setAccountPriceList: { account: ofAccount },
@@ -35,6 +36,7 @@ const reported: Readonly<Record<string, PayerChange>> = {
   setBudget: { kind: "budget", accountId: "acc_1" },
   resetBudget: { kind: "budget", accountId: "acc_1" },
   setDefaultMemberLimits: { kind: "budget", accountId: "acc_1" },
+  changeKeys: { kind: "key", keyId: "key_1" },
   updateKey: { kind: "key", keyId: "key_1" },
   pauseKey: { kind: "key", keyId: "key_1" },
   resumeKey: { kind: "key", keyId: "key_1" },

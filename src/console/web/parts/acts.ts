@@ -45,6 +45,7 @@ const verbs: Readonly<Record<string, string>> = {
   Resume: "resumed",
   Revoke: "revoked",
   Rotate: "rotated",
+  Save: "kept",
   Search: "searched",
   Set: "set",
   Settle: "settled",

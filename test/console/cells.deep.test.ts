@@ -745,7 +745,7 @@ const cases: Readonly<Record<string, Case>> = {
         "Models and their prices": [
           "Model | This call | Input | Output | Cached | Context | First token | Keys allowed | Price rules",
           // 2,000 × 400 + 8,000 × 61 + 1,000 × 3,100 micro-credits, and 2,000 × 600 for everybody.
-          "Zero own prices model-0 nought | 4.3880 $0.0219 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out; 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out; 18.50 USD (3,700 credits) for thinking, 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads.",
+          "Zero own prices model-0 nought | 4.3880 $0.0219 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | 2 rules Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out; 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads.Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out; 18.50 USD (3,700 credits) for thinking, 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads.",
           "One model-1 | 4.7880 $0.0239 | 600 $3.00 | 3,100 $15.50 | 61 $0.305 | 1,001 503 out | ≤ 0.5 s | 3 of 14 | –",
         ],
       },
@@ -758,7 +758,7 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "Models and their prices": [
           "Model | This call | Input | Output | Cached | Context | First token | Keys allowed | Price rules",
-          "Zero own prices model-0 nought | 60.0440 $0.3002 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out; 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads. Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out; 18.50 USD (3,700 credits) for thinking, 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads.",
+          "Zero own prices model-0 nought | 60.0440 $0.3002 | 400 $2.00 public $3.00 | 3,100 $15.50 | 61 $0.305 | 200,003 32,009 out | ≤ 0.5 s | 12 of 14 | 2 rules Above 100,000 tokens of prompt: 3.00 USD (600 credits) in and 15.50 USD (3,100 credits) out; 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads.Fast: 3.00 USD (600 credits) in and 31.00 USD (6,200 credits) out; 18.50 USD (3,700 credits) for thinking, 3.75 USD (750 credits) for cache writes of 5 minutes, 6.00 USD (1,200 credits) for cache writes of 1 hour, 0.305 USD (61 credits) for cache reads.",
           "One model-1 | not offered | 600 $3.00 | 3,100 $15.50 | 61 $0.305 | 1,001 503 out | ≤ 0.5 s | 3 of 14 | –",
         ],
       },
@@ -912,7 +912,7 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "Credits per UTC day, by model": ofModels,
         "Top keys this month": [
-          "Key | This month",
+          "Key | This month, UTC",
           "ci sk-gw2-1aaaa…1111 Active | 611.00 of 907 this month",
         ],
         "Newest requests": [
@@ -1309,7 +1309,7 @@ const cases: Readonly<Record<string, Case>> = {
     shown: {
       tables: {
         "The members of this account": [
-          "Person | Budget | This month | Role | Last seen | Actions",
+          "Person | Budget | This month, UTC | Role | Last seen | Actions",
           "Ana ana@acme.example | Limits | 0.00 | Viewer | 1 hour ago | Remove",
           "bob@acme.example you | Limits | 0.00 | Owner | never | Leave",
           "cy@acme.example | v1 31.07 of 47 this week Limits | 43.19 | Member | 2 days ago | Remove",
@@ -1328,7 +1328,10 @@ const cases: Readonly<Record<string, Case>> = {
     path: "members/per_3",
     answers: [owner, members, budgets, memberUsage],
     shown: {
-      figures: ["Spent this month, UTC | 53.36 | ≈ $0.27", "Requests this month, UTC | 2,318"],
+      figures: [
+        "Credits spent this month, UTC | 53.36 | ≈ $0.27",
+        "Requests this month, UTC | 2,318",
+      ],
       tables: {
         "Keys used this month": [
           "Key | Requests | Credits",

@@ -167,11 +167,15 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         ["First check of the ledger", isChecked ? "done" : "to do"],
         ["Who hears of alerts", "to do"],
       ]);
-      await page.getByText(isChecked ? "2 of 9 done" : "1 of 9 done").waitFor();
+      await page.getByText(isChecked ? "4 to do" : "5 to do").waitFor();
 
       // What is to be pasted, whole.
       await row("Reachable from elsewhere").getByRole("button", { name: "Copy" }).click();
-      await expect.poll(copied).toBe("HOST=0.0.0.0\nPUBLIC_URL=https://gateway.example.com");
+      await expect
+        .poll(copied)
+        .toBe(
+          "# in the environment; then start again\nHOST=0.0.0.0\nPUBLIC_URL=https://gateway.example.com",
+        );
       await row("A real provider").getByRole("button", { name: "Copy" }).click();
       await expect.poll(copied).toContain("kind: anthropic");
       await look("checklist", width);

@@ -12,6 +12,7 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
+import { fieldDay } from "../../src/console/web/format.ts";
 import { moneyIn } from "../../src/console/web/pages/unit.ts";
 import {
   addNewest,
@@ -39,6 +40,7 @@ import {
 } from "../../src/console/web/parts/timeline.ts";
 import {
   addSums,
+  type Compared,
   categoryBars,
   changeOf,
   dayOf,
@@ -52,7 +54,9 @@ import {
   namedBars,
   type Period,
   planOf,
+  type Range,
   rangeOf,
+  splitSums,
   type TimedSums,
 } from "../../src/console/web/parts/usage-report.ts";
 
@@ -220,6 +224,67 @@ describe("reports of usage", () => {
       bucket: "month",
       askFrom: new Date("2016-11-23"),
     });
+  });
+
+  test("what is shown of a range, and of the one before, is the sum of its own hours", () => {
+    const valueAt = (hour: Date) => BigInt(hour.getTime() / hourMs) ** 2n;
+    /** The hours of a range, as the service widens it where single hours are gone. */
+    const hoursOf = ({ from, to }: Range) => {
+      const oldTo = new Date("2026-08-14").getTime();
+      const first = startOf(from.getTime() < oldTo ? "day" : "hour", from);
+      const last = startOf(to.getTime() < oldTo ? "day" : "hour", to);
+      const end = last < to ? nextSpan(to.getTime() < oldTo ? "day" : "hour", last) : to;
+      const hours: Date[] = [];
+      for (let at = first; at < end; at = nextSpan("hour", at)) hours.push(at);
+      return hours;
+    };
+    const sumOf = (range: Range) => hoursOf(range).reduce((sum, at) => sum + valueAt(at), 0n);
+    const answerTo = (from: Date, to: Date, bucket: Span): TimedSums[] =>
+      hoursOf({ from, to }).map((at) => ({
+        ...{ from: startOf(bucket, at), name: "" },
+        sums: create(UsageSumsSchema, { amountMicrocredits: valueAt(at) }),
+      }));
+    const check = (compared: Compared | undefined, wanted: "" | "hour" | "day" | "month") => {
+      if (!compared) throw new Error("no range");
+      const { range, before } = compared;
+      const plan = planOf(compared, wanted, now);
+      const rows = answerTo(plan.askFrom, range.to, plan.bucket);
+      const shown = splitSums(rows, compared, plan);
+      expect(addSums(shown.current).amount).toBe(sumOf(range));
+      const bars = categoryBars(shown.current, "credits", { range, span: plan.span });
+      const starts = new Set(bars.map(({ from }) => from.getTime()));
+      for (const { from } of shown.current)
+        expect(starts.has(startOf(plan.span, from).getTime())).toBe(true);
+      if (shown.before) expect(addSums(shown.before).amount).toBe(sumOf(before));
+      return shown;
+    };
+    const custom = (from: string, to: string) => rangeOf("custom", now, { from, to });
+    for (const [from, to, wanted] of [
+      ["2026-11-16T14:00", "2026-11-19T16:00", "day"],
+      ["2026-11-01T05:00", "2026-11-02T05:00", "month"],
+      ["2026-07-01T14:00", "2026-07-01T16:00", ""],
+      ["2026-11-18", "2026-11-19T16:00", "day"],
+    ] as const)
+      expect(check(custom(from, to), wanted).before).toBeUndefined();
+    expect(check(custom("2026-11-16", "2026-11-18"), "").before).toBeDefined();
+    const wanteds = fc.constantFrom("" as const, "hour" as const, "day" as const, "month" as const);
+    const hours = fc.integer({ min: 1, max: 200 * 24 });
+    const edge = fc.record({ hours, isDay: fc.boolean() });
+    fc.assert(
+      fc.property(edge, edge, wanteds, (first, last, wanted) => {
+        const [a, b] = [first, last].map(({ hours: ago, isDay }) => {
+          const at = startOf(isDay ? "day" : "hour", new Date(now.getTime() - ago * hourMs));
+          return { at, text: isDay ? fieldDay(at) : at.toISOString().slice(0, 16) };
+        });
+        if (!a || !b || a.at >= b.at) return;
+        check(custom(a.text, b.text), wanted);
+      }),
+      { numRuns: 60 },
+    );
+    for (const period of ["7d", "30d", "month", "13m"] as const)
+      for (const wanted of ["", "hour", "day", "month"] as const)
+        for (const born of [undefined, new Date("2026-11-10T12:30:00Z")])
+          check(rangeOf(period, now, { from: "", to: "" }, born), wanted);
   });
 
   test("bars by category, by key and without either have one sum", () => {

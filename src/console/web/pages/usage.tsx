@@ -2,10 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type {
-  QueryErrorsResponse,
-  UsageRow,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { QueryErrorsResponse } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { clock, compact, count, fieldDay, percent } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { Segments } from "../parts/choices.tsx";
@@ -34,11 +31,11 @@ import {
   edgeOf,
   firstEventWithin,
   hiddenIn,
-  isWithin,
   type Period,
   type Plan,
   planOf,
   rangeOf,
+  splitSums,
   type TimedSums,
   timed,
 } from "../parts/usage-report.ts";
@@ -257,7 +254,11 @@ function Report(props: ReportProps): JSX.Element {
         }
       >
         {([shown, list, names]) => {
-          const { current, before } = splitSums(shown.items, compared, plan);
+          const { current, before } = splitSums(
+            shown.items.flatMap((row) => timed(row)),
+            compared,
+            plan,
+          );
           const until = list.last.completeUntil ?? shown.last.completeUntil;
           const opened = openedIn(query.at, compared, plan);
           return (
@@ -294,14 +295,6 @@ function Report(props: ReportProps): JSX.Element {
       {calls.refused && <Refused errors={calls.refused} />}
     </>
   );
-}
-
-/** The sums of the range, and of the one before if that was asked for. */
-function splitSums(rows: readonly UsageRow[], { range, before }: Compared, { askFrom }: Plan) {
-  const all = rows.flatMap((row) => timed(row));
-  // Without the range before, all rows count: the first bucket may begin before the range.
-  if (askFrom >= range.from) return { current: all, before: undefined };
-  return { current: all.filter(isWithin(range)), before: all.filter(isWithin(before)) };
 }
 
 /** The first and the last day of a range, as fields hold them. */

@@ -136,7 +136,10 @@ const daysMax = reportRowsMax - 100;
 export type Plan = {
   readonly span: Span;
   readonly bucket: "hour" | "day" | "month";
-  /** The range before is asked for with the same call, unless that is too much. */
+  /**
+   * The range before is asked for with the same call, unless that is too much or a bucket begins
+   * before one of the two.
+   */
   readonly askFrom: Date;
 };
 
@@ -156,10 +159,13 @@ export function planOf(
     range.to,
   );
   if (span === "hour") return { span, bucket: "hour", askFrom: before.from };
-  const isOfMonths = [range.from, before.from].every((at) => at.getUTCDate() === 1);
-  if (span === "month" && isOfMonths) return { span, bucket: "month", askFrom: before.from };
-  if (spansIn("day", before.from, range.to) <= daysMax)
-    return { span, bucket: "day", askFrom: before.from };
+  // Buckets that hold hours of both ranges, or of the time between them, tell neither.
+  const begin = (bucket: "day" | "month") =>
+    [range.from, before.from, before.to].every((at) => startOf(bucket, at) >= at);
+  if (span === "month" && begin("month")) return { span, bucket: "month", askFrom: before.from };
+  const isOnePage = spansIn("day", before.from, range.to) <= daysMax;
+  if (isOnePage && begin("day")) return { span, bucket: "day", askFrom: before.from };
+  if (isOnePage && span !== "month") return { span, bucket: "day", askFrom: range.from };
   return { span: "month", bucket: "month", askFrom: range.from };
 }
 
@@ -173,6 +179,20 @@ export function timed(row: UsageRow, name = ""): TimedSums[] {
 
 export function isWithin({ from, to }: Range): (row: { readonly from: Date }) => boolean {
   return (row) => row.from >= from && row.from < to;
+}
+
+/**
+ * The sums of the range of an answer to a plan, and of the range before. `before` undefined: it was
+ * not asked for.
+ */
+export function splitSums(
+  rows: readonly TimedSums[],
+  { range, before }: Compared,
+  { askFrom }: Plan,
+): { readonly current: readonly TimedSums[]; readonly before: readonly TimedSums[] | undefined } {
+  // Without the range before, all rows count: the first bucket may begin before the range.
+  if (askFrom >= range.from) return { current: rows, before: undefined };
+  return { current: rows.filter(isWithin(range)), before: rows.filter(isWithin(before)) };
 }
 
 export type TokenSide = (typeof sideOf)[TokenCategory];

@@ -29,6 +29,7 @@ import {
   halfOf,
   isZero,
 } from "../../src/console/web/parts/decimals.ts";
+import { noRefusals, notKept } from "../../src/console/web/parts/refusals.ts";
 import {
   barsOf,
   nextSpan,
@@ -391,6 +392,22 @@ describe("reports of usage", () => {
     expect([inCredits.tick(5_000n), inCredits.tick(-20_000_000n)]).toEqual(["0.005", "−20"]);
     expect([inDollars.tick(200_000_000n), inDollars.tick(-1_000_000n)]).toEqual(["$1", "−$0.005"]);
   });
+
+  test.each([
+    // Kept since 14 August: before, between and after.
+    ["2026-08-14", "2026-08-10", "2026-08-14", "Of this time, refusals are no longer kept."],
+    ["2026-08-14", "2026-08-10", "2026-08-15", "None. Kept since 14 Aug 2026."],
+    ["2026-08-14", "2026-08-10", undefined, "None. Kept since 14 Aug 2026."],
+    ["2026-08-14", "2026-08-14", "2026-08-15", "None."],
+    ["2026-08-20", "2026-08-20", undefined, "None."],
+  ])(
+    "no refusal from %s on, of %s to %s: what is not kept is named",
+    (kept, from, to, expected) => {
+      const errors = { from: timestampFromDate(new Date(kept)) };
+      const lacks = notKept(errors, { from: new Date(from), ...(to && { to: new Date(to) }) });
+      expect(noRefusals("None.", lacks).replace(/\s/g, " ")).toBe(expected);
+    },
+  );
 
   test("a median is known to its bounds, and a change needs something to compare with", () => {
     const sums = addSums([row("2026-11-22T00:00:00Z")]);

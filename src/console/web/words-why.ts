@@ -47,7 +47,10 @@ export const whyWords = {
       `${money} more in all than as plain input: writing cost more than reading saved.`,
     notByTag: "Not kept by tag.",
     noRefusals: "No request was refused.",
-    refusalsFrom: (day: string) => `Kept since ${day}.`,
+  },
+  refusals: {
+    keptSince: (day: string) => `Kept since ${day}.`,
+    notKept: "Of this time, refusals are no longer kept.",
   },
   month: {
     title: "This month so far",

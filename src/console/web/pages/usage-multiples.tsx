@@ -11,12 +11,12 @@ import {
   type ErrorRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { firstEventBoundsMs } from "../../../base/shown-figures.ts";
-import { compact, count, day, percent } from "../format.ts";
+import { compact, count, percent } from "../format.ts";
 import { useAllPages } from "../parts/all-pages.ts";
 import { Bars, type BarsProps, Legend, type Point, type Series } from "../parts/bars.tsx";
 import { boundText } from "../parts/first-token.ts";
 import { Card } from "../parts/page.tsx";
-import { refusalOf } from "../parts/refusals.ts";
+import { noRefusals, notKept, refusalOf } from "../parts/refusals.ts";
 import { useSeen } from "../parts/seen.ts";
 import { barsOf, nextSpan, type Span, startOf } from "../parts/timeline.ts";
 import {
@@ -30,7 +30,6 @@ import {
 import { Skeleton, View } from "../parts/view.tsx";
 import { words } from "../words.ts";
 import { whyWords } from "../words-why.ts";
-import { utc } from "../zone.ts";
 import type { Money } from "./unit.ts";
 import type { Chosen } from "./usage-calls.ts";
 
@@ -239,26 +238,27 @@ function Refusals({ chosen, compared, plan }: MultiplesProps): JSX.Element {
     { isLive: isOpen },
   );
   const label = text.refusals(plan.span);
-  const of = (rows: readonly ErrorRow[], from: Date) => (
+  const of = (rows: readonly ErrorRow[], note: string | undefined) => (
     <Small
       {...stacksOf(rows, { range, span: plan.span })}
       {...{ label, span: plan.span, height }}
       openFrom={isOpen ? startOf(plan.span, range.to) : undefined}
       format={(value) => words.usage.value.requests(count(value))}
       formatTick={compact}
-      note={from > range.from ? text.refusalsFrom(day(from, utc)) : undefined}
+      note={note}
     />
   );
   return (
     <section ref={place}>
       <View call={call} skeleton={<Skeleton rows={3} />}>
-        {({ items, first }) =>
-          items.length === 0 ? (
-            <None label={label}>{text.noRefusals}</None>
+        {({ items, first }) => {
+          const lacks = notKept(first, range);
+          return items.length === 0 ? (
+            <None label={label}>{noRefusals(text.noRefusals, lacks)}</None>
           ) : (
-            of(items, new Date(Number(first.from?.seconds ?? 0n) * 1000))
-          )
-        }
+            of(items, lacks)
+          );
+        }}
       </View>
     </section>
   );

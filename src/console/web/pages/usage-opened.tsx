@@ -18,7 +18,7 @@ import { Button, LinkButton } from "../parts/button.tsx";
 import { type KeyText, keyText } from "../parts/key-names.ts";
 import { outcomeLabel } from "../parts/outcome.tsx";
 import { Card } from "../parts/page.tsx";
-import { refusalOf } from "../parts/refusals.ts";
+import { noRefusals, notKept, refusalOf } from "../parts/refusals.ts";
 import { Table } from "../parts/table.tsx";
 import type { Span } from "../parts/timeline.ts";
 import { addSums, edgeText, timed } from "../parts/usage-report.ts";
@@ -95,10 +95,13 @@ type PartsProps = OpenedProps & {
   readonly answer: QueryUsageResponse;
 };
 
-function Parts({ keyRows, modelRows, answer, chosen, keys, query }: PartsProps): JSX.Element {
+function Parts(props: PartsProps): JSX.Element {
+  const { keyRows, modelRows, answer, chosen, keys, query, opened } = props;
   const sums = addSums(keyRows.flatMap((row) => timed(row)));
   const { outcomes, errors } = answer;
   const failures = failuresOf(outcomes, sums.failed + sums.cut);
+  const lacks = errors && notKept(errors, opened);
+  const isOfOthers = query.model !== "" || query.tag.includes("=");
   const refused = [...(errors?.rows ?? [])].sort((a, b) => Number(b.requests - a.requests));
   return (
     <>
@@ -146,8 +149,8 @@ function Parts({ keyRows, modelRows, answer, chosen, keys, query }: PartsProps):
             name: refusalOf(reason).label,
             requests,
           }))}
-          none={text.noRefusals}
-          note={query.model !== "" || query.tag.includes("=") ? text.ofKeys : undefined}
+          none={noRefusals(text.noRefusals, lacks)}
+          note={[refused.length > 0 && lacks, isOfOthers && text.ofKeys].filter(Boolean).join(" ")}
         />
       </div>
     </>

@@ -20,7 +20,7 @@ import { boundText } from "../parts/first-token.ts";
 import { KeyFilter } from "../parts/key-filter.tsx";
 import { type KeyText, useKeys } from "../parts/key-names.ts";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
-import { refusalOf } from "../parts/refusals.ts";
+import { noRefusals, notKept, refusalOf } from "../parts/refusals.ts";
 import { Table } from "../parts/table.tsx";
 import { parseTags, tagsText } from "../parts/tags.ts";
 import { nextSpan, startOf } from "../parts/timeline.ts";
@@ -292,7 +292,7 @@ function Report(props: ReportProps): JSX.Element {
           );
         }}
       </View>
-      {calls.refused && <Refused errors={calls.refused} />}
+      {calls.refused && <Refused errors={calls.refused} range={compared.range} />}
     </>
   );
 }
@@ -406,13 +406,17 @@ function changeNote(now: bigint, before: bigint, period: Period): string {
   return change > 0 ? more(text, names[period]) : less(text, names[period]);
 }
 
-function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
+type RefusedProps = { readonly errors: QueryErrorsResponse; readonly range: Compared["range"] };
+
+function Refused({ errors, range }: RefusedProps) {
   const { usage } = words;
   const { rows, total } = errors;
+  const lacks = notKept(errors, range);
+  const note = rows.length > 0 && lacks ? `${usage.refusedNote} ${lacks}` : usage.refusedNote;
   return (
-    <Card title={usage.refused} note={usage.refusedNote} flush>
+    <Card title={usage.refused} note={note} flush>
       {rows.length === 0 ? (
-        <p class="card-text muted">{usage.refusedNone}</p>
+        <p class="card-text muted">{noRefusals(usage.refusedNone, lacks)}</p>
       ) : (
         <Table
           caption={usage.refused}

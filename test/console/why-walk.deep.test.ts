@@ -207,6 +207,20 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         expect(query().has("at")).toBe(false);
       });
 
+      test("a request that is settled late is in the open bar as soon as in the chart", async () => {
+        await open("usage?period=7d", width);
+        await bars().nth(5).click();
+        await comparePanel(day(5), dayAfter(5));
+        const hour = width === 360 ? "12" : "13";
+        await settleLate(db, gateway.accountId, `req_late_${hour}`, `${day(5)} ${hour}:30+00`);
+        const { amount } = await ledger(day(5), dayAfter(5));
+        const label = async () => (await bars().nth(5).getAttribute("aria-label")) ?? "";
+        await expect
+          .poll(async () => (await label()).replace(/\s/g, " "), { timeout: 20_000 })
+          .toContain(`: ${credits(amount)} credits`);
+        await comparePanel(day(5), dayAfter(5));
+      });
+
       test("an hour opens too, with the filters of the page, and so do its requests", async () => {
         await open(`usage?period=custom&from=${day(3)}&to=${day(3)}&model=model-1`, width);
         const hour = (await bars().count()) - 24 + 4;
@@ -500,32 +514,11 @@ async function writeLedger(db: Client, accountId: string): Promise<void> {
       ...[price.cacheRead, price.cacheWrite5m],
     ],
   );
-  await db.query(
-    `insert into usage_hourly (account_id, key_id, model, hour, input, output, thinking,
-       cache_write_5m, cache_write_1h, cache_read, amount, amount_input, amount_output,
-       amount_cache, amount_thinking, requests, completed, failed, cut, cache_saved, first_event_3)
-     select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'), sum(input),
-       sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h), sum(cache_read),
-       sum(amount), sum(amount_input), sum(amount_output), sum(amount_cache), sum(amount_thinking),
-       sum(requests), sum(completed), sum(failed), sum(cut), sum(cache_saved), count(*)
-     from charge_sums where account_id = $1
-     group by 1, 2, 3, 4`,
-    [accountId],
-  );
+  await book(db, accountId, "req_walk_%");
   // Days that were closed before are closed again, from these hours.
   await db.query(
     `update usage_progress
      set closed_to = '0001-01-01', hours_from = '0001-01-01', tags_to = '0001-01-01'`,
-  );
-  await db.query(
-    `update budgets b set spent = spent + s.amount
-     from (select key_id, sum(amount)::bigint as amount from charges group by 1) s
-     where s.key_id = b.payer`,
-  );
-  await db.query(
-    `update pools p set spent = spent + s.amount, posted = posted - s.amount, in_debt = true
-     from (select account_id, "family", sum(amount)::bigint as amount from charges group by 1, 2) s
-     where s.account_id = p.account_id and s."family" = p."family"`,
   );
   await db.query(
     `insert into errors_hourly (account_id, hour, key_id, reason, requests, last_at)
@@ -536,5 +529,52 @@ async function writeLedger(db: Client, accountId: string): Promise<void> {
        unnest(array['rate_limited', 'credits_exhausted', 'key_paused']) with ordinality
          as r (reason, place)`,
     [accountId],
+  );
+}
+
+/** A charge of a past hour that has no other, as a request brings it that ran for long. */
+async function settleLate(db: Client, accountId: string, id: string, at: string): Promise<void> {
+  await db.query(
+    `insert into charges
+     select (jsonb_populate_record(c, jsonb_build_object('request_id', $2::text,
+       'admitted_at', $3::timestamptz, 'month', date_trunc('month', $3::timestamptz, 'UTC')::date,
+       'settled_at', now()))).*
+     from charges c where account_id = $1 order by request_id limit 1`,
+    [accountId, id, at],
+  );
+  await book(db, accountId, id);
+}
+
+/** Adds the charges with such ids to the hours, the budgets and the pools. */
+async function book(db: Client, accountId: string, ids: string): Promise<void> {
+  await db.query(
+    `insert into usage_hourly (account_id, key_id, model, hour, input, output, thinking,
+       cache_write_5m, cache_write_1h, cache_read, amount, amount_input, amount_output,
+       amount_cache, amount_thinking, requests, completed, failed, cut, cache_saved, first_event_3)
+     select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'), sum(input),
+       sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h), sum(cache_read),
+       sum(amount), sum(amount_input), sum(amount_output), sum(amount_cache), sum(amount_thinking),
+       sum(requests), sum(completed), sum(failed), sum(cut), sum(cache_saved), count(*)
+     from charge_sums where account_id = $1 and request_id like $2
+     group by 1, 2, 3, 4`,
+    [accountId, ids],
+  );
+  await db.query(
+    `update budgets b set spent = spent + s.amount
+     from (
+       select key_id, sum(amount)::bigint as amount
+       from charges where request_id like $1 group by 1
+     ) s
+     where s.key_id = b.payer`,
+    [ids],
+  );
+  await db.query(
+    `update pools p set spent = spent + s.amount, posted = posted - s.amount, in_debt = true
+     from (
+       select account_id, "family", sum(amount)::bigint as amount
+       from charges where request_id like $1 group by 1, 2
+     ) s
+     where s.account_id = p.account_id and s."family" = p."family"`,
+    [ids],
   );
 }

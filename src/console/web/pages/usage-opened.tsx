@@ -56,7 +56,8 @@ export function OpenedBar(props: OpenedProps): JSX.Element {
     ...(opened.to && { to: timestampFromDate(opened.to) }),
     bucket: Bucket.NONE,
   };
-  const following = { isLive: opened.to === undefined };
+  // As the chart: a request that was admitted in a past bar may be settled now.
+  const following = { isLive: chosen.compared?.isOpen === true };
   const ofKeys = { ...request, groupBy: [UsageGroup.KEY], withErrors: true, withOutcomes: true };
   const ofModels = { ...request, groupBy: [UsageGroup.MODEL] };
   const both = together(

@@ -8,6 +8,7 @@ import { describe, expect, test } from "vitest";
 import {
   ListChargesResponseSchema,
   ReceiptSchema,
+  UsageRowSchema,
   UsageSumsSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -57,6 +58,7 @@ import {
   planOf,
   type Range,
   rangeOf,
+  sharesOf,
   splitSums,
   type TimedSums,
 } from "../../src/console/web/parts/usage-report.ts";
@@ -391,6 +393,25 @@ describe("reports of usage", () => {
     }
     expect([inCredits.tick(5_000n), inCredits.tick(-20_000_000n)]).toEqual(["0.005", "−20"]);
     expect([inDollars.tick(200_000_000n), inDollars.tick(-1_000_000n)]).toEqual(["$1", "−$0.005"]);
+  });
+
+  test("the largest shares and the rest are the total, also of keys that are not read", () => {
+    const rows = [3n, 9n, 5n, 5n, 1n, 7n, 2n].map((amount, index) =>
+      create(UsageRowSchema, {
+        ...{ keyId: `key_${index}` },
+        sums: { amountMicrocredits: amount, requests: 10n * amount },
+      }),
+    );
+    for (const [amountMicrocredits, requests, ...left] of [
+      [32n, 320n, 3n, 30n],
+      [1_000n, 5_000n, 971n, 4_710n],
+    ] as const) {
+      const totals = create(UsageSumsSchema, { amountMicrocredits, requests });
+      const { largest, rest } = sharesOf(rows, totals, 5);
+      expect(largest.map(({ sums }) => sums?.amountMicrocredits)).toEqual([9n, 7n, 5n, 5n, 3n]);
+      expect(rest).toEqual({ rows: 2, amount: left[0], requests: left[1] });
+      expect(sharesOf(rows.slice(0, 5), totals, 5).rest).toBeUndefined();
+    }
   });
 
   test.each([

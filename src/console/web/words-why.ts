@@ -18,6 +18,7 @@ export const whyWords = {
     requests: "Open these requests",
     total: (money: string, requests: string) => `${money}, ${requests} requests`,
     keys: "Keys of this time",
+    keysSoFar: (n: string) => `Of the ${n} keys that were read; the total is of all.`,
     models: "Models of this time",
     failures: "Failed and cut off",
     refusals: "Refused",

@@ -277,6 +277,34 @@ export function namedBars(
   }));
 }
 
+/**
+ * The rows that cost most, and what is left of the totals for all others. `rows` of the rest: how
+ * many are known. Without a rest, it is undefined.
+ */
+export function sharesOf(
+  rows: readonly UsageRow[],
+  totals: UsageSums,
+  most: number,
+): {
+  readonly largest: readonly UsageRow[];
+  readonly rest:
+    | { readonly rows: number; readonly requests: bigint; readonly amount: bigint }
+    | undefined;
+} {
+  const amountOf = ({ sums }: UsageRow) => sums?.amountMicrocredits ?? 0n;
+  const largest = rows
+    .toSorted((a, b) => (amountOf(a) < amountOf(b) ? 1 : amountOf(a) > amountOf(b) ? -1 : 0))
+    .slice(0, most);
+  const left = (all: bigint, of: (row: UsageRow) => bigint) =>
+    largest.reduce((sum, row) => sum - of(row), all);
+  const rest = {
+    rows: rows.length - largest.length,
+    requests: left(totals.requests, ({ sums }) => sums?.requests ?? 0n),
+    amount: left(totals.amountMicrocredits, amountOf),
+  };
+  return { largest, rest: rest.rows > 0 ? rest : undefined };
+}
+
 type Counted = Pick<UsageSums, "firstEventCounts">;
 
 /** Adds up sums. */

@@ -361,6 +361,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
           .poll(() => month.getByRole("row", { name: new RegExp(`^Day ${today} `) }).textContent())
           .toContain(`${credits(sofar.amount)} credits`);
         // Each pool has a line of its own, and its budget.
+        await month.getByText("Choose a pool to see its budget.").waitFor();
         await month.getByRole("button", { name: "v1" }).click();
         const ofPool = await ledger(start, dayAfter(6), `"family" = 'v1'`);
         await month.getByText("The dashed line is the monthly limit of the pool v1.").waitFor();
@@ -368,8 +369,53 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
           .poll(() => month.getByRole("row", { name: new RegExp(`^Day ${today} `) }).textContent())
           .toMatch(new RegExp(`${credits(ofPool.amount)} credits.*777\\.00 credits$`));
         await month.getByRole("button", { name: "v2" }).click();
-        await month.getByText("No budget has a monthly limit here.").waitFor();
+        await month.getByText("The budget of the pool v2 has no monthly limit.").waitFor();
         await look("multiples", width);
+      });
+
+      test("of budgets the month speaks only where one was read, of all that is shown", async () => {
+        const month = page.locator(".card", { has: page.getByText("This month so far") });
+        const read = async (query: string) => {
+          await open(`usage?period=7d&${query}`, width);
+          await month.scrollIntoViewIfNeeded();
+          await month.getByText("As table").waitFor();
+        };
+        const ofBudget = month.getByText(/budget|limit of/i);
+        await read("model=model-1");
+        expect(await ofBudget.count()).toBe(0);
+        const { rows } = await db.query(
+          `select (select min(key_id) from keys where "family" = 'v1') as v1,
+             (select min(key_id) from keys where "family" = 'v2') as v2`,
+        );
+        await read(`key=${rows[0]?.v2}`);
+        await month.getByText("The budget of the key has no monthly limit.").waitFor();
+        // A pool that was chosen counts no more once only the other one is left.
+        await page.evaluate(
+          `history.pushState(null, "", location.pathname + "?period=7d");
+           dispatchEvent(new PopStateEvent("popstate"))`,
+        );
+        await page.getByText("Outcomes per day").waitFor();
+        await month.scrollIntoViewIfNeeded();
+        await month.getByRole("button", { name: "v1" }).click();
+        await month.getByText("The dashed line is the monthly limit of the pool v1.").waitFor();
+        await page.goBack();
+        await month.getByText("The budget of the key has no monthly limit.").waitFor();
+        await expect.poll(() => month.getByRole("button", { name: "v1" }).count()).toBe(0);
+        const { amount } = await ledger(
+          `${day(6).slice(0, 8)}01`,
+          dayAfter(6),
+          `key_id = '${rows[0]?.v2}'`,
+        );
+        await month.getByText("As table").click();
+        const today = month.getByRole("row", {
+          name: new RegExp(`^Day ${Number(day(6).slice(8))} `),
+        });
+        await expect.poll(() => today.textContent()).toContain(`${credits(amount)} credits`);
+        // A call that fails says nothing of budgets.
+        await page.route("**/GetKey", (route) => route.abort());
+        await read(`key=${rows[0]?.v1}`);
+        expect(await ofBudget.count()).toBe(0);
+        await page.unroute("**/GetKey");
       });
 
       test("two groups, and dollars everywhere, have the same sums", async () => {

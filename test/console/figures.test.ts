@@ -7,6 +7,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   ListChargesResponseSchema,
+  Outcome,
   ReceiptSchema,
   UsageRowSchema,
   UsageSumsSchema,
@@ -48,6 +49,7 @@ import {
   dayOf,
   edgeOf,
   edgeText,
+  failuresOf,
   firstEventWithin,
   hiddenIn,
   isWithin,
@@ -412,6 +414,29 @@ describe("reports of usage", () => {
       expect(rest).toEqual({ rows: 2, amount: left[0], requests: left[1] });
       expect(sharesOf(rows.slice(0, 5), totals, 5).rest).toBeUndefined();
     }
+  });
+
+  test("failures are added up by label; those without an outcome are named, never below none", () => {
+    const { CLIENT_LEFT, REVOKED, TIME_LIMIT } = Outcome;
+    const outcomes = [CLIENT_LEFT, REVOKED, TIME_LIMIT].map((outcome) => ({
+      outcome,
+      requests: 3n,
+    }));
+    const words = {
+      labelOf: (one: Outcome) => (one === TIME_LIMIT ? "time" : "left"),
+      lacking: "archived",
+    };
+    const own = [
+      { name: "left", requests: 6n },
+      { name: "time", requests: 3n },
+    ];
+    for (const [all, failures, hasMore] of [
+      [9n, own, false],
+      [11n, [...own, { name: "archived", requests: 2n }], false],
+      // The sums of a tag lack days that have its value among the others.
+      [1n, own, true],
+    ] as const)
+      expect(failuresOf(outcomes, all, words)).toEqual({ failures, hasMore });
   });
 
   test.each([

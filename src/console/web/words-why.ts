@@ -26,6 +26,9 @@ export const whyWords = {
     noRefusals: "None was refused.",
     ofKeys: "Of all models and tags: a refused request has none.",
     archived: "Archived: the outcome is not kept",
+    noOutcome: "The outcome is not known",
+    foldedFailures:
+      "Days that are over keep the sums of the largest values only: the sums above may lack some.",
     rest: (n: string) => `${n} more`,
     head: { outcome: "How", reason: "Why", requests: "Requests" },
     all: "Total",

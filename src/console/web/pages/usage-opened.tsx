@@ -24,7 +24,7 @@ import { Card } from "../parts/page.tsx";
 import { noRefusals, notKept, refusalOf } from "../parts/refusals.ts";
 import { Table } from "../parts/table.tsx";
 import type { Span } from "../parts/timeline.ts";
-import { edgeText, sharesOf } from "../parts/usage-report.ts";
+import { edgeText, failuresOf, type Named, sharesOf } from "../parts/usage-report.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href } from "../router.ts";
 import { words } from "../words.ts";
@@ -114,7 +114,11 @@ type PartsProps = OpenedProps & {
 function Parts(props: PartsProps): JSX.Element {
   const { keyRows, areAllKeys, modelRows, answer, chosen, keys, query, opened } = props;
   const { outcomes, errors, totals = create(UsageSumsSchema) } = answer;
-  const failures = failuresOf(outcomes, totals.failed + totals.cut);
+  const isByTag = Object.keys(chosen.filter.tags).length > 0;
+  const { failures, hasMore } = failuresOf(outcomes, totals.failed + totals.cut, {
+    labelOf: outcomeLabel,
+    lacking: isByTag ? text.noOutcome : text.archived,
+  });
   const lacks = errors && notKept(errors, opened);
   const isOfOthers = query.model !== "" || query.tag.includes("=");
   const refused = [...(errors?.rows ?? [])].sort((a, b) => Number(b.requests - a.requests));
@@ -157,6 +161,7 @@ function Parts(props: PartsProps): JSX.Element {
           head={text.head.outcome}
           rows={failures}
           none={text.noFailures}
+          note={hasMore && isByTag ? text.foldedFailures : undefined}
         />
         <Counts
           title={text.refusals}
@@ -171,21 +176,6 @@ function Parts(props: PartsProps): JSX.Element {
       </div>
     </>
   );
-}
-
-type Named = { readonly name: string; readonly requests: bigint };
-
-/** By the words of the outcomes. `all`: of the sums; those of archived months have no outcome. */
-function failuresOf(outcomes: QueryUsageResponse["outcomes"], all: bigint): Named[] {
-  const found = new Map<string, bigint>();
-  let known = 0n;
-  for (const { outcome, requests } of outcomes) {
-    const label = outcomeLabel(outcome);
-    found.set(label, (found.get(label) ?? 0n) + requests);
-    known += requests;
-  }
-  const rows = [...found].map(([name, requests]) => ({ name, requests }));
-  return all > known ? [...rows, { name: text.archived, requests: all - known }] : rows;
 }
 
 function Part({

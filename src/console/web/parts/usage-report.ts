@@ -1,6 +1,11 @@
 // What the usage page asks for and how it adds up the answer. Pure, so that tests need no browser.
 
-import type { UsageRow, UsageSums } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type {
+  Outcome,
+  OutcomeCount,
+  UsageRow,
+  UsageSums,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { firstEventBoundsMs, hoursKeptDays, reportRowsMax } from "../../../base/shown-figures.ts";
 import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { fieldDay } from "../format.ts";
@@ -303,6 +308,29 @@ export function sharesOf(
     amount: left(totals.amountMicrocredits, amountOf),
   };
   return { largest, rest: rest.rows > 0 ? rest : undefined };
+}
+
+export type Named = { readonly name: string; readonly requests: bigint };
+
+/**
+ * Outcomes by their labels. `all`: of the sums, of which some may have no outcome: those are
+ * `lacking`. True `hasMore`: the sums lack some of these.
+ */
+export function failuresOf(
+  outcomes: readonly Pick<OutcomeCount, "outcome" | "requests">[],
+  all: bigint,
+  { labelOf, lacking }: { readonly labelOf: (one: Outcome) => string; readonly lacking: string },
+): { readonly failures: readonly Named[]; readonly hasMore: boolean } {
+  const found = new Map<string, bigint>();
+  let known = 0n;
+  for (const { outcome, requests } of outcomes) {
+    const label = labelOf(outcome);
+    found.set(label, (found.get(label) ?? 0n) + requests);
+    known += requests;
+  }
+  const rows = [...found].map(([name, requests]) => ({ name, requests }));
+  const rest = all > known ? [{ name: lacking, requests: all - known }] : [];
+  return { failures: [...rows, ...rest], hasMore: known > all };
 }
 
 type Counted = Pick<UsageSums, "firstEventCounts">;

@@ -60,6 +60,7 @@ import {
   planOf,
   type Range,
   rangeOf,
+  savedIn,
   sharesOf,
   splitSums,
   type TimedSums,
@@ -414,6 +415,19 @@ describe("reports of usage", () => {
       expect(rest).toEqual({ rows: 2, amount: left[0], requests: left[1] });
       expect(sharesOf(rows.slice(0, 5), totals, 5).rest).toBeUndefined();
     }
+  });
+
+  test("tokens of the cache without a figure of what they saved make no point of zero", () => {
+    const of = (cache: bigint, nano: bigint | undefined) =>
+      savedIn({ requests: 1n, cache, cacheSaved: nano });
+    expect([of(0n, 0n), of(5n, 0n), of(5n, 999n)]).toEqual([0n, undefined, 0n]);
+    expect([of(5n, 7_999n), of(5n, -7_000n)]).toEqual([7n, -7n]);
+    expect(savedIn({ requests: 0n, cache: 0n, cacheSaved: 0n })).toBeUndefined();
+    const sums = { usage: { cacheRead: 3n, cacheWrite5m: 2n, input: 9n }, requests: 1n };
+    const from = new Date("2026-11-22");
+    const archived = create(UsageSumsSchema, { ...sums, cacheSavedNanocredits: 0n });
+    const all = addSums([{ from, name: "", sums: archived }]);
+    expect([all.cache, savedIn(all)]).toEqual([5n, undefined]);
   });
 
   test("failures are added up by label; those without an outcome are named, never below none", () => {

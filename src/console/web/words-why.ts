@@ -49,6 +49,7 @@ export const whyWords = {
       `${money} in all: what its tokens would have cost as plain input, less what they cost.`,
     lostNote: (money: string) =>
       `${money} more in all than as plain input: writing cost more than reading saved.`,
+    savedLacks: "Months that were archived before this was kept add nothing to it.",
     notByTag: "Not kept by tag.",
     noRefusals: "No request was refused.",
   },

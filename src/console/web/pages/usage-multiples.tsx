@@ -25,6 +25,7 @@ import {
   categoryBars,
   firstEventWithin,
   type Plan,
+  savedIn,
   type TimedSums,
 } from "../parts/usage-report.ts";
 import { Skeleton, View } from "../parts/view.tsx";
@@ -77,7 +78,8 @@ export function Multiples(props: MultiplesProps): JSX.Element {
               {...shared}
               money={chosen.money}
               all={addSums(current).cacheSaved ?? 0n}
-              points={pointsOf(current, times, savedIn)}
+              points={pointsOf(current, times, (sums) => [savedIn(sums)])}
+              isAllKept={current.every(isSavingKept)}
             />
           </>
         )}
@@ -136,9 +138,8 @@ function shareIn({ input, cacheRead }: ReturnType<typeof addSums>): Values {
   return [input === 0n ? undefined : (cacheRead * wholeShare) / input];
 }
 
-/** In micro-credits, of which the rest is cut off. */
-function savedIn({ requests, cacheSaved = 0n }: ReturnType<typeof addSums>): Values {
-  return [requests === 0n ? undefined : cacheSaved / 1_000n];
+function isSavingKept(row: TimedSums): boolean {
+  return row.sums.requests === 0n || savedIn(addSums([row])) !== undefined;
 }
 
 function shareText(value: bigint): string {
@@ -199,11 +200,12 @@ type SavedProps = SharedProps & {
   readonly money: Money;
   /** Of the whole range, in nano-credits. */
   readonly all: bigint;
+  readonly isAllKept: boolean;
 };
 
-function Saved({ points, money, all, ...shared }: SavedProps): JSX.Element {
+function Saved({ points, money, all, isAllKept, ...shared }: SavedProps): JSX.Element {
   const micro = all / 1_000n;
-  const note = micro < 0n ? text.lostNote(money.named(-micro)) : text.savedNote(money.named(micro));
+  const sum = micro < 0n ? text.lostNote(money.named(-micro)) : text.savedNote(money.named(micro));
   return (
     <Small
       {...shared}
@@ -214,7 +216,7 @@ function Saved({ points, money, all, ...shared }: SavedProps): JSX.Element {
       format={money.named}
       formatTick={money.tick}
       leastTick={money.leastTick}
-      note={note}
+      note={isAllKept ? sum : `${sum} ${text.savedLacks}`}
     />
   );
 }

@@ -343,6 +343,8 @@ export function addSums(rows: readonly TimedSums[]): {
   readonly cut: bigint;
   readonly tokens: bigint;
   readonly input: bigint;
+  /** Written to the prompt cache and read from it. */
+  readonly cache: bigint;
   readonly cacheRead: bigint;
   /** In nano-credits. Undefined: it is not kept, as by tag. */
   readonly cacheSaved: bigint | undefined;
@@ -357,6 +359,7 @@ export function addSums(rows: readonly TimedSums[]): {
     cut: sum((one) => one.cut),
     tokens: sum((one) => tokensOf(one)),
     input: sum((one) => tokensOf(one, ["input", "cache"])),
+    cache: sum((one) => tokensOf(one, ["cache"])),
     cacheRead: sum(({ usage }) => usage?.cacheRead ?? 0n),
     cacheSaved: rows.every(({ sums }) => sums.cacheSavedNanocredits !== undefined)
       ? sum((one) => one.cacheSavedNanocredits ?? 0n)
@@ -365,6 +368,18 @@ export function addSums(rows: readonly TimedSums[]): {
       sum((one) => one.firstEventCounts[index] ?? 0n),
     ),
   };
+}
+
+/**
+ * What the cache saved, in micro-credits, of which the rest is cut off. Undefined: no request, or
+ * tokens of the cache without a figure, as of months that were archived before it was kept.
+ */
+export function savedIn({
+  requests,
+  cache,
+  cacheSaved = 0n,
+}: Pick<ReturnType<typeof addSums>, "requests" | "cache" | "cacheSaved">): bigint | undefined {
+  return requests === 0n || (cache > 0n && cacheSaved === 0n) ? undefined : cacheSaved / 1_000n;
 }
 
 /**

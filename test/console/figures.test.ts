@@ -430,6 +430,31 @@ describe("reports of usage", () => {
     expect([all.cache, savedIn(all)]).toEqual([5n, undefined]);
   });
 
+  test.each([
+    ["credits", 2_000n, ["0", "0.001", "0.002"]],
+    ["credits", 1_900_000n, ["0", "0.5", "1", "1.5", "2"]],
+    ["credits", 7_000_000n, ["0", "2", "4", "6", "8"]],
+    ["credits", 39_000_000n, ["0", "10", "20", "30", "40"]],
+    ["credits", 1_900_000_000_000n, ["0", "500.0 K", "1.0 M", "1.5 M", "2.0 M"]],
+    ["dollars", 390_000n, ["$0", "$0.001", "$0.002"]],
+    ["dollars", 390_000_000n, ["$0", "$0.5", "$1", "$1.5", "$2"]],
+    ["dollars", 1_900_000_000n, ["$0", "$5", "$10"]],
+  ] as const)("the axis in %s up to %s has no number twice", (unit, max, expected) => {
+    const { tick, leastTick } = moneyIn(unit);
+    const ticks = ticksUpTo(max, leastTick).map((micro) => tick(micro).replace(/\s/g, " "));
+    expect(ticks).toEqual(expected);
+  });
+
+  test.each(["credits", "dollars"] as const)("no axis in %s has a number twice", (unit) => {
+    const { tick, leastTick } = moneyIn(unit);
+    fc.assert(
+      fc.property(fc.bigInt(1n, 10n ** 17n), fc.integer({ min: 0, max: 16 }), (of, digits) => {
+        const ticks = ticksUpTo(of / 10n ** BigInt(digits) + 1n, leastTick).map(tick);
+        expect(new Set(ticks).size).toBe(ticks.length);
+      }),
+    );
+  });
+
   test("failures are added up by label; those without an outcome are named, never below none", () => {
     const { CLIENT_LEFT, REVOKED, TIME_LIMIT } = Outcome;
     const outcomes = [CLIENT_LEFT, REVOKED, TIME_LIMIT].map((outcome) => ({

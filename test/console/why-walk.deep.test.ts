@@ -205,6 +205,17 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         await page.getByRole("button", { name: "Close", exact: true }).click();
         await expect.poll(() => opened().count()).toBe(0);
         expect(query().has("at")).toBe(false);
+        // Each click is an entry of the history, however fast they follow.
+        await page.evaluate(`(async () => {
+          for (const place of [4, 2]) {
+            document.querySelector(".card").querySelectorAll("g[data-bar] .bars-hit")[place]
+              .dispatchEvent(new MouseEvent("click", { bubbles: true }));
+            await new Promise(requestAnimationFrame);
+          }
+        })()`);
+        await expect.poll(() => query().get("at")).toBe(day(2));
+        await page.goBack();
+        await expect.poll(() => query().get("at")).toBe(day(4));
       });
 
       test("a request that is settled late is in the open bar as soon as in the chart", async () => {

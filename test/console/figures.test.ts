@@ -31,7 +31,7 @@ import {
   halfOf,
   isZero,
 } from "../../src/console/web/parts/decimals.ts";
-import { noRefusals, notKept } from "../../src/console/web/parts/refusals.ts";
+import { noRefusals, notKept } from "../../src/console/web/parts/refusals-kept.ts";
 import {
   barsOf,
   nextSpan,

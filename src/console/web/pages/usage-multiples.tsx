@@ -16,7 +16,8 @@ import { useAllPages } from "../parts/all-pages.ts";
 import { Bars, type BarsProps, Legend, type Point, type Series } from "../parts/bars.tsx";
 import { boundText } from "../parts/first-token.ts";
 import { Card } from "../parts/page.tsx";
-import { noRefusals, notKept, refusalOf } from "../parts/refusals.ts";
+import { refusalOf } from "../parts/refusals.ts";
+import { noRefusals, notKept } from "../parts/refusals-kept.ts";
 import { useSeen } from "../parts/seen.ts";
 import { barsOf, nextSpan, type Span, startOf } from "../parts/timeline.ts";
 import {

@@ -154,7 +154,10 @@ export function createReports(db: Runner) {
 
   type Counted = Pick<Reading, "asked" | "tag"> & { readonly range: Range };
 
-  /** How the requests of a question failed. The rows of a tag are of all requests. */
+  /**
+   * How the requests of a question failed. The rows of a tag are of all requests. By the value of a
+   * tag they are counted from the charges, so also where the sums have it among `(other)`.
+   */
   async function countOutcomes({ range, asked, tag }: Counted): Promise<OutcomeCount[]> {
     const { accountId, keyIds, models } = asked;
     const isFiltered = tag !== undefined && tag.value !== null;

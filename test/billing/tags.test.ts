@@ -7,6 +7,7 @@ import {
   Bucket,
   ExportChargesRequestSchema,
   ListChargesRequestSchema,
+  Outcome,
   UsageGroup,
   type UsageRow,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -280,6 +281,7 @@ describe("more values than a day keeps", () => {
       from: fresh.daysAgo(5),
       stepMs: 1_000,
       tags: `jsonb_build_object('user', 'u' || n, 'env', 'e' || n % 2)`,
+      outcome: "client_left",
     });
     await fresh.run(
       `insert into usage_hourly (account_id, key_id, model, hour, amount, requests)
@@ -305,6 +307,14 @@ describe("more values than a day keeps", () => {
     expect(rows.map(({ tagValue }) => tagValue)).toContain("u2499");
     expect(addUp(rows).amount).toBe(totals?.amountMicrocredits);
     expect(addUp(rows).requests).toBe(2_500n);
+    // Sums lack a value that is among the others. Its failures are counted from the charges.
+    const ofOne = { from: question.from, tags: { user: "u1" }, withOutcomes: true };
+    const one = await fresh.query(ofOne, all(payer));
+    expect(rows.map(({ tagValue }) => tagValue)).not.toContain("u1");
+    expect(one.totals?.requests).toBe(0n);
+    expect(one.outcomes.map(({ outcome, requests }) => [outcome, requests])).toEqual([
+      [Outcome.CLIENT_LEFT, 1n],
+    ]);
     await fresh.close();
   });
 });

@@ -7,11 +7,14 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   ListChargesResponseSchema,
+  Outcome,
   ReceiptSchema,
+  UsageRowSchema,
   UsageSumsSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
+import { fieldDay } from "../../src/console/web/format.ts";
 import { moneyIn } from "../../src/console/web/pages/unit.ts";
 import {
   addNewest,
@@ -28,6 +31,7 @@ import {
   halfOf,
   isZero,
 } from "../../src/console/web/parts/decimals.ts";
+import { noRefusals, notKept } from "../../src/console/web/parts/refusals-kept.ts";
 import {
   barsOf,
   nextSpan,
@@ -39,11 +43,13 @@ import {
 } from "../../src/console/web/parts/timeline.ts";
 import {
   addSums,
+  type Compared,
   categoryBars,
   changeOf,
   dayOf,
   edgeOf,
   edgeText,
+  failuresOf,
   firstEventWithin,
   hiddenIn,
   isWithin,
@@ -52,7 +58,11 @@ import {
   namedBars,
   type Period,
   planOf,
+  type Range,
   rangeOf,
+  savedIn,
+  sharesOf,
+  splitSums,
   type TimedSums,
 } from "../../src/console/web/parts/usage-report.ts";
 
@@ -222,6 +232,67 @@ describe("reports of usage", () => {
     });
   });
 
+  test("what is shown of a range, and of the one before, is the sum of its own hours", () => {
+    const valueAt = (hour: Date) => BigInt(hour.getTime() / hourMs) ** 2n;
+    /** The hours of a range, as the service widens it where single hours are gone. */
+    const hoursOf = ({ from, to }: Range) => {
+      const oldTo = new Date("2026-08-14").getTime();
+      const first = startOf(from.getTime() < oldTo ? "day" : "hour", from);
+      const last = startOf(to.getTime() < oldTo ? "day" : "hour", to);
+      const end = last < to ? nextSpan(to.getTime() < oldTo ? "day" : "hour", last) : to;
+      const hours: Date[] = [];
+      for (let at = first; at < end; at = nextSpan("hour", at)) hours.push(at);
+      return hours;
+    };
+    const sumOf = (range: Range) => hoursOf(range).reduce((sum, at) => sum + valueAt(at), 0n);
+    const answerTo = (from: Date, to: Date, bucket: Span): TimedSums[] =>
+      hoursOf({ from, to }).map((at) => ({
+        ...{ from: startOf(bucket, at), name: "" },
+        sums: create(UsageSumsSchema, { amountMicrocredits: valueAt(at) }),
+      }));
+    const check = (compared: Compared | undefined, wanted: "" | "hour" | "day" | "month") => {
+      if (!compared) throw new Error("no range");
+      const { range, before } = compared;
+      const plan = planOf(compared, wanted, now);
+      const rows = answerTo(plan.askFrom, range.to, plan.bucket);
+      const shown = splitSums(rows, compared, plan);
+      expect(addSums(shown.current).amount).toBe(sumOf(range));
+      const bars = categoryBars(shown.current, "credits", { range, span: plan.span });
+      const starts = new Set(bars.map(({ from }) => from.getTime()));
+      for (const { from } of shown.current)
+        expect(starts.has(startOf(plan.span, from).getTime())).toBe(true);
+      if (shown.before) expect(addSums(shown.before).amount).toBe(sumOf(before));
+      return shown;
+    };
+    const custom = (from: string, to: string) => rangeOf("custom", now, { from, to });
+    for (const [from, to, wanted] of [
+      ["2026-11-16T14:00", "2026-11-19T16:00", "day"],
+      ["2026-11-01T05:00", "2026-11-02T05:00", "month"],
+      ["2026-07-01T14:00", "2026-07-01T16:00", ""],
+      ["2026-11-18", "2026-11-19T16:00", "day"],
+    ] as const)
+      expect(check(custom(from, to), wanted).before).toBeUndefined();
+    expect(check(custom("2026-11-16", "2026-11-18"), "").before).toBeDefined();
+    const wanteds = fc.constantFrom("" as const, "hour" as const, "day" as const, "month" as const);
+    const hours = fc.integer({ min: 1, max: 200 * 24 });
+    const edge = fc.record({ hours, isDay: fc.boolean() });
+    fc.assert(
+      fc.property(edge, edge, wanteds, (first, last, wanted) => {
+        const [a, b] = [first, last].map(({ hours: ago, isDay }) => {
+          const at = startOf(isDay ? "day" : "hour", new Date(now.getTime() - ago * hourMs));
+          return { at, text: isDay ? fieldDay(at) : at.toISOString().slice(0, 16) };
+        });
+        if (!a || !b || a.at >= b.at) return;
+        check(custom(a.text, b.text), wanted);
+      }),
+      { numRuns: 60 },
+    );
+    for (const period of ["7d", "30d", "month", "13m"] as const)
+      for (const wanted of ["", "hour", "day", "month"] as const)
+        for (const born of [undefined, new Date("2026-11-10T12:30:00Z")])
+          check(rangeOf(period, now, { from: "", to: "" }, born), wanted);
+  });
+
   test("bars by category, by key and without either have one sum", () => {
     const amount = fc.bigInt(0n, 10n ** 12n);
     const rows = fc.array(
@@ -326,6 +397,102 @@ describe("reports of usage", () => {
     expect([inCredits.tick(5_000n), inCredits.tick(-20_000_000n)]).toEqual(["0.005", "−20"]);
     expect([inDollars.tick(200_000_000n), inDollars.tick(-1_000_000n)]).toEqual(["$1", "−$0.005"]);
   });
+
+  test("the largest shares and the rest are the total, also of keys that are not read", () => {
+    const rows = [3n, 9n, 5n, 5n, 1n, 7n, 2n].map((amount, index) =>
+      create(UsageRowSchema, {
+        ...{ keyId: `key_${index}` },
+        sums: { amountMicrocredits: amount, requests: 10n * amount },
+      }),
+    );
+    for (const [amountMicrocredits, requests, ...left] of [
+      [32n, 320n, 3n, 30n],
+      [1_000n, 5_000n, 971n, 4_710n],
+    ] as const) {
+      const totals = create(UsageSumsSchema, { amountMicrocredits, requests });
+      const { largest, rest } = sharesOf(rows, totals, 5);
+      expect(largest.map(({ sums }) => sums?.amountMicrocredits)).toEqual([9n, 7n, 5n, 5n, 3n]);
+      expect(rest).toEqual({ rows: 2, amount: left[0], requests: left[1] });
+      expect(sharesOf(rows.slice(0, 5), totals, 5).rest).toBeUndefined();
+    }
+  });
+
+  test("tokens of the cache without a figure of what they saved make no point of zero", () => {
+    const of = (cache: bigint, nano: bigint | undefined) =>
+      savedIn({ requests: 1n, cache, cacheSaved: nano });
+    expect([of(0n, 0n), of(5n, 0n), of(5n, 999n)]).toEqual([0n, undefined, 0n]);
+    expect([of(5n, 7_999n), of(5n, -7_000n)]).toEqual([7n, -7n]);
+    expect(savedIn({ requests: 0n, cache: 0n, cacheSaved: 0n })).toBeUndefined();
+    const sums = { usage: { cacheRead: 3n, cacheWrite5m: 2n, input: 9n }, requests: 1n };
+    const from = new Date("2026-11-22");
+    const archived = create(UsageSumsSchema, { ...sums, cacheSavedNanocredits: 0n });
+    const all = addSums([{ from, name: "", sums: archived }]);
+    expect([all.cache, savedIn(all)]).toEqual([5n, undefined]);
+  });
+
+  test.each([
+    ["credits", 2_000n, ["0", "0.001", "0.002"]],
+    ["credits", 1_900_000n, ["0", "0.5", "1", "1.5", "2"]],
+    ["credits", 7_000_000n, ["0", "2", "4", "6", "8"]],
+    ["credits", 39_000_000n, ["0", "10", "20", "30", "40"]],
+    ["credits", 1_900_000_000_000n, ["0", "500.0 K", "1.0 M", "1.5 M", "2.0 M"]],
+    ["dollars", 390_000n, ["$0", "$0.001", "$0.002"]],
+    ["dollars", 390_000_000n, ["$0", "$0.5", "$1", "$1.5", "$2"]],
+    ["dollars", 1_900_000_000n, ["$0", "$5", "$10"]],
+  ] as const)("the axis in %s up to %s has no number twice", (unit, max, expected) => {
+    const { tick, leastTick } = moneyIn(unit);
+    const ticks = ticksUpTo(max, leastTick).map((micro) => tick(micro).replace(/\s/g, " "));
+    expect(ticks).toEqual(expected);
+  });
+
+  test.each(["credits", "dollars"] as const)("no axis in %s has a number twice", (unit) => {
+    const { tick, leastTick } = moneyIn(unit);
+    fc.assert(
+      fc.property(fc.bigInt(1n, 10n ** 17n), fc.integer({ min: 0, max: 16 }), (of, digits) => {
+        const ticks = ticksUpTo(of / 10n ** BigInt(digits) + 1n, leastTick).map(tick);
+        expect(new Set(ticks).size).toBe(ticks.length);
+      }),
+    );
+  });
+
+  test("failures are added up by label; those without an outcome are named, never below none", () => {
+    const { CLIENT_LEFT, REVOKED, TIME_LIMIT } = Outcome;
+    const outcomes = [CLIENT_LEFT, REVOKED, TIME_LIMIT].map((outcome) => ({
+      outcome,
+      requests: 3n,
+    }));
+    const words = {
+      labelOf: (one: Outcome) => (one === TIME_LIMIT ? "time" : "left"),
+      lacking: "archived",
+    };
+    const own = [
+      { name: "left", requests: 6n },
+      { name: "time", requests: 3n },
+    ];
+    for (const [all, failures, hasMore] of [
+      [9n, own, false],
+      [11n, [...own, { name: "archived", requests: 2n }], false],
+      // The sums of a tag lack days that have its value among the others.
+      [1n, own, true],
+    ] as const)
+      expect(failuresOf(outcomes, all, words)).toEqual({ failures, hasMore });
+  });
+
+  test.each([
+    // Kept since 14 August: before, between and after.
+    ["2026-08-14", "2026-08-10", "2026-08-14", "Of this time, refusals are no longer kept."],
+    ["2026-08-14", "2026-08-10", "2026-08-15", "None. Kept since 14 Aug 2026."],
+    ["2026-08-14", "2026-08-10", undefined, "None. Kept since 14 Aug 2026."],
+    ["2026-08-14", "2026-08-14", "2026-08-15", "None."],
+    ["2026-08-20", "2026-08-20", undefined, "None."],
+  ])(
+    "no refusal from %s on, of %s to %s: what is not kept is named",
+    (kept, from, to, expected) => {
+      const errors = { from: timestampFromDate(new Date(kept)) };
+      const lacks = notKept(errors, { from: new Date(from), ...(to && { to: new Date(to) }) });
+      expect(noRefusals("None.", lacks).replace(/\s/g, " ")).toBe(expected);
+    },
+  );
 
   test("a median is known to its bounds, and a change needs something to compare with", () => {
     const sums = addSums([row("2026-11-22T00:00:00Z")]);

@@ -205,6 +205,31 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         await page.getByRole("button", { name: "Close", exact: true }).click();
         await expect.poll(() => opened().count()).toBe(0);
         expect(query().has("at")).toBe(false);
+        // Each click is an entry of the history, however fast they follow.
+        await page.evaluate(`(async () => {
+          for (const place of [4, 2]) {
+            document.querySelector(".card").querySelectorAll("g[data-bar] .bars-hit")[place]
+              .dispatchEvent(new MouseEvent("click", { bubbles: true }));
+            await new Promise(requestAnimationFrame);
+          }
+        })()`);
+        await expect.poll(() => query().get("at")).toBe(day(2));
+        await page.goBack();
+        await expect.poll(() => query().get("at")).toBe(day(4));
+      });
+
+      test("a request that is settled late is in the open bar as soon as in the chart", async () => {
+        await open("usage?period=7d", width);
+        await bars().nth(5).click();
+        await comparePanel(day(5), dayAfter(5));
+        const hour = width === 360 ? "12" : "13";
+        await settleLate(db, gateway.accountId, `req_late_${hour}`, `${day(5)} ${hour}:30+00`);
+        const { amount } = await ledger(day(5), dayAfter(5));
+        const label = async () => (await bars().nth(5).getAttribute("aria-label")) ?? "";
+        await expect
+          .poll(async () => (await label()).replace(/\s/g, " "), { timeout: 20_000 })
+          .toContain(`: ${credits(amount)} credits`);
+        await comparePanel(day(5), dayAfter(5));
       });
 
       test("an hour opens too, with the filters of the page, and so do its requests", async () => {
@@ -347,6 +372,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
           .poll(() => month.getByRole("row", { name: new RegExp(`^Day ${today} `) }).textContent())
           .toContain(`${credits(sofar.amount)} credits`);
         // Each pool has a line of its own, and its budget.
+        await month.getByText("Choose a pool to see its budget.").waitFor();
         await month.getByRole("button", { name: "v1" }).click();
         const ofPool = await ledger(start, dayAfter(6), `"family" = 'v1'`);
         await month.getByText("The dashed line is the monthly limit of the pool v1.").waitFor();
@@ -354,8 +380,53 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
           .poll(() => month.getByRole("row", { name: new RegExp(`^Day ${today} `) }).textContent())
           .toMatch(new RegExp(`${credits(ofPool.amount)} credits.*777\\.00 credits$`));
         await month.getByRole("button", { name: "v2" }).click();
-        await month.getByText("No budget has a monthly limit here.").waitFor();
+        await month.getByText("The budget of the pool v2 has no monthly limit.").waitFor();
         await look("multiples", width);
+      });
+
+      test("of budgets the month speaks only where one was read, of all that is shown", async () => {
+        const month = page.locator(".card", { has: page.getByText("This month so far") });
+        const read = async (query: string) => {
+          await open(`usage?period=7d&${query}`, width);
+          await month.scrollIntoViewIfNeeded();
+          await month.getByText("As table").waitFor();
+        };
+        const ofBudget = month.getByText(/budget|limit of/i);
+        await read("model=model-1");
+        expect(await ofBudget.count()).toBe(0);
+        const { rows } = await db.query(
+          `select (select min(key_id) from keys where "family" = 'v1') as v1,
+             (select min(key_id) from keys where "family" = 'v2') as v2`,
+        );
+        await read(`key=${rows[0]?.v2}`);
+        await month.getByText("The budget of the key has no monthly limit.").waitFor();
+        // A pool that was chosen counts no more once only the other one is left.
+        await page.evaluate(
+          `history.pushState(null, "", location.pathname + "?period=7d");
+           dispatchEvent(new PopStateEvent("popstate"))`,
+        );
+        await page.getByText("Outcomes per day").waitFor();
+        await month.scrollIntoViewIfNeeded();
+        await month.getByRole("button", { name: "v1" }).click();
+        await month.getByText("The dashed line is the monthly limit of the pool v1.").waitFor();
+        await page.goBack();
+        await month.getByText("The budget of the key has no monthly limit.").waitFor();
+        await expect.poll(() => month.getByRole("button", { name: "v1" }).count()).toBe(0);
+        const { amount } = await ledger(
+          `${day(6).slice(0, 8)}01`,
+          dayAfter(6),
+          `key_id = '${rows[0]?.v2}'`,
+        );
+        await month.getByText("As table").click();
+        const today = month.getByRole("row", {
+          name: new RegExp(`^Day ${Number(day(6).slice(8))} `),
+        });
+        await expect.poll(() => today.textContent()).toContain(`${credits(amount)} credits`);
+        // A call that fails says nothing of budgets.
+        await page.route("**/GetKey", (route) => route.abort());
+        await read(`key=${rows[0]?.v1}`);
+        expect(await ofBudget.count()).toBe(0);
+        await page.unroute("**/GetKey");
       });
 
       test("two groups, and dollars everywhere, have the same sums", async () => {
@@ -500,32 +571,11 @@ async function writeLedger(db: Client, accountId: string): Promise<void> {
       ...[price.cacheRead, price.cacheWrite5m],
     ],
   );
-  await db.query(
-    `insert into usage_hourly (account_id, key_id, model, hour, input, output, thinking,
-       cache_write_5m, cache_write_1h, cache_read, amount, amount_input, amount_output,
-       amount_cache, amount_thinking, requests, completed, failed, cut, cache_saved, first_event_3)
-     select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'), sum(input),
-       sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h), sum(cache_read),
-       sum(amount), sum(amount_input), sum(amount_output), sum(amount_cache), sum(amount_thinking),
-       sum(requests), sum(completed), sum(failed), sum(cut), sum(cache_saved), count(*)
-     from charge_sums where account_id = $1
-     group by 1, 2, 3, 4`,
-    [accountId],
-  );
+  await book(db, accountId, "req_walk_%");
   // Days that were closed before are closed again, from these hours.
   await db.query(
     `update usage_progress
      set closed_to = '0001-01-01', hours_from = '0001-01-01', tags_to = '0001-01-01'`,
-  );
-  await db.query(
-    `update budgets b set spent = spent + s.amount
-     from (select key_id, sum(amount)::bigint as amount from charges group by 1) s
-     where s.key_id = b.payer`,
-  );
-  await db.query(
-    `update pools p set spent = spent + s.amount, posted = posted - s.amount, in_debt = true
-     from (select account_id, "family", sum(amount)::bigint as amount from charges group by 1, 2) s
-     where s.account_id = p.account_id and s."family" = p."family"`,
   );
   await db.query(
     `insert into errors_hourly (account_id, hour, key_id, reason, requests, last_at)
@@ -536,5 +586,52 @@ async function writeLedger(db: Client, accountId: string): Promise<void> {
        unnest(array['rate_limited', 'credits_exhausted', 'key_paused']) with ordinality
          as r (reason, place)`,
     [accountId],
+  );
+}
+
+/** A charge of a past hour that has no other, as a request brings it that ran for long. */
+async function settleLate(db: Client, accountId: string, id: string, at: string): Promise<void> {
+  await db.query(
+    `insert into charges
+     select (jsonb_populate_record(c, jsonb_build_object('request_id', $2::text,
+       'admitted_at', $3::timestamptz, 'month', date_trunc('month', $3::timestamptz, 'UTC')::date,
+       'settled_at', now()))).*
+     from charges c where account_id = $1 order by request_id limit 1`,
+    [accountId, id, at],
+  );
+  await book(db, accountId, id);
+}
+
+/** Adds the charges with such ids to the hours, the budgets and the pools. */
+async function book(db: Client, accountId: string, ids: string): Promise<void> {
+  await db.query(
+    `insert into usage_hourly (account_id, key_id, model, hour, input, output, thinking,
+       cache_write_5m, cache_write_1h, cache_read, amount, amount_input, amount_output,
+       amount_cache, amount_thinking, requests, completed, failed, cut, cache_saved, first_event_3)
+     select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'), sum(input),
+       sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h), sum(cache_read),
+       sum(amount), sum(amount_input), sum(amount_output), sum(amount_cache), sum(amount_thinking),
+       sum(requests), sum(completed), sum(failed), sum(cut), sum(cache_saved), count(*)
+     from charge_sums where account_id = $1 and request_id like $2
+     group by 1, 2, 3, 4`,
+    [accountId, ids],
+  );
+  await db.query(
+    `update budgets b set spent = spent + s.amount
+     from (
+       select key_id, sum(amount)::bigint as amount
+       from charges where request_id like $1 group by 1
+     ) s
+     where s.key_id = b.payer`,
+    [ids],
+  );
+  await db.query(
+    `update pools p set spent = spent + s.amount, posted = posted - s.amount, in_debt = true
+     from (
+       select account_id, "family", sum(amount)::bigint as amount
+       from charges where request_id like $1 group by 1, 2
+     ) s
+     where s.account_id = p.account_id and s."family" = p."family"`,
+    [ids],
   );
 }

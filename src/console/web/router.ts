@@ -161,7 +161,18 @@ export function match(
 
 /** So long a person goes on typing into a filter: one entry of the history. */
 const typingMs = 1_500;
-let lastChange = { names: "", path: "", at: Number.NEGATIVE_INFINITY };
+let lastTyped = { names: "", path: "", at: Number.NEGATIVE_INFINITY };
+let isTyped = false;
+
+/** Changes the address by a field for text: what is typed soon after is the same entry. */
+export function asTyped(change: () => void): void {
+  isTyped = true;
+  try {
+    change();
+  } finally {
+    isTyped = false;
+  }
+}
 
 /**
  * State in the query string: its values, and how to change some, each change an entry of the
@@ -191,10 +202,12 @@ export function useQuery<Name extends string>(
     const to = `${location.pathname}${text && `?${text}`}`;
     if (to === location.pathname + location.search) return;
     const names = Object.keys(changes).join();
-    const { path, at } = lastChange;
-    const isTyping = names === lastChange.names && performance.now() - at < typingMs;
-    lastChange = { names, path: location.pathname, at: performance.now() };
-    go(to, { replace: replace || (isTyping && path === location.pathname) });
+    const { pathname: path } = location;
+    const isSame = names === lastTyped.names && path === lastTyped.path;
+    const goesOn = isTyped && isSame && performance.now() - lastTyped.at < typingMs;
+    // Another change ends what was typed.
+    lastTyped = { names: isTyped ? names : "", path, at: performance.now() };
+    go(to, { replace: replace || goesOn });
   };
   return [values, set];
 }

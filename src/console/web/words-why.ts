@@ -18,6 +18,7 @@ export const whyWords = {
     requests: "Open these requests",
     total: (money: string, requests: string) => `${money}, ${requests} requests`,
     keys: "Keys of this time",
+    keysSoFar: (n: string) => `Of the ${n} keys that were read; the total is of all.`,
     models: "Models of this time",
     failures: "Failed and cut off",
     refusals: "Refused",
@@ -25,6 +26,9 @@ export const whyWords = {
     noRefusals: "None was refused.",
     ofKeys: "Of all models and tags: a refused request has none.",
     archived: "Archived: the outcome is not kept",
+    noOutcome: "The outcome is not known",
+    foldedFailures:
+      "Days that are over keep the sums of the largest values only: the sums above may lack some.",
     rest: (n: string) => `${n} more`,
     head: { outcome: "How", reason: "Why", requests: "Requests" },
     all: "Total",
@@ -45,9 +49,13 @@ export const whyWords = {
       `${money} in all: what its tokens would have cost as plain input, less what they cost.`,
     lostNote: (money: string) =>
       `${money} more in all than as plain input: writing cost more than reading saved.`,
+    savedLacks: "Months that were archived before this was kept add nothing to it.",
     notByTag: "Not kept by tag.",
     noRefusals: "No request was refused.",
-    refusalsFrom: (day: string) => `Kept since ${day}.`,
+  },
+  refusals: {
+    keptSince: (day: string) => `Kept since ${day}.`,
+    notKept: "Of this time, refusals are no longer kept.",
   },
   month: {
     title: "This month so far",
@@ -59,7 +67,8 @@ export const whyWords = {
     pools: { "": "Both", v1: "v1", v2: "v2" },
     day: (n: number) => `Day ${n}`,
     head: "Day of the month",
-    noLimit: "No budget has a monthly limit here.",
+    noLimit: (of: string) => `The budget of ${of} has no monthly limit.`,
+    choosePool: "Choose a pool to see its budget.",
     budgetOf: (of: string) => `The dashed line is the monthly limit of ${of}.`,
     ofPool: (pool: string) => `the pool ${pool}`,
     ofKey: "the key",

@@ -108,10 +108,11 @@ from (
 where u.account_id = s.account_id and u.day = s.day and u.key_id = s.key_id
   and u.model = s.model;
 
--- How requests failed is counted from these charges, which are few. The condition on the amount is
--- that of the other lists.
+-- How requests failed is counted from these charges, which are few, and from the index alone: it
+-- has the month too, by which partitions are left out. The condition on the amount is that of the
+-- other lists.
 create index charges_not_completed on charges (account_id, admitted_at)
-  include (outcome, key_id, model)
+  include (outcome, key_id, model, month)
   where amount >= 0 and outcome <> 'completed';
 
 -- Addresses of the console that people kept under a name.

@@ -2746,7 +2746,8 @@ export type UsageSums = Message<"gateway.billing.v1.UsageSums"> & {
    * What the prompt cache saved, in nano-credits, exactly: the price of the tokens that were read
    * from it or written to it as plain input, less their own price. Computed once, when a request is
    * settled, with the price version of its charge, whatever its hold. Negative where writing cost
-   * more than reading saved. Absent in reports by tag.
+   * more than reading saved. Absent in reports by tag. Requests of months that were archived before
+   * it was kept add 0.
    *
    * @generated from field: optional int64 cache_saved_nanocredits = 12;
    */
@@ -2916,7 +2917,9 @@ export type QueryUsageResponse = Message<"gateway.billing.v1.QueryUsageResponse"
   /**
    * If the request asked for them: the requests of the range that did not complete, by outcome, the
    * most frequent first. Together they are `failed` and `cut` of `totals`. Counted from the charges
-   * themselves, through an index that has only these: those of archived months are missing.
+   * themselves, through an index that has only these: those of archived months are missing. With a
+   * filter by a tag, they are all requests with this very value, also of days that have it among
+   * `(other)`: `totals` lack those.
    *
    * @generated from field: repeated gateway.billing.v1.OutcomeCount outcomes = 10;
    */

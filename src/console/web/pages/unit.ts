@@ -20,10 +20,10 @@ export type Money = {
 const oneCredit = 1_000_000n;
 const minus = "\u2212";
 
-/** `0.005`, `20`, `1.5 M` */
+/** `0.005`, `1.5`, `20`, `1.5 M`. Ticks from 10 on are whole: below, they may be halves. */
 function creditsAt(micro: bigint): string {
   if (micro < 0n) return `${minus}${creditsAt(-micro)}`;
-  if (micro >= oneCredit) return compact(micro / oneCredit);
+  if (micro >= 10n * oneCredit) return compact(micro / oneCredit);
   return String(Number(micro) / Number(oneCredit));
 }
 

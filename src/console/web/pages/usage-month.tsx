@@ -33,7 +33,7 @@ const dayMs = 86_400_000;
 /** Waits until somebody scrolls to it. */
 export function MonthSoFar({ chosen }: { readonly chosen: Chosen }): JSX.Element {
   const [place, isSeen] = useSeen();
-  const [pool, setPool] = useState<"" | PoolName>("");
+  const [chosenPool, setPool] = useState<"" | PoolName>("");
   const { filter } = chosen;
   const now = new Date();
   const start = startOf("month", now);
@@ -47,8 +47,9 @@ export function MonthSoFar({ chosen }: { readonly chosen: Chosen }): JSX.Element
   });
   const found = call.data?.items ?? [];
   const families = [...new Set(found.map(({ family }) => poolNameOf(family)))];
-  const only = families.length === 1 ? families[0] : undefined;
-  const limit = useLimit(chosen, pool || only, isSeen);
+  // With another filter, a pool that was chosen may have nothing, and no button to leave it.
+  const pool = families.length > 1 ? chosenPool : (families[0] ?? "");
+  const budget = useBudget(chosen, pool, isSeen && families.length > 0);
   return (
     <Card
       title={text.title}
@@ -68,36 +69,41 @@ export function MonthSoFar({ chosen }: { readonly chosen: Chosen }): JSX.Element
       <View call={call} skeleton={<Skeleton chart />}>
         {({ items }) => {
           const rows = items.filter(({ family }) => pool === "" || family === familyOf[pool]);
-          return <Month rows={rows} {...{ chosen, now, start, before, limit }} />;
+          return <Month rows={rows} {...{ chosen, now, start, before, budget }} />;
         }}
       </View>
     </Card>
   );
 }
 
-type Limit = { readonly micro: bigint; readonly of: string };
+/** The budget that binds what is shown, as far as it is known. Undefined: nothing is said of it. */
+type Shown = { readonly micro?: bigint | undefined; readonly note: string } | undefined;
 
-/** The monthly limit that binds what is shown. Undefined: there is none, or of another part. */
-function useLimit({ filter }: Chosen, pool: PoolName | undefined, isSeen: boolean) {
+/** The budget of the key or else of the pool. Budgets are of all models and tags. */
+function useBudget({ filter }: Chosen, pool: "" | PoolName, isWanted: boolean): Shown {
   const { accountId } = account.value;
   const [keyId] = filter.keyIds;
-  const isOfPool = keyId === undefined && pool !== undefined;
   const isPart = filter.models.length > 0 || Object.keys(filter.tags).length > 0;
+  const isAsked = isWanted && !isPart;
   const pools = useCall(
     BillingService.method.getForecast,
-    isSeen && isOfPool && !isPart ? { accountId } : undefined,
+    isAsked && keyId === undefined && pool !== "" ? { accountId } : undefined,
   );
   const key = useCall(
     KeysService.method.getKey,
-    isSeen && keyId !== undefined && !isPart ? { keyId } : undefined,
+    isAsked && keyId !== undefined ? { keyId } : undefined,
   );
-  if (isPart) return undefined;
-  const budget = isOfPool
-    ? pools.data?.forecasts.find(({ family }) => family === familyOf[pool])?.budget
-    : key.data?.key?.budget;
+  if (!isAsked) return undefined;
+  if (keyId !== undefined) return key.data?.key && shownOf(key.data.key.budget, text.ofKey);
+  if (pool === "") return { note: text.choosePool };
+  const found = pools.data?.forecasts.find(({ family }) => family === familyOf[pool]);
+  return found && shownOf(found.budget, text.ofPool(pool));
+}
+
+function shownOf(budget: Budget | undefined, of: string): Shown {
   const micro = monthlyOf(budget);
-  if (micro === undefined) return undefined;
-  return { micro, of: isOfPool ? text.ofPool(pool) : text.ofKey };
+  if (micro === undefined) return { note: text.noLimit(of) };
+  return { micro, note: `${text.budgetOf(of)} ${text.settled}` };
 }
 
 function monthlyOf(budget: Budget | undefined): bigint | undefined {
@@ -112,11 +118,12 @@ type MonthProps = {
   /** Of this month and of the one before. */
   readonly start: Date;
   readonly before: Date;
-  readonly limit: Limit | undefined;
+  readonly budget: Shown;
 };
 
-function Month({ rows, chosen, now, start, before, limit }: MonthProps): JSX.Element {
+function Month({ rows, chosen, now, start, before, budget }: MonthProps): JSX.Element {
   const { money } = chosen;
+  const limit = budget?.micro;
   const end = nextSpan("month", start);
   const spent = new Map<number, bigint>();
   for (const { from, sums } of rows.flatMap((row) => timed(row)))
@@ -137,14 +144,14 @@ function Month({ rows, chosen, now, start, before, limit }: MonthProps): JSX.Ele
       values: [
         at > now || at >= end ? undefined : sum,
         atBefore < start ? sumBefore : undefined,
-        ...(limit ? [limit.micro] : []),
+        ...(limit === undefined ? [] : [limit]),
       ],
     });
   }
   const series: Series[] = [
     { id: "now", name: text.now, colour: "cat-output" },
     { id: "before", name: text.before, colour: "series-rest" },
-    ...(limit ? [{ id: "limit", name: text.limit, colour: "line-limit" }] : []),
+    ...(limit === undefined ? [] : [{ id: "limit", name: text.limit, colour: "line-limit" }]),
   ];
   const dayOf = (at: Date) => text.day(1 + (at.getTime() - start.getTime()) / dayMs);
   return (
@@ -161,7 +168,7 @@ function Month({ rows, chosen, now, start, before, limit }: MonthProps): JSX.Ele
         leastTick={money.leastTick}
         times={{ head: text.head, full: dayOf, tick: (at) => dayOf(at).replace(/^\D+/, "") }}
       />
-      <p class="faint">{limit ? `${text.budgetOf(limit.of)} ${text.settled}` : text.noLimit}</p>
+      {budget && <p class="faint">{budget.note}</p>}
     </>
   );
 }

@@ -11,12 +11,13 @@ import {
   type ErrorRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { firstEventBoundsMs } from "../../../base/shown-figures.ts";
-import { compact, count, day, percent } from "../format.ts";
+import { compact, count, percent } from "../format.ts";
 import { useAllPages } from "../parts/all-pages.ts";
 import { Bars, type BarsProps, Legend, type Point, type Series } from "../parts/bars.tsx";
 import { boundText } from "../parts/first-token.ts";
 import { Card } from "../parts/page.tsx";
 import { refusalOf } from "../parts/refusals.ts";
+import { noRefusals, notKept } from "../parts/refusals-kept.ts";
 import { useSeen } from "../parts/seen.ts";
 import { barsOf, nextSpan, type Span, startOf } from "../parts/timeline.ts";
 import {
@@ -25,12 +26,12 @@ import {
   categoryBars,
   firstEventWithin,
   type Plan,
+  savedIn,
   type TimedSums,
 } from "../parts/usage-report.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { words } from "../words.ts";
 import { whyWords } from "../words-why.ts";
-import { utc } from "../zone.ts";
 import type { Money } from "./unit.ts";
 import type { Chosen } from "./usage-calls.ts";
 
@@ -78,7 +79,8 @@ export function Multiples(props: MultiplesProps): JSX.Element {
               {...shared}
               money={chosen.money}
               all={addSums(current).cacheSaved ?? 0n}
-              points={pointsOf(current, times, savedIn)}
+              points={pointsOf(current, times, (sums) => [savedIn(sums)])}
+              isAllKept={current.every(isSavingKept)}
             />
           </>
         )}
@@ -137,9 +139,8 @@ function shareIn({ input, cacheRead }: ReturnType<typeof addSums>): Values {
   return [input === 0n ? undefined : (cacheRead * wholeShare) / input];
 }
 
-/** In micro-credits, of which the rest is cut off. */
-function savedIn({ requests, cacheSaved = 0n }: ReturnType<typeof addSums>): Values {
-  return [requests === 0n ? undefined : cacheSaved / 1_000n];
+function isSavingKept(row: TimedSums): boolean {
+  return row.sums.requests === 0n || savedIn(addSums([row])) !== undefined;
 }
 
 function shareText(value: bigint): string {
@@ -200,11 +201,12 @@ type SavedProps = SharedProps & {
   readonly money: Money;
   /** Of the whole range, in nano-credits. */
   readonly all: bigint;
+  readonly isAllKept: boolean;
 };
 
-function Saved({ points, money, all, ...shared }: SavedProps): JSX.Element {
+function Saved({ points, money, all, isAllKept, ...shared }: SavedProps): JSX.Element {
   const micro = all / 1_000n;
-  const note = micro < 0n ? text.lostNote(money.named(-micro)) : text.savedNote(money.named(micro));
+  const sum = micro < 0n ? text.lostNote(money.named(-micro)) : text.savedNote(money.named(micro));
   return (
     <Small
       {...shared}
@@ -215,7 +217,7 @@ function Saved({ points, money, all, ...shared }: SavedProps): JSX.Element {
       format={money.named}
       formatTick={money.tick}
       leastTick={money.leastTick}
-      note={note}
+      note={isAllKept ? sum : `${sum} ${text.savedLacks}`}
     />
   );
 }
@@ -239,26 +241,27 @@ function Refusals({ chosen, compared, plan }: MultiplesProps): JSX.Element {
     { isLive: isOpen },
   );
   const label = text.refusals(plan.span);
-  const of = (rows: readonly ErrorRow[], from: Date) => (
+  const of = (rows: readonly ErrorRow[], note: string | undefined) => (
     <Small
       {...stacksOf(rows, { range, span: plan.span })}
       {...{ label, span: plan.span, height }}
       openFrom={isOpen ? startOf(plan.span, range.to) : undefined}
       format={(value) => words.usage.value.requests(count(value))}
       formatTick={compact}
-      note={from > range.from ? text.refusalsFrom(day(from, utc)) : undefined}
+      note={note}
     />
   );
   return (
     <section ref={place}>
       <View call={call} skeleton={<Skeleton rows={3} />}>
-        {({ items, first }) =>
-          items.length === 0 ? (
-            <None label={label}>{text.noRefusals}</None>
+        {({ items, first }) => {
+          const lacks = notKept(first, range);
+          return items.length === 0 ? (
+            <None label={label}>{noRefusals(text.noRefusals, lacks)}</None>
           ) : (
-            of(items, new Date(Number(first.from?.seconds ?? 0n) * 1000))
-          )
-        }
+            of(items, lacks)
+          );
+        }}
       </View>
     </section>
   );

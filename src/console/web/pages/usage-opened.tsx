@@ -1,6 +1,7 @@
 // A bar of the usage that is open: whose requests it is made of, how they failed, what was refused,
 // and the way to the requests themselves. Its sums are those of the bar, of all its parts.
 
+import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -10,6 +11,8 @@ import {
   type QueryUsageResponse,
   UsageGroup,
   type UsageRow,
+  type UsageSums,
+  UsageSumsSchema,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { together } from "../api.ts";
 import { count } from "../format.ts";
@@ -19,9 +22,10 @@ import { type KeyText, keyText } from "../parts/key-names.ts";
 import { outcomeLabel } from "../parts/outcome.tsx";
 import { Card } from "../parts/page.tsx";
 import { refusalOf } from "../parts/refusals.ts";
+import { noRefusals, notKept } from "../parts/refusals-kept.ts";
 import { Table } from "../parts/table.tsx";
 import type { Span } from "../parts/timeline.ts";
-import { addSums, edgeText, timed } from "../parts/usage-report.ts";
+import { edgeText, failuresOf, type Named, sharesOf } from "../parts/usage-report.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href } from "../router.ts";
 import { words } from "../words.ts";
@@ -56,9 +60,14 @@ export function OpenedBar(props: OpenedProps): JSX.Element {
     ...(opened.to && { to: timestampFromDate(opened.to) }),
     bucket: Bucket.NONE,
   };
-  const following = { isLive: opened.to === undefined };
-  const ofKeys = { ...request, groupBy: [UsageGroup.KEY], withErrors: true, withOutcomes: true };
-  const ofModels = { ...request, groupBy: [UsageGroup.MODEL] };
+  // As the chart: a request that was admitted in a past bar may be settled now.
+  const following = { isLive: chosen.compared?.isOpen === true };
+  const ofKeys = { ...request, groupBy: [UsageGroup.KEY] };
+  // The models are on one page, which is read again and again; keys may have many.
+  const ofModels = {
+    ...{ ...request, groupBy: [UsageGroup.MODEL] },
+    ...{ withErrors: true, withOutcomes: true },
+  };
   const both = together(
     useAllPages(queryUsage, ofKeys, rowsOf, following),
     useAllPages(queryUsage, ofModels, rowsOf, following),
@@ -82,7 +91,13 @@ export function OpenedBar(props: OpenedProps): JSX.Element {
     >
       <View call={both} skeleton={<Skeleton rows={4} />}>
         {([keys, models]) => (
-          <Parts {...props} keyRows={keys.items} modelRows={models.items} answer={keys.first} />
+          <Parts
+            {...props}
+            keyRows={keys.items}
+            areAllKeys={keys.isLast}
+            modelRows={models.items}
+            answer={models.first}
+          />
         )}
       </View>
     </Card>
@@ -91,27 +106,36 @@ export function OpenedBar(props: OpenedProps): JSX.Element {
 
 type PartsProps = OpenedProps & {
   readonly keyRows: readonly UsageRow[];
+  /** False: so far, or there are more than a page of the console reads. */
+  readonly areAllKeys: boolean;
   readonly modelRows: readonly UsageRow[];
   readonly answer: QueryUsageResponse;
 };
 
-function Parts({ keyRows, modelRows, answer, chosen, keys, query }: PartsProps): JSX.Element {
-  const sums = addSums(keyRows.flatMap((row) => timed(row)));
-  const { outcomes, errors } = answer;
-  const failures = failuresOf(outcomes, sums.failed + sums.cut);
+function Parts(props: PartsProps): JSX.Element {
+  const { keyRows, areAllKeys, modelRows, answer, chosen, keys, query, opened } = props;
+  const { outcomes, errors, totals = create(UsageSumsSchema) } = answer;
+  const isByTag = Object.keys(chosen.filter.tags).length > 0;
+  const { failures, hasMore } = failuresOf(outcomes, totals.failed + totals.cut, {
+    labelOf: outcomeLabel,
+    lacking: isByTag ? text.noOutcome : text.archived,
+  });
+  const lacks = errors && notKept(errors, opened);
+  const isOfOthers = query.model !== "" || query.tag.includes("=");
   const refused = [...(errors?.rows ?? [])].sort((a, b) => Number(b.requests - a.requests));
   return (
     <>
       <p>
-        {sums.requests === 0n
+        {totals.requests === 0n
           ? text.nothing
-          : text.total(chosen.money.named(sums.amount), count(sums.requests))}
+          : text.total(chosen.money.named(totals.amountMicrocredits), count(totals.requests))}
       </p>
       <div class="opened columns">
         <Shares
           title={text.keys}
           rows={keyRows}
-          chosen={chosen}
+          {...{ totals, chosen }}
+          note={areAllKeys ? undefined : text.keysSoFar(count(keyRows.length))}
           nameOf={({ keyId }) => {
             const name = keyText(keyId, keys.get(keyId));
             return (
@@ -125,7 +149,7 @@ function Parts({ keyRows, modelRows, answer, chosen, keys, query }: PartsProps):
         <Shares
           title={text.models}
           rows={modelRows}
-          chosen={chosen}
+          {...{ totals, chosen }}
           nameOf={({ model }) => (
             <span class="clipped" title={model}>
               {model}
@@ -138,6 +162,7 @@ function Parts({ keyRows, modelRows, answer, chosen, keys, query }: PartsProps):
           head={text.head.outcome}
           rows={failures}
           none={text.noFailures}
+          note={hasMore && isByTag ? text.foldedFailures : undefined}
         />
         <Counts
           title={text.refusals}
@@ -146,27 +171,12 @@ function Parts({ keyRows, modelRows, answer, chosen, keys, query }: PartsProps):
             name: refusalOf(reason).label,
             requests,
           }))}
-          none={text.noRefusals}
-          note={query.model !== "" || query.tag.includes("=") ? text.ofKeys : undefined}
+          none={noRefusals(text.noRefusals, lacks)}
+          note={[refused.length > 0 && lacks, isOfOthers && text.ofKeys].filter(Boolean).join(" ")}
         />
       </div>
     </>
   );
-}
-
-type Named = { readonly name: string; readonly requests: bigint };
-
-/** By the words of the outcomes. `all`: of the sums; those of archived months have no outcome. */
-function failuresOf(outcomes: QueryUsageResponse["outcomes"], all: bigint): Named[] {
-  const found = new Map<string, bigint>();
-  let known = 0n;
-  for (const { outcome, requests } of outcomes) {
-    const label = outcomeLabel(outcome);
-    found.set(label, (found.get(label) ?? 0n) + requests);
-    known += requests;
-  }
-  const rows = [...found].map(([name, requests]) => ({ name, requests }));
-  return all > known ? [...rows, { name: text.archived, requests: all - known }] : rows;
 }
 
 function Part({
@@ -188,38 +198,26 @@ type SharesProps = {
   readonly title: string;
   readonly head: string;
   readonly rows: readonly UsageRow[];
+  /** Of all rows, also of those that are not read. */
+  readonly totals: UsageSums;
   readonly chosen: Chosen;
   readonly nameOf: (row: UsageRow) => ComponentChildren;
-};
-
-type Share = {
-  readonly id: string;
-  readonly name: ComponentChildren;
-  readonly requests: bigint;
-  readonly amount: bigint;
+  readonly note?: string | undefined;
 };
 
 /** Those that cost most, and all others as one. */
-function Shares({ title, head, rows, chosen, nameOf }: SharesProps): JSX.Element | null {
+function Shares(props: SharesProps): JSX.Element | null {
+  const { title, head, rows, totals, chosen, nameOf, note } = props;
   const { money } = chosen;
-  const all = rows
-    .map(
-      (row): Share => ({
-        id: row.keyId || row.model,
-        name: nameOf(row),
-        requests: row.sums?.requests ?? 0n,
-        amount: row.sums?.amountMicrocredits ?? 0n,
-      }),
-    )
-    .sort((a, b) => (a.amount < b.amount ? 1 : a.amount > b.amount ? -1 : 0));
-  if (all.length === 0) return null;
-  const sumOf = (shares: readonly Share[]) => ({
-    requests: shares.reduce((sum, { requests }) => sum + requests, 0n),
-    amount: shares.reduce((sum, { amount }) => sum + amount, 0n),
-  });
-  const others = all.slice(rowsMax);
-  const total = sumOf(all);
-  const rest = { id: "", name: text.rest(count(others.length)), ...sumOf(others) };
+  if (rows.length === 0) return null;
+  const { largest, rest } = sharesOf(rows, totals, rowsMax);
+  const shares = largest.map((row) => ({
+    id: row.keyId || row.model,
+    name: nameOf(row),
+    requests: row.sums?.requests ?? 0n,
+    amount: row.sums?.amountMicrocredits ?? 0n,
+  }));
+  const others = rest && { id: "", name: text.rest(count(rest.rows)), ...rest };
   return (
     <Part title={title}>
       <Table
@@ -231,19 +229,20 @@ function Shares({ title, head, rows, chosen, nameOf }: SharesProps): JSX.Element
             head: text.head.requests,
             end: true,
             cell: ({ requests }) => count(requests),
-            foot: count(total.requests),
+            foot: count(totals.requests),
           },
           {
             name: "amount",
             head: whyWords.units[money.unit],
             end: true,
             cell: ({ amount }) => money.text(amount),
-            foot: money.text(total.amount),
+            foot: money.text(totals.amountMicrocredits),
           },
         ]}
-        rows={others.length > 0 ? [...all.slice(0, rowsMax), rest] : all}
+        rows={others ? [...shares, others] : shares}
         keyOf={({ id }) => id}
       />
+      {note && <p class="faint">{note}</p>}
     </Part>
   );
 }

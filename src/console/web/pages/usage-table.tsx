@@ -124,7 +124,11 @@ function nameColumn(kind: Kind, tag: string, keys: ReadonlyMap<string, KeyText>)
     name: kind,
     head: kind === "tag" ? tag : words.usage.head[kind],
     sortBy: (row) =>
-      kind === "key" ? keyText(row.keyId, keys.get(row.keyId)) : row.model || row.tagValue,
+      kind === "key"
+        ? keyText(row.keyId, keys.get(row.keyId))
+        : kind === "model"
+          ? row.model
+          : row.tagValue,
     cell: (row) =>
       kind === "tag" ? (
         <TagValue tag={tag} value={row.tagValue} />

@@ -2,10 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type {
-  QueryErrorsResponse,
-  UsageRow,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { QueryErrorsResponse } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { clock, compact, count, fieldDay, percent } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { Segments } from "../parts/choices.tsx";
@@ -24,6 +21,7 @@ import { KeyFilter } from "../parts/key-filter.tsx";
 import { type KeyText, useKeys } from "../parts/key-names.ts";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { refusalOf } from "../parts/refusals.ts";
+import { noRefusals, notKept } from "../parts/refusals-kept.ts";
 import { Table } from "../parts/table.tsx";
 import { parseTags, tagsText } from "../parts/tags.ts";
 import { nextSpan, startOf } from "../parts/timeline.ts";
@@ -34,11 +32,11 @@ import {
   edgeOf,
   firstEventWithin,
   hiddenIn,
-  isWithin,
   type Period,
   type Plan,
   planOf,
   rangeOf,
+  splitSums,
   type TimedSums,
   timed,
 } from "../parts/usage-report.ts";
@@ -257,7 +255,11 @@ function Report(props: ReportProps): JSX.Element {
         }
       >
         {([shown, list, names]) => {
-          const { current, before } = splitSums(shown.items, compared, plan);
+          const { current, before } = splitSums(
+            shown.items.flatMap((row) => timed(row)),
+            compared,
+            plan,
+          );
           const until = list.last.completeUntil ?? shown.last.completeUntil;
           const opened = openedIn(query.at, compared, plan);
           return (
@@ -291,17 +293,9 @@ function Report(props: ReportProps): JSX.Element {
           );
         }}
       </View>
-      {calls.refused && <Refused errors={calls.refused} />}
+      {calls.refused && <Refused errors={calls.refused} range={compared.range} />}
     </>
   );
-}
-
-/** The sums of the range, and of the one before if that was asked for. */
-function splitSums(rows: readonly UsageRow[], { range, before }: Compared, { askFrom }: Plan) {
-  const all = rows.flatMap((row) => timed(row));
-  // Without the range before, all rows count: the first bucket may begin before the range.
-  if (askFrom >= range.from) return { current: all, before: undefined };
-  return { current: all.filter(isWithin(range)), before: all.filter(isWithin(before)) };
 }
 
 /** The first and the last day of a range, as fields hold them. */
@@ -413,13 +407,17 @@ function changeNote(now: bigint, before: bigint, period: Period): string {
   return change > 0 ? more(text, names[period]) : less(text, names[period]);
 }
 
-function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
+type RefusedProps = { readonly errors: QueryErrorsResponse; readonly range: Compared["range"] };
+
+function Refused({ errors, range }: RefusedProps) {
   const { usage } = words;
   const { rows, total } = errors;
+  const lacks = notKept(errors, range);
+  const note = rows.length > 0 && lacks ? `${usage.refusedNote} ${lacks}` : usage.refusedNote;
   return (
-    <Card title={usage.refused} note={usage.refusedNote} flush>
+    <Card title={usage.refused} note={note} flush>
       {rows.length === 0 ? (
-        <p class="card-text muted">{usage.refusedNone}</p>
+        <p class="card-text muted">{noRefusals(usage.refusedNone, lacks)}</p>
       ) : (
         <Table
           caption={usage.refused}

@@ -5,6 +5,7 @@ import { useEffect, useId, useState } from "preact/hooks";
 import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { useCall } from "../api.ts";
+import { asTyped } from "../router.ts";
 import { account } from "../session.ts";
 import { words } from "../words.ts";
 import { Search } from "./form.tsx";
@@ -33,8 +34,9 @@ function useTyped({ value, onInput }: Pick<FilterProps, "value" | "onInput">) {
     value: typed ?? value,
     onInput: ({ currentTarget }: TypedEvent) => setTyped(currentTarget.value),
     onChange: ({ currentTarget }: TypedEvent) => {
+      const text = currentTarget.value;
       setTyped(undefined);
-      onInput(currentTarget.value);
+      asTyped(() => onInput(text));
     },
     onBlur: () => setTyped(undefined),
   };
@@ -128,7 +130,7 @@ export function SearchFilter({ label, value, onInput }: FilterProps): JSX.Elemen
     if (text === value) return;
     const timer = setTimeout(() => {
       setAsked(text);
-      onInput(text);
+      asTyped(() => onInput(text));
     }, typedMs);
     return () => clearTimeout(timer);
   }, [text, value]);

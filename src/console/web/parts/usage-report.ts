@@ -1,6 +1,11 @@
 // What the usage page asks for and how it adds up the answer. Pure, so that tests need no browser.
 
-import type { UsageRow, UsageSums } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type {
+  Outcome,
+  OutcomeCount,
+  UsageRow,
+  UsageSums,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { firstEventBoundsMs, hoursKeptDays, reportRowsMax } from "../../../base/shown-figures.ts";
 import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { fieldDay } from "../format.ts";
@@ -136,7 +141,10 @@ const daysMax = reportRowsMax - 100;
 export type Plan = {
   readonly span: Span;
   readonly bucket: "hour" | "day" | "month";
-  /** The range before is asked for with the same call, unless that is too much. */
+  /**
+   * The range before is asked for with the same call, unless that is too much or a bucket begins
+   * before one of the two.
+   */
   readonly askFrom: Date;
 };
 
@@ -156,10 +164,13 @@ export function planOf(
     range.to,
   );
   if (span === "hour") return { span, bucket: "hour", askFrom: before.from };
-  const isOfMonths = [range.from, before.from].every((at) => at.getUTCDate() === 1);
-  if (span === "month" && isOfMonths) return { span, bucket: "month", askFrom: before.from };
-  if (spansIn("day", before.from, range.to) <= daysMax)
-    return { span, bucket: "day", askFrom: before.from };
+  // Buckets that hold hours of both ranges, or of the time between them, tell neither.
+  const begin = (bucket: "day" | "month") =>
+    [range.from, before.from, before.to].every((at) => startOf(bucket, at) >= at);
+  if (span === "month" && begin("month")) return { span, bucket: "month", askFrom: before.from };
+  const isOnePage = spansIn("day", before.from, range.to) <= daysMax;
+  if (isOnePage && begin("day")) return { span, bucket: "day", askFrom: before.from };
+  if (isOnePage && span !== "month") return { span, bucket: "day", askFrom: range.from };
   return { span: "month", bucket: "month", askFrom: range.from };
 }
 
@@ -173,6 +184,20 @@ export function timed(row: UsageRow, name = ""): TimedSums[] {
 
 export function isWithin({ from, to }: Range): (row: { readonly from: Date }) => boolean {
   return (row) => row.from >= from && row.from < to;
+}
+
+/**
+ * The sums of the range of an answer to a plan, and of the range before. `before` undefined: it was
+ * not asked for.
+ */
+export function splitSums(
+  rows: readonly TimedSums[],
+  { range, before }: Compared,
+  { askFrom }: Plan,
+): { readonly current: readonly TimedSums[]; readonly before: readonly TimedSums[] | undefined } {
+  // Without the range before, all rows count: the first bucket may begin before the range.
+  if (askFrom >= range.from) return { current: rows, before: undefined };
+  return { current: rows.filter(isWithin(range)), before: rows.filter(isWithin(before)) };
 }
 
 export type TokenSide = (typeof sideOf)[TokenCategory];
@@ -257,6 +282,57 @@ export function namedBars(
   }));
 }
 
+/**
+ * The rows that cost most, and what is left of the totals for all others. `rows` of the rest: how
+ * many are known. Without a rest, it is undefined.
+ */
+export function sharesOf(
+  rows: readonly UsageRow[],
+  totals: UsageSums,
+  most: number,
+): {
+  readonly largest: readonly UsageRow[];
+  readonly rest:
+    | { readonly rows: number; readonly requests: bigint; readonly amount: bigint }
+    | undefined;
+} {
+  const amountOf = ({ sums }: UsageRow) => sums?.amountMicrocredits ?? 0n;
+  const largest = rows
+    .toSorted((a, b) => (amountOf(a) < amountOf(b) ? 1 : amountOf(a) > amountOf(b) ? -1 : 0))
+    .slice(0, most);
+  const left = (all: bigint, of: (row: UsageRow) => bigint) =>
+    largest.reduce((sum, row) => sum - of(row), all);
+  const rest = {
+    rows: rows.length - largest.length,
+    requests: left(totals.requests, ({ sums }) => sums?.requests ?? 0n),
+    amount: left(totals.amountMicrocredits, amountOf),
+  };
+  return { largest, rest: rest.rows > 0 ? rest : undefined };
+}
+
+export type Named = { readonly name: string; readonly requests: bigint };
+
+/**
+ * Outcomes by their labels. `all`: of the sums, of which some may have no outcome: those are
+ * `lacking`. True `hasMore`: the sums lack some of these.
+ */
+export function failuresOf(
+  outcomes: readonly Pick<OutcomeCount, "outcome" | "requests">[],
+  all: bigint,
+  { labelOf, lacking }: { readonly labelOf: (one: Outcome) => string; readonly lacking: string },
+): { readonly failures: readonly Named[]; readonly hasMore: boolean } {
+  const found = new Map<string, bigint>();
+  let known = 0n;
+  for (const { outcome, requests } of outcomes) {
+    const label = labelOf(outcome);
+    found.set(label, (found.get(label) ?? 0n) + requests);
+    known += requests;
+  }
+  const rows = [...found].map(([name, requests]) => ({ name, requests }));
+  const rest = all > known ? [{ name: lacking, requests: all - known }] : [];
+  return { failures: [...rows, ...rest], hasMore: known > all };
+}
+
 type Counted = Pick<UsageSums, "firstEventCounts">;
 
 /** Adds up sums. */
@@ -267,6 +343,8 @@ export function addSums(rows: readonly TimedSums[]): {
   readonly cut: bigint;
   readonly tokens: bigint;
   readonly input: bigint;
+  /** Written to the prompt cache and read from it. */
+  readonly cache: bigint;
   readonly cacheRead: bigint;
   /** In nano-credits. Undefined: it is not kept, as by tag. */
   readonly cacheSaved: bigint | undefined;
@@ -281,6 +359,7 @@ export function addSums(rows: readonly TimedSums[]): {
     cut: sum((one) => one.cut),
     tokens: sum((one) => tokensOf(one)),
     input: sum((one) => tokensOf(one, ["input", "cache"])),
+    cache: sum((one) => tokensOf(one, ["cache"])),
     cacheRead: sum(({ usage }) => usage?.cacheRead ?? 0n),
     cacheSaved: rows.every(({ sums }) => sums.cacheSavedNanocredits !== undefined)
       ? sum((one) => one.cacheSavedNanocredits ?? 0n)
@@ -289,6 +368,18 @@ export function addSums(rows: readonly TimedSums[]): {
       sum((one) => one.firstEventCounts[index] ?? 0n),
     ),
   };
+}
+
+/**
+ * What the cache saved, in micro-credits, of which the rest is cut off. Undefined: no request, or
+ * tokens of the cache without a figure, as of months that were archived before it was kept.
+ */
+export function savedIn({
+  requests,
+  cache,
+  cacheSaved = 0n,
+}: Pick<ReturnType<typeof addSums>, "requests" | "cache" | "cacheSaved">): bigint | undefined {
+  return requests === 0n || (cache > 0n && cacheSaved === 0n) ? undefined : cacheSaved / 1_000n;
 }
 
 /**

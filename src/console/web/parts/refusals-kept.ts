@@ -1,0 +1,29 @@
+// Refused requests are kept for some time only: what a report of an older time says of them.
+// Apart from `refusals.ts`, which the first page needs.
+
+import type { QueryErrorsResponse } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { day, toDate } from "../format.ts";
+import { whyWords } from "../words-why.ts";
+import { utc } from "../zone.ts";
+
+/**
+ * A sentence on the time of which no refusals are kept, for a report that was asked for from `from`
+ * to `to`; without `to`, until now. Undefined: all are kept.
+ */
+export function notKept(
+  errors: Pick<QueryErrorsResponse, "from">,
+  { from, to = new Date() }: { readonly from: Date; readonly to?: Date | undefined },
+): string | undefined {
+  if (!errors.from) return undefined;
+  const keptFrom = toDate(errors.from);
+  if (keptFrom <= from) return undefined;
+  return keptFrom < to
+    ? whyWords.refusals.keptSince(day(keptFrom, utc))
+    : whyWords.refusals.notKept;
+}
+
+/** What stands where no refusal is found: `none`, unless that is not known. */
+export function noRefusals(none: string, lacks: string | undefined): string {
+  if (lacks === undefined) return none;
+  return lacks === whyWords.refusals.notKept ? lacks : `${none} ${lacks}`;
+}

@@ -163,6 +163,18 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const request = { accountId, requestId };
     return (await gateway.admin.core.billing.getReceipt(request, call())).receipt;
   }
+  /** The id of the request that holds credits, as soon as one does. */
+  async function isRunning(): Promise<string> {
+    const { accountId } = gateway;
+    const running = async () => {
+      const { billing } = gateway.admin.core;
+      const { requests } = await billing.listRunningRequests({ accountId }, call());
+      return requests.map(({ requestId }) => requestId);
+    };
+    await expect.poll(running).toHaveLength(1);
+    const [requestId = ""] = await running();
+    return requestId;
+  }
   const requestIdOnPage = async () => {
     const href = await page.getByRole("link", { name: "The whole receipt" }).getAttribute("href");
     return href?.split("/").at(-1) ?? "";
@@ -334,6 +346,63 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await state("The answer is whole.");
   });
 
+  /** The amount on the page, which is that of the charge. */
+  async function expectCharged(outcome: Outcome): Promise<void> {
+    await page.getByRole("region", { name: "Receipt" }).waitFor();
+    expect(await page.getByText("Nothing was charged.").count()).toBe(0);
+    const charge = await chargedOf(await requestIdOnPage());
+    expect(charge?.outcome).toBe(outcome);
+    const micro = Number(charge?.amountMicrocredits);
+    expect(micro).toBeGreaterThan(0);
+    const shown = page.getByRole("region", { name: "Receipt" });
+    expect(await shown.textContent()).toContain(`Charged${(micro / 1e6).toFixed(4)} credits`);
+  }
+  /** The events of an answer that thinks before it writes, up to its thoughts. */
+  const thoughts = () =>
+    nativeEvents({
+      ...{ thinking: { pieces: ["Let me see."], signature: "c2ln" }, text: ["Hello"] },
+      usage: { input: 3_000 },
+    }).slice(0, 3);
+
+  test("a provider that breaks after its thoughts is no free answer", async () => {
+    scripts.push(nativeStream({}, { writes: thoughts(), end: "reset" }));
+    await open("?model=model-opus-4.6");
+    await send();
+    await state("No answer");
+    await expectCharged(Outcome.PROVIDER_BROKE);
+    await look("try-broke");
+  });
+
+  test("a key that is revoked during the thoughts of a model is charged for them", async () => {
+    scripts.push(nativeStream({}, { writes: [...thoughts(), new Gate()] }));
+    await open("?model=model-opus-4.6");
+    const count = provider.requests.length;
+    await send();
+    await provider.received(count + 1);
+    await isRunning();
+    const [key] = await ownKeys();
+    await gateway.admin.core.keys.revokeKey({ keyId: key?.keyId ?? "" }, call());
+    await page.getByText("The key of this page was ended.").waitFor();
+    await expectCharged(Outcome.REVOKED);
+  });
+
+  test("a plain answer that an owner ends shows its charge", async () => {
+    const [whole] = nativeAnswer({ text: ["Hello"] }).writes ?? [];
+    expect.assert(typeof whole === "string");
+    const writes = [whole.slice(0, 20), new Gate(), whole.slice(20)];
+    scripts.push(nativeAnswer({}, { writes }));
+    await open("?model=model-opus-4.6");
+    await page.getByLabel("Show the answer as it comes").uncheck();
+    const count = provider.requests.length;
+    await send();
+    await provider.received(count + 1);
+    const { accountId } = gateway;
+    const request = { accountId, requestId: await isRunning() };
+    await gateway.admin.core.inference.endRequest(request, call());
+    await page.getByText("An owner of the account ended this request.").waitFor();
+    await expectCharged(Outcome.REVOKED);
+  });
+
   test("a network that is gone before the answer says so", async () => {
     await open();
     await send();
@@ -413,6 +482,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await send();
     await page.getByText(/Try again in( a moment| \d+ s)\./).waitFor();
     await state("No answer");
+    await page.getByText("Nothing was charged.").waitFor();
+    expect((await chargedOf(await requestIdOnPage()))?.outcome).toBe(Outcome.PROVIDER_FAILED);
   });
 
   test("a key that an owner revokes is replaced by the next message", async () => {

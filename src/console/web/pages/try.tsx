@@ -10,7 +10,7 @@ import {
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService, type Model } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { tokenCategories } from "../../../base/token-categories.ts";
-import { call, invalidate, useCall } from "../api.ts";
+import { call, invalidate, toCallError, useCall } from "../api.ts";
 import { clock, count, credits, parseCount, smallDollars } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { CheckField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
@@ -288,8 +288,8 @@ function useAttempt(keys: TryKeys): Attempts {
     setAttempt((before) =>
       before?.requestId === requestId ? { ...before, ...changesOf(before) } : before,
     );
-  const readCharge = async (requestId: string, keyId: string) => {
-    const receipt = await findReceipt(requestId, left.current.signal);
+  const readCharge = async (requestId: string, keyId: string, isRefused: boolean) => {
+    const receipt = await findReceipt(requestId, { isRefused, signal: left.current.signal });
     if (receipt) keys.spend(keyId, receipt.amountMicrocredits);
     change(requestId, () => ({ receipt: receipt ?? null }));
   };
@@ -318,15 +318,15 @@ function useAttempt(keys: TryKeys): Attempts {
     );
     const isStopped = signal.aborted && end.state === "cut";
     change(requestId, () => (isStopped ? { state: "stopped" } : end));
-    if (end.state !== "refused") return void readCharge(requestId, keyId);
-    afterRefusal(end.error, keys);
+    const error = "error" in end ? end.error : undefined;
+    if (error) afterFailure(error, keys);
+    void readCharge(requestId, keyId, error?.isRefusal === true);
   };
   return { attempt, send, stop: () => hangUp.current?.abort() };
 }
 
 type Failure = { readonly state: "cut" | "refused"; readonly error: PublicError };
 
-/** A request of which nothing is known may have been charged. */
 function failureOf(thrown: unknown, hasText: boolean): Failure {
   const error = thrown instanceof PublicError ? thrown : new PublicError("offline");
   return { state: hasText || error.reason === "offline" ? "cut" : "refused", error };
@@ -334,7 +334,7 @@ function failureOf(thrown: unknown, hasText: boolean): Failure {
 
 const keyReasons = ["invalid_key", "revoked_key", "key_expired", "authentication_error"];
 
-function afterRefusal({ reason }: PublicError, keys: TryKeys): void {
+function afterFailure({ reason }: PublicError, keys: TryKeys): void {
   if (keyReasons.includes(reason)) keys.end();
   if (reason === "model_not_found") invalidate(InferenceService.method.listModels);
 }
@@ -342,14 +342,27 @@ function afterRefusal({ reason }: PublicError, keys: TryKeys): void {
 const receiptTries = 30;
 const receiptEveryMs = 1_000;
 
+type Finding = {
+  /** True: it is not awaited. A request that was admitted is known before its error is. */
+  readonly isRefused: boolean;
+  readonly signal: AbortSignal;
+};
+
 /** The receipt of a request that has ended. Undefined: it did not come within half a minute. */
-async function findReceipt(requestId: string, signal: AbortSignal): Promise<Receipt | undefined> {
+async function findReceipt(
+  requestId: string,
+  { isRefused, signal }: Finding,
+): Promise<Receipt | undefined> {
   const request = { requestId, accountId: account.value.accountId };
   for (let tries = 0; tries < receiptTries && !signal.aborted; tries++) {
-    const { receipt } = await call(BillingService.method.getReceipt, request, {
-      ...{ signal, isByItself: true },
-    }).catch(() => ({ receipt: undefined }));
-    if (receipt && receipt.outcome !== Outcome.UNSPECIFIED) return receipt;
+    try {
+      const { receipt } = await call(BillingService.method.getReceipt, request, {
+        ...{ signal, isByItself: true },
+      });
+      if (receipt && receipt.outcome !== Outcome.UNSPECIFIED) return receipt;
+    } catch (thrown) {
+      if (isRefused && toCallError(thrown).reason === "not_found") return undefined;
+    }
     await new Promise((resolve) => setTimeout(resolve, receiptEveryMs));
   }
   return undefined;
@@ -434,10 +447,17 @@ function adviceOf({ reason, retryAfterSeconds }: PublicError, isSpent: boolean):
 
 /** The receipt of a message, in short. */
 function Charged({ attempt }: { readonly attempt: Attempt }): JSX.Element {
-  const { receipt, requestId, state } = attempt;
-  if (state === "refused") return <p class="hint">{text.receiptFree}</p>;
-  if (!receipt)
-    return <p class="hint">{receipt === null ? text.receiptMissing : text.receiptComes}</p>;
+  const { receipt, requestId, error } = attempt;
+  if (receipt === undefined) return <p class="hint">{text.receiptComes}</p>;
+  const isFree = receipt ? receipt.amountMicrocredits === 0n : error?.isRefusal === true;
+  const whole = receipt && <a href={href(`requests/${requestId}`)}>{text.whole}</a>;
+  if (isFree && error)
+    return (
+      <p class="hint">
+        {text.receiptFree} {whole}
+      </p>
+    );
+  if (!receipt) return <p class="hint">{text.receiptMissing}</p>;
   const { amountMicrocredits: amount, usage } = receipt;
   return (
     <section class="stack" aria-label={text.receipt}>
@@ -454,9 +474,7 @@ function Charged({ attempt }: { readonly attempt: Attempt }): JSX.Element {
           [words.receipt.model, receipt.model],
         ]}
       </Facts>
-      <p>
-        <a href={href(`requests/${requestId}`)}>{text.whole}</a>
-      </p>
+      <p>{whole}</p>
     </section>
   );
 }

@@ -435,6 +435,25 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await revoked(first?.keyId);
   });
 
+  test("a budget that a broken answer used up is a reason for a new key", async () => {
+    await open("?model=model-opus-4.6");
+    const usage = { input: 100_000, output: 250 };
+    const events = nativeEvents({ thinking: { pieces: ["Hm."], signature: "c2ln" }, usage });
+    scripts.push(nativeStream({}, { writes: events.slice(0, 3), end: "reset" }));
+    // Its receipt is not there yet when the next message is refused.
+    await page.route("**/GetReceipt", (route) => route.abort());
+    await page.getByLabel("Most tokens of the answer").fill("250");
+    await send();
+    await state("No answer");
+    const [first] = await ownKeys();
+    await send();
+    await page.getByText("A new key has another credit.").waitFor();
+    await page.unroute("**/GetReceipt");
+    await button("Send with a new key").click();
+    await state("The answer is whole.");
+    await revoked(first?.keyId);
+  });
+
   test("a message of 1 MB is refused with the next step, and is no snippet", async () => {
     await open();
     await message().fill("word ".repeat(210_000));

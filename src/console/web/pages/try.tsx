@@ -320,7 +320,9 @@ function useAttempt(keys: TryKeys): Attempts {
     change(requestId, () => (isStopped ? { state: "stopped" } : end));
     const error = "error" in end ? end.error : undefined;
     if (error) afterFailure(error, keys);
-    void readCharge(requestId, keyId, error?.isRefusal === true);
+    const isRefused = error?.isRefusal === true;
+    if (!isRefused) keys.use(keyId);
+    void readCharge(requestId, keyId, isRefused);
   };
   return { attempt, send, stop: () => hangUp.current?.abort() };
 }
@@ -417,7 +419,7 @@ type FailureProps = Pick<AnswerProps, "keys" | "onNewKey"> & { readonly error: P
 /** Why there is no answer, or no more of it, and the next step. */
 function Failure({ error, keys, onNewKey }: FailureProps): JSX.Element {
   const { reason, message } = error;
-  const isSpent = budgetReasons.includes(reason) && (keys.known?.spentMicro ?? 0n) > 0n;
+  const isSpent = budgetReasons.includes(reason) && keys.known?.isUsed === true;
   const action = isSpent ? (
     <Button onClick={onNewKey}>{text.newKey}</Button>
   ) : reason === "credits_exhausted" && canBuy() ? (

@@ -23,6 +23,8 @@ type TryKey = {
   readonly endsAt: Date;
   /** Of its budget, as far as receipts have come. */
   readonly spentMicro: bigint;
+  /** True: something was sent with it that may have been charged. */
+  readonly isUsed: boolean;
 };
 
 export type TryKeys = {
@@ -30,6 +32,8 @@ export type TryKeys = {
   readonly known: TryKey | undefined;
   /** The key that pays from a pool; makes one where there is none. Throws a CallError. */
   take(family: Family): Promise<TryKey>;
+  /** It paid for something, or may have: how much comes later. */
+  use(keyId: string): void;
   spend(keyId: string, micro: bigint): void;
   /** Revokes the key: the next message makes another one. */
   end(): void;
@@ -73,6 +77,10 @@ export function useTryKeys(): TryKeys {
       else keep(key);
       return key;
     },
+    use(keyId) {
+      const { current } = latest;
+      if (current?.keyId === keyId) keep({ ...current, isUsed: true });
+    },
     spend(keyId, micro) {
       const { current } = latest;
       if (current?.keyId === keyId) keep({ ...current, spentMicro: current.spentMicro + micro });
@@ -89,7 +97,15 @@ async function create(family: Family): Promise<TryKey> {
   invalidate(KeysService.method.listKeys);
   // After the call: it may have asked for a sign-in.
   const personId = personOnScreen();
-  return { keyId: key?.keyId ?? "", secret, family, personId, endsAt, spentMicro: 0n };
+  return {
+    keyId: key?.keyId ?? "",
+    secret,
+    family,
+    personId,
+    endsAt,
+    spentMicro: 0n,
+    isUsed: false,
+  };
 }
 
 function personOnScreen(): string {

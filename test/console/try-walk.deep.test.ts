@@ -413,6 +413,14 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await provider.received(count + 1);
     relay.cut();
     await page.getByText("The connection to the gateway broke, or it does not answer.").waitFor();
+    await state("No answer came. Whether it is charged is looked up.");
+    expect(await page.getByText("Cut off").count()).toBe(0);
+    // No network at all.
+    await page.context().setOffline(true);
+    await send();
+    await state("No answer came.");
+    await page.getByText("It comes when the request is charged.").waitFor();
+    await page.context().setOffline(false);
   });
 
   test("a used-up budget is a sentence, and a new key sends the message", async () => {

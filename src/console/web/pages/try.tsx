@@ -72,7 +72,8 @@ type Fields = {
   readonly isStream: boolean;
 };
 
-type State = "key" | "waiting" | "coming" | "stopped" | "refused" | Ending;
+/** `lost`: nothing is known of it. */
+type State = "key" | "waiting" | "coming" | "stopped" | "refused" | "lost" | Ending;
 
 /** What became of a message. */
 type Attempt = {
@@ -316,8 +317,11 @@ function useAttempt(keys: TryKeys): Attempts {
       (state) => ({ state }),
       (thrown: unknown) => failureOf(thrown, hasText),
     );
+    const isLost = end.state === "cut" && !hasText;
     const isStopped = signal.aborted && end.state === "cut";
-    change(requestId, () => (isStopped ? { state: "stopped" } : end));
+    change(requestId, () =>
+      isStopped ? { state: "stopped" } : isLost ? { ...end, state: "lost" } : end,
+    );
     const error = "error" in end ? end.error : undefined;
     if (error) afterFailure(error, keys);
     const isRefused = error?.isRefusal === true;

@@ -134,7 +134,8 @@ function isOurs({ headers }: Response): boolean {
 async function errorOf(response: Response): Promise<PublicError> {
   const { status, headers } = response;
   const { error } = Object(await response.json().catch(() => undefined));
-  if (!isOurs(response)) return new PublicError("other", { status });
+  // A proxy in front that does not reach the gateway, or waited too long for it.
+  if (!isOurs(response)) return new PublicError(status >= 500 ? "offline" : "other", { status });
   const retryAfterSeconds = Number(headers.get("retry-after")) || undefined;
   const known = toError(error, { status, retryAfterSeconds });
   // Browsers repeat a request by themselves where its connection broke. Its id made it one.

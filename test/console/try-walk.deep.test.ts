@@ -536,6 +536,54 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.unroute("**/v1/messages");
   });
 
+  test("a proxy that does not reach the gateway is no wrong address", async () => {
+    await open();
+    for (const status of [502, 504]) {
+      await page.route("**/v1/messages", (route) =>
+        route.fulfill({ status, contentType: "text/html", body: "<h1>nginx</h1>" }),
+      );
+      await send();
+      await state("No answer came.");
+      await page.getByText("The connection to the gateway broke, or it does not answer.").waitFor();
+      expect(await page.getByText("Nothing was charged.").count()).toBe(0);
+      await page.unroute("**/v1/messages");
+    }
+  });
+
+  for (const days of [-1, 1])
+    test(`a clock that is ${days} day ahead makes no other key`, async () => {
+      const other = await openPage(browser);
+      await other.page.context().addCookies(await page.context().cookies());
+      await other.page.addInitScript(`{
+        const aheadMs = ${days * 86_400_000};
+        const now = Date.now.bind(Date);
+        globalThis.Date = class extends Date {
+          constructor(...args) {
+            super(...(args.length > 0 ? args : [now() + aheadMs]));
+          }
+          static now() {
+            return now() + aheadMs;
+          }
+        };
+      }`);
+      await other.page.goto(at("try"));
+      await other.page.getByLabel("Message", { exact: true }).fill("Hi");
+      await other.page.getByRole("button", { name: "Send", exact: true }).click();
+      await other.page.getByText("The answer is whole.").waitFor();
+      const [key] = await ownKeys();
+      const seconds = Number(key?.expiresAt?.seconds) - Number(key?.createdAt?.seconds);
+      expect(seconds).toBeGreaterThan(3_000);
+      expect(seconds).toBeLessThanOrEqual(3_600);
+      // It is good for the next message, too.
+      const count = provider.requests.length;
+      await other.page.getByRole("button", { name: "Send", exact: true }).click();
+      await provider.received(count + 1);
+      await other.page.getByText("The answer is whole.").waitFor();
+      expect((await ownKeys())[0]?.keyId).toBe(key?.keyId);
+      expect(other.problems).toEqual([]);
+      await other.page.context().close();
+    });
+
   test("a session that ended asks for the password, and the message is sent", async () => {
     await open();
     await message().fill("Kept while signing in");

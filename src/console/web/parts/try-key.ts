@@ -6,12 +6,14 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
 import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { call, invalidate } from "../api.ts";
+import { gatewayNow } from "../connect.ts";
 import { account, session } from "../session.ts";
 import { tryWords as text } from "../words-try.ts";
 
 /** One credit. */
 export const tryBudgetMicro = 1_000_000n;
-const lifeMs = 3_600_000;
+/** Alerts leave out a key of at most an hour. A minute less: clocks of machines differ. */
+const lifeMs = 3_540_000;
 /** A key with less than this ahead of it is replaced before the next message. */
 const leastLeftMs = 60_000;
 
@@ -68,7 +70,7 @@ export function useTryKeys(): TryKeys {
       const isGood =
         kept?.family === family &&
         kept.personId === personOnScreen() &&
-        kept.endsAt.getTime() - Date.now() > leastLeftMs;
+        kept.endsAt.getTime() - gatewayNow().getTime() > leastLeftMs;
       if (isGood) return kept;
       end();
       const key = await create(family);
@@ -89,7 +91,7 @@ export function useTryKeys(): TryKeys {
 }
 
 async function create(family: Family): Promise<TryKey> {
-  const endsAt = new Date(Date.now() + lifeMs);
+  const endsAt = new Date(gatewayNow().getTime() + lifeMs);
   const { key, secret } = await call(KeysService.method.createKey, {
     ...{ accountId: account.value.accountId, family, name: text.keyName },
     ...{ totalCapMicrocredits: tryBudgetMicro, expiresAt: timestampFromDate(endsAt) },

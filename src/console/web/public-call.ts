@@ -30,7 +30,7 @@ export class PublicError extends Error {
   /** A reason of the gateway. `offline`: no answer at all. `other`: something else answered. */
   readonly reason: string;
   readonly retryAfterSeconds: number | undefined;
-  /** True: the request was refused before its admission. A receipt, where there is one, is right. */
+  /** True: refused before its admission, unless there is a receipt. */
   readonly isRefusal: boolean;
 
   constructor(reason: string, { message = "", retryAfterSeconds, status }: Facts = {}) {

@@ -2912,13 +2912,14 @@ where hour >= $1::date::timestamp at time zone 'utc' and key_id >= ''`,
   "day",
 );
 
-export type FindSpentLimitsRow = { accountId: string; family: "v1" | "v2"; payer: string; name: string | null; window: "day" | "week" | "month" | "total"; since: string | null; base: bigint; limitMicro: bigint; spentMicro: bigint; passed: bigint | null; isRefused: boolean };
+export type FindSpentLimitsRow = { accountId: string; family: "v1" | "v2"; payer: string; name: string | null; window: "day" | "week" | "month" | "total"; since: string | null; base: bigint; limitMicro: bigint; spentMicro: bigint; passed: bigint | null; totalLimit: bigint | null; keyCreatedAt: Date | null; keyExpiresAt: Date | null; isRefused: boolean };
 /**
  * Finds the limits of active keys, persons, management keys and pools of which a part is spent in
  * the UTC window of now, and whether a request was rejected for them within the last hours of this
  * day: what is left may be too little for any request. Of a rejection only the key is known, so it
  * counts for the limit with the least left of those that bind the key, unless one of these changed
- * since: processes may reject by the limits of before for some seconds.
+ * since: processes may reject by the limits of before for some seconds. Of a limit of a key, also
+ * from when to when it may be used.
  * `percents`: for each of these accounts, the part
  */
 export const findSpentLimits: Many<{ accountIds: readonly string[]; percents: readonly number[] }, FindSpentLimitsRow> = many(
@@ -2938,7 +2939,7 @@ with asked as (
   from pools p
   where account_id = any($1) and p.is_limited
 ), limits as (
-  select p.account_id, p."family", p.payer, w.name, w.most, w.base,
+  select p.account_id, p."family", p.payer, p.total_limit, w.name, w.most, w.base,
     greatest(w.since, w.starts) as since,
     case when w.since < w.starts then 0 else p.spent - w.base end as spent,
     w.most - case when w.since < w.starts then 0 else p.spent - w.base end - p.held as free
@@ -2975,7 +2976,8 @@ with asked as (
 select l.account_id as account_id, l."family" as "family", l.payer as payer,
   coalesce(k.name, m.name) as name, l.name as window, l.since as since,
   l.base as base, l.most as limit_micro, l.spent as spent_micro,
-  c.passed as passed,
+  c.passed as passed, l.total_limit as total_limit, k.created_at as key_created_at,
+  k.expires_at as key_expires_at,
   exists (
     select 1
     from refused r
@@ -2994,8 +2996,8 @@ where (k.status = 'active' or l.payer = '' or strpos(l.payer, ':') > 0) and l.mo
   and l.spent * 100::numeric >= l.most * a.percent::numeric
 order by l.account_id, l."family", l.payer, l.since`,
   (p) => [p.accountIds, p.percents],
-  (v) => ({ accountId: v[0], family: v[1], payer: v[2], name: v[3], window: v[4], since: v[5], base: v[6], limitMicro: v[7], spentMicro: v[8], passed: v[9], isRefused: v[10] }) as never,
-  "name since passed",
+  (v) => ({ accountId: v[0], family: v[1], payer: v[2], name: v[3], window: v[4], since: v[5], base: v[6], limitMicro: v[7], spentMicro: v[8], passed: v[9], totalLimit: v[10], keyCreatedAt: v[11], keyExpiresAt: v[12], isRefused: v[13] }) as never,
+  "name since passed totalLimit keyCreatedAt keyExpiresAt",
 );
 
 export type ReadArchivedMonthsRow = { month: string };

@@ -75,7 +75,7 @@ select statement_timestamp() as read_at, c.change_id as change_id, c.key_id as k
   5000,
 );
 
-export type ListEventsRow = { keyId: string; accountId: string; name: string; createdAt: Date; createdBy: string; manager: string | null; pausedAt: Date | null; revokedAt: Date | null; hint: string };
+export type ListEventsRow = { keyId: string; accountId: string; name: string; createdAt: Date; createdBy: string; expiresAt: Date | null; totalLimit: bigint | null; manager: string | null; pausedAt: Date | null; revokedAt: Date | null; hint: string };
 /**
  * The keys that the feed names since ten seconds before a time, and that were created, paused or
  * revoked since then, with the hint of their first secret. An account that is closed has no news.
@@ -83,7 +83,10 @@ export type ListEventsRow = { keyId: string; accountId: string; name: string; cr
 export const listEvents: Many<{ since: Date | string; rows: bigint | number }, ListEventsRow> = many(
   "keys/list-events",
   `-- keys/list-events
-select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
+select k.key_id, k.account_id, k.name, k.created_at, k.created_by, k.expires_at,
+       (select b.total_limit from budgets b
+         where b.account_id = k.account_id and b."family" = k."family"
+           and b.payer = k.key_id) as total_limit,
        -- Of the management key that created it.
        (select m.name from management_keys m
          where k.created_by = 'mgmt:' || m.management_key_id) as manager,
@@ -100,8 +103,8 @@ select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
  order by k.key_id
  limit $2`,
   (p) => [p.since, p.rows],
-  (v) => ({ keyId: v[0], accountId: v[1], name: v[2], createdAt: v[3], createdBy: v[4], manager: v[5], pausedAt: v[6], revokedAt: v[7], hint: v[8] }) as never,
-  "manager pausedAt revokedAt",
+  (v) => ({ keyId: v[0], accountId: v[1], name: v[2], createdAt: v[3], createdBy: v[4], expiresAt: v[5], totalLimit: v[6], manager: v[7], pausedAt: v[8], revokedAt: v[9], hint: v[10] }) as never,
+  "expiresAt totalLimit manager pausedAt revokedAt",
   5000,
 );
 

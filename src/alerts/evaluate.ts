@@ -87,6 +87,12 @@ type SpentLimit = {
   readonly spentMicro: bigint;
   /** All that the payer had spent when the limit was raised. Null: it was not. */
   readonly passed: bigint | null;
+  /** Of the payer, in micro-credits. Null: none. */
+  readonly totalLimit: bigint | null;
+  /** Null: the payer is no key. */
+  readonly keyCreatedAt: Date | null;
+  /** Null: it is no key, or does not expire. */
+  readonly keyExpiresAt: Date | null;
   /** True: a request was rejected for it a moment ago. */
   readonly isRefused: boolean;
 };
@@ -105,6 +111,10 @@ type KeyEvent = {
   /** The name of the management key that created it. Null: another caller did. */
   readonly manager: string | null;
   readonly createdAt: Date;
+  /** Null: it does not expire. */
+  readonly expiresAt: Date | null;
+  /** The most micro-credits in total. Null: no such limit. */
+  readonly totalLimit: bigint | null;
   readonly pausedAt: Date | null;
   readonly revokedAt: Date | null;
 };
@@ -590,6 +600,8 @@ function capReached(
   const { accountId, family, payer, window, since, base, limitMicro, spentMicro, passed } = limit;
   const isKey = payer !== "" && !payer.includes(":");
   if (personIn(limit) !== undefined && login === undefined) return [];
+  const { totalLimit, keyCreatedAt: createdAt, keyExpiresAt: expiresAt } = limit;
+  if (createdAt && isTrial({ totalLimit, createdAt, expiresAt })) return [];
   const share = (percent: number) => spentMicro * 100n >= limitMicro * BigInt(percent);
   const isRefused = limit.isRefused && share(refusedPercentMin);
   // A raise repeats nothing: what was spent before it passes no part of the new limit.
@@ -634,7 +646,24 @@ function whose({ payer, name }: SpentLimit, login: string | undefined): AlertFac
   return { of: "key", key_id: payer, key: name ?? "" };
 }
 
+const trialLimitMicro = 1_000_000n;
+const trialLifeMs = 3_600_000;
+
+/**
+ * True: so little and short that its making, end and use are no news, as of a key with which
+ * somebody tries a model.
+ */
+function isTrial({
+  totalLimit,
+  createdAt,
+  expiresAt,
+}: Pick<KeyEvent, "totalLimit" | "createdAt" | "expiresAt">): boolean {
+  if (totalLimit === null || totalLimit > trialLimitMicro) return false;
+  return expiresAt !== null && expiresAt.getTime() - createdAt.getTime() <= trialLifeMs;
+}
+
 function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {
+  if (isTrial(key)) return [];
   const { accountId, keyId, name, hint, createdBy, manager } = key;
   const { createdAt, pausedAt, revokedAt } = key;
   const facts: AlertFacts = { key_id: keyId, key: name, hint };

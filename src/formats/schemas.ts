@@ -158,9 +158,10 @@ function toNative(schema: JsonObject, leaveOut: (keyword: string) => void): Json
   const inner = (value: JsonValue) => (isObject(value) ? toNative(value, leaveOut) : {});
   for (const [name, value] of Object.entries(schema)) {
     if (silent.has(name)) continue;
-    const nested = withInner(name, value, inner);
-    if (nested !== undefined && name === "oneOf" && schema.anyOf === undefined) own.anyOf = nested;
-    else if (nested !== undefined && name !== "oneOf") own[name] = nested;
+    // Beside alternatives that stay, others have no place: they are left out as a whole.
+    const isSecond = name === "oneOf" && schema.anyOf !== undefined;
+    const nested = isSecond ? undefined : withInner(name, value, inner);
+    if (nested !== undefined) own[name === "oneOf" ? "anyOf" : name] = nested;
     else if (isNativeAsItIs(name, value)) own[name] = value;
     else {
       leaveOut(name);

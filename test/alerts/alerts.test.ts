@@ -2,6 +2,7 @@
 
 import { inspect } from "node:util";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import {
   AlertKind,
@@ -434,6 +435,41 @@ test("a new key and a paused one are told, by the feed of keys", async () => {
     "The key “nightly b build” was revoked.",
   ]);
   expect(await titlesOf(accountId)).toHaveLength(4);
+});
+
+test("no alert tells of a key of a credit and an hour, and of a larger one each does", async () => {
+  const { accountId } = await nodes.payer(10n * credit);
+  const make = async (name: string, totalCapMicrocredits: bigint, seconds: number | null) => {
+    const { key } = await nodes.keys.createKey({
+      ...{ accountId, name, totalCapMicrocredits },
+      ...(seconds !== null && { expiresAt: timestampFromDate(new Date(Date.now() + 9_000_000)) }),
+    });
+    const keyId = key?.keyId ?? "";
+    // Exactly so long, whenever it was made.
+    if (seconds !== null)
+      await nodes.run(
+        `update keys set expires_at = created_at + $2::integer * interval '1 second'
+           where key_id = $1`,
+        [keyId, seconds],
+      );
+    await spend(keyId, totalCapMicrocredits);
+    return keyId;
+  };
+  const keyIds = [
+    await make("trial", credit, 3_600),
+    await make("dearer", credit + 1n, 3_600),
+    await make("longer", credit, 3_601),
+    await make("endless", credit, null),
+  ];
+  await look();
+  for (const keyId of keyIds) await nodes.keys.revokeKey(keyId);
+  await look();
+  const raised = (await nodes.raised(accountId)).filter(({ on_page }) => on_page);
+  const kindsOf = (name: string) =>
+    raised.flatMap(({ kind, facts }) => (facts.key === name ? [kind] : [])).toSorted();
+  expect(kindsOf("trial")).toEqual([]);
+  for (const name of ["dearer", "longer", "endless"])
+    expect([name, ...kindsOf(name)]).toEqual([name, "cap_reached", "key_created", "key_stopped"]);
 });
 
 test("a credential at an address that its list does not allow is told once a day", async () => {

@@ -393,6 +393,11 @@ async function newBudgets(facts: AnyBudgets) {
       ...[accountId, payer],
     ]);
   const payers = [managed, revoked, person, ""];
+  const made = await run<{ key_id: string; created_at: Date }>(
+    "select key_id, created_at from keys where account_id = $1",
+    [accountId],
+  );
+  const madeAt = new Map(made.map((key) => [key.key_id, key.created_at]));
   const limits: Limit[] = [];
   for (const [index, payer] of payers.entries()) {
     const budget = budgets[index];
@@ -420,6 +425,8 @@ async function newBudgets(facts: AnyBudgets) {
       [...numbers, ...most.map((one) => one ?? -1)].map(BigInt),
       row.at,
     );
+    const total = most[3] ?? null;
+    const totalLimit = total === null ? null : BigInt(total);
     const starts = startsOf(new Date(Math.max(row.at.getTime(), Number(row.day) * 86_400_000)));
     for (const [place, { name, spent: inWindow, limit }] of windows.entries())
       if (limit !== null)
@@ -431,6 +438,7 @@ async function newBudgets(facts: AnyBudgets) {
           limitMicro: limit,
           spentMicro: inWindow,
           passed: change?.window === name && change.passed !== null ? BigInt(change.passed) : null,
+          ...{ totalLimit, keyCreatedAt: madeAt.get(payer) ?? null, keyExpiresAt: null },
           free: limit - inWindow - BigInt(held),
         });
   }

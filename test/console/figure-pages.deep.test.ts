@@ -181,6 +181,17 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(await page.locator(".bars-tip").textContent()).toContain("Total");
     await page.keyboard.press("Home");
     expect(await focused.getAttribute("data-bar")).toBe("0");
+    // An empty bar shows the focus, too, and of all bars one is a stop of the tab key.
+    expect(await focused.getAttribute("aria-label")).toMatch(/: 0\.00\scredits/);
+    const ring = focused.locator(".bars-hit");
+    const { stroke, strokeWidth } = await ring.evaluate(
+      (one) => one.ownerDocument.defaultView?.getComputedStyle(one) ?? Object(undefined),
+    );
+    expect([stroke, strokeWidth]).toEqual([expect.not.stringMatching("none"), "2px"]);
+    await page.keyboard.press("Tab");
+    expect(await page.locator("[data-bar]:focus").count()).toBe(0);
+    await page.keyboard.press("Shift+Tab");
+    expect(await focused.getAttribute("data-bar")).toBe("0");
     await page.keyboard.press("Escape");
     expect(await page.locator(".bars-tip").count()).toBe(0);
     await page.close();

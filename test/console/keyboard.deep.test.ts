@@ -254,8 +254,9 @@ const findHiddenFocus = `(() => {
   // Behind the last element the focus leaves the page.
   if (!focused || focused === document.body) return "";
   const isShown = (one) => {
-    const { outlineStyle, outlineWidth } = getComputedStyle(one);
-    return outlineStyle !== "none" && Number.parseFloat(outlineWidth) > 0;
+    const { outlineStyle, outlineWidth, stroke, strokeWidth } = getComputedStyle(one);
+    const isStroked = one.matches(".bars-hit") && stroke !== "none" && strokeWidth === "2px";
+    return isStroked || (outlineStyle !== "none" && Number.parseFloat(outlineWidth) > 0);
   };
   // Some show it around themselves: a search with its icon, a bar with its column.
   const around = [focused, focused.parentElement, focused.firstElementChild];

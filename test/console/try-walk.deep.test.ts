@@ -163,6 +163,18 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const request = { accountId, requestId };
     return (await gateway.admin.core.billing.getReceipt(request, call())).receipt;
   }
+  /** The id of the request that holds credits, as soon as one does. */
+  async function isRunning(): Promise<string> {
+    const { accountId } = gateway;
+    const running = async () => {
+      const { billing } = gateway.admin.core;
+      const { requests } = await billing.listRunningRequests({ accountId }, call());
+      return requests.map(({ requestId }) => requestId);
+    };
+    await expect.poll(running).toHaveLength(1);
+    const [requestId = ""] = await running();
+    return requestId;
+  }
   const requestIdOnPage = async () => {
     const href = await page.getByRole("link", { name: "The whole receipt" }).getAttribute("href");
     return href?.split("/").at(-1) ?? "";
@@ -334,6 +346,63 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await state("The answer is whole.");
   });
 
+  /** The amount on the page, which is that of the charge. */
+  async function expectCharged(outcome: Outcome): Promise<void> {
+    await page.getByRole("region", { name: "Receipt" }).waitFor();
+    expect(await page.getByText("Nothing was charged.").count()).toBe(0);
+    const charge = await chargedOf(await requestIdOnPage());
+    expect(charge?.outcome).toBe(outcome);
+    const micro = Number(charge?.amountMicrocredits);
+    expect(micro).toBeGreaterThan(0);
+    const shown = page.getByRole("region", { name: "Receipt" });
+    expect(await shown.textContent()).toContain(`Charged${(micro / 1e6).toFixed(4)} credits`);
+  }
+  /** The events of an answer that thinks before it writes, up to its thoughts. */
+  const thoughts = () =>
+    nativeEvents({
+      ...{ thinking: { pieces: ["Let me see."], signature: "c2ln" }, text: ["Hello"] },
+      usage: { input: 3_000 },
+    }).slice(0, 3);
+
+  test("a provider that breaks after its thoughts is no free answer", async () => {
+    scripts.push(nativeStream({}, { writes: thoughts(), end: "reset" }));
+    await open("?model=model-opus-4.6");
+    await send();
+    await state("No answer");
+    await expectCharged(Outcome.PROVIDER_BROKE);
+    await look("try-broke");
+  });
+
+  test("a key that is revoked during the thoughts of a model is charged for them", async () => {
+    scripts.push(nativeStream({}, { writes: [...thoughts(), new Gate()] }));
+    await open("?model=model-opus-4.6");
+    const count = provider.requests.length;
+    await send();
+    await provider.received(count + 1);
+    await isRunning();
+    const [key] = await ownKeys();
+    await gateway.admin.core.keys.revokeKey({ keyId: key?.keyId ?? "" }, call());
+    await page.getByText("The key of this page was ended.").waitFor();
+    await expectCharged(Outcome.REVOKED);
+  });
+
+  test("a plain answer that an owner ends shows its charge", async () => {
+    const [whole] = nativeAnswer({ text: ["Hello"] }).writes ?? [];
+    expect.assert(typeof whole === "string");
+    const writes = [whole.slice(0, 20), new Gate(), whole.slice(20)];
+    scripts.push(nativeAnswer({}, { writes }));
+    await open("?model=model-opus-4.6");
+    await page.getByLabel("Show the answer as it comes").uncheck();
+    const count = provider.requests.length;
+    await send();
+    await provider.received(count + 1);
+    const { accountId } = gateway;
+    const request = { accountId, requestId: await isRunning() };
+    await gateway.admin.core.inference.endRequest(request, call());
+    await page.getByText("An owner of the account ended this request.").waitFor();
+    await expectCharged(Outcome.REVOKED);
+  });
+
   test("a network that is gone before the answer says so", async () => {
     await open();
     await send();
@@ -344,6 +413,14 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await provider.received(count + 1);
     relay.cut();
     await page.getByText("The connection to the gateway broke, or it does not answer.").waitFor();
+    await state("No answer came. Whether it is charged is looked up.");
+    expect(await page.getByText("Cut off").count()).toBe(0);
+    // No network at all.
+    await page.context().setOffline(true);
+    await send();
+    await state("No answer came.");
+    await page.getByText("It comes when the request is charged.").waitFor();
+    await page.context().setOffline(false);
   });
 
   test("a used-up budget is a sentence, and a new key sends the message", async () => {
@@ -363,6 +440,25 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await state("The answer is whole.");
     const [second] = await ownKeys();
     expect(second?.keyId).not.toBe(first?.keyId);
+    await revoked(first?.keyId);
+  });
+
+  test("a budget that a broken answer used up is a reason for a new key", async () => {
+    await open("?model=model-opus-4.6");
+    const usage = { input: 100_000, output: 250 };
+    const events = nativeEvents({ thinking: { pieces: ["Hm."], signature: "c2ln" }, usage });
+    scripts.push(nativeStream({}, { writes: events.slice(0, 3), end: "reset" }));
+    // Its receipt is not there yet when the next message is refused.
+    await page.route("**/GetReceipt", (route) => route.abort());
+    await page.getByLabel("Most tokens of the answer").fill("250");
+    await send();
+    await state("No answer");
+    const [first] = await ownKeys();
+    await send();
+    await page.getByText("A new key has another credit.").waitFor();
+    await page.unroute("**/GetReceipt");
+    await button("Send with a new key").click();
+    await state("The answer is whole.");
     await revoked(first?.keyId);
   });
 
@@ -413,6 +509,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await send();
     await page.getByText(/Try again in( a moment| \d+ s)\./).waitFor();
     await state("No answer");
+    await page.getByText("Nothing was charged.").waitFor();
+    expect((await chargedOf(await requestIdOnPage()))?.outcome).toBe(Outcome.PROVIDER_FAILED);
   });
 
   test("a key that an owner revokes is replaced by the next message", async () => {
@@ -437,6 +535,54 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByText("the models are not served at the address of this console").waitFor();
     await page.unroute("**/v1/messages");
   });
+
+  test("a proxy that does not reach the gateway is no wrong address", async () => {
+    await open();
+    for (const status of [502, 504]) {
+      await page.route("**/v1/messages", (route) =>
+        route.fulfill({ status, contentType: "text/html", body: "<h1>nginx</h1>" }),
+      );
+      await send();
+      await state("No answer came.");
+      await page.getByText("The connection to the gateway broke, or it does not answer.").waitFor();
+      expect(await page.getByText("Nothing was charged.").count()).toBe(0);
+      await page.unroute("**/v1/messages");
+    }
+  });
+
+  for (const days of [-1, 1])
+    test(`a clock that is ${days} day ahead makes no other key`, async () => {
+      const other = await openPage(browser);
+      await other.page.context().addCookies(await page.context().cookies());
+      await other.page.addInitScript(`{
+        const aheadMs = ${days * 86_400_000};
+        const now = Date.now.bind(Date);
+        globalThis.Date = class extends Date {
+          constructor(...args) {
+            super(...(args.length > 0 ? args : [now() + aheadMs]));
+          }
+          static now() {
+            return now() + aheadMs;
+          }
+        };
+      }`);
+      await other.page.goto(at("try"));
+      await other.page.getByLabel("Message", { exact: true }).fill("Hi");
+      await other.page.getByRole("button", { name: "Send", exact: true }).click();
+      await other.page.getByText("The answer is whole.").waitFor();
+      const [key] = await ownKeys();
+      const seconds = Number(key?.expiresAt?.seconds) - Number(key?.createdAt?.seconds);
+      expect(seconds).toBeGreaterThan(3_000);
+      expect(seconds).toBeLessThanOrEqual(3_600);
+      // It is good for the next message, too.
+      const count = provider.requests.length;
+      await other.page.getByRole("button", { name: "Send", exact: true }).click();
+      await provider.received(count + 1);
+      await other.page.getByText("The answer is whole.").waitFor();
+      expect((await ownKeys())[0]?.keyId).toBe(key?.keyId);
+      expect(other.problems).toEqual([]);
+      await other.page.context().close();
+    });
 
   test("a session that ended asks for the password, and the message is sent", async () => {
     await open();

@@ -213,6 +213,22 @@ describe("alternatives at the top of a tool's schema", () => {
   });
 });
 
+test("alternatives beside others are left out as a whole", () => {
+  const choice = {
+    ...{ anyOf: [{ type: "string" }] },
+    oneOf: [{ type: "string", pattern: "^a", minLength: 3 }],
+  };
+  const fit = new Fit();
+  const request = chat.decodeRequest(chatBody({ type: "object", properties: { a: choice } }, true));
+  const body = native.encodeRequest(request, target, fit);
+  const said = fit.leftOut.filter(({ where }) => where === "response_format");
+  expect(said.map(({ what }) => what)).toEqual(["oneOf"]);
+  expect(partOf(body, "output_config", "format", "schema", "properties", "a")).toEqual({
+    anyOf: choice.anyOf,
+    description: `(oneOf: ${JSON.stringify(choice.oneOf)})`,
+  });
+});
+
 test("what a target does not know is said, by its keyword", () => {
   const fit = new Fit();
   const schema = { type: "object", properties: { a: { type: "integer", minimum: 3 } } };

@@ -340,7 +340,8 @@ where hour >= :day::date::timestamp at time zone 'utc' and key_id >= '';
 -- the UTC window of now, and whether a request was rejected for them within the last hours of this
 -- day: what is left may be too little for any request. Of a rejection only the key is known, so it
 -- counts for the limit with the least left of those that bind the key, unless one of these changed
--- since: processes may reject by the limits of before for some seconds.
+-- since: processes may reject by the limits of before for some seconds. Of a limit of a key, also
+-- from when to when it may be used.
 -- :percents  for each of these accounts, the part
 -- =family pools.family
 -- =window 'day' | 'week' | 'month' | 'total'
@@ -358,7 +359,7 @@ with asked as (
   from pools p
   where account_id = any(:account_ids) and p.is_limited
 ), limits as (
-  select p.account_id, p."family", p.payer, w.name, w.most, w.base,
+  select p.account_id, p."family", p.payer, p.total_limit, w.name, w.most, w.base,
     greatest(w.since, w.starts) as since,
     case when w.since < w.starts then 0 else p.spent - w.base end as spent,
     w.most - case when w.since < w.starts then 0 else p.spent - w.base end - p.held as free
@@ -395,7 +396,8 @@ with asked as (
 select l.account_id as "account_id!", l."family" as "family!", l.payer as "payer!",
   coalesce(k.name, m.name) as "name?", l.name as "window!", l.since as "since?",
   l.base as "base!", l.most as "limit_micro!", l.spent as "spent_micro!",
-  c.passed as "passed?",
+  c.passed as "passed?", l.total_limit as "total_limit?", k.created_at as "key_created_at?",
+  k.expires_at as "key_expires_at?",
   exists (
     select 1
     from refused r

@@ -49,6 +49,13 @@ export async function* openStream<I extends DescMessage, O extends DescMessage>(
   }
 }
 
+let aheadMs = 0;
+
+/** The time at the gateway, as its last answer had it: to a second, whatever the clock here is. */
+export function gatewayNow(): Date {
+  return new Date(Date.now() + aheadMs);
+}
+
 async function post(
   method: DescMethod,
   type: string,
@@ -65,6 +72,8 @@ async function post(
   }).catch(() => {
     throw new CallError(words.common.offline, { reason: "offline" });
   });
+  const sentAt = Date.parse(response.headers.get("date") ?? "");
+  if (!Number.isNaN(sentAt)) aheadMs = sentAt - Date.now();
   if (response.ok) return response;
   // A proxy in between may answer in its own way.
   const json = await readJson(response).catch(() => ({}));

@@ -13,16 +13,31 @@ export type Message = {
 /** How an answer ended. `cut`: before its end, without the will of the person. */
 export type Ending = "whole" | "limit" | "cut";
 
+type Facts = {
+  readonly message?: string;
+  readonly retryAfterSeconds?: number | undefined;
+  /** Of HTTP. Absent: there was none, or it said that an answer comes. */
+  readonly status?: number;
+};
+
+/** Reasons that also end a request that runs. What it came to until then is charged. */
+const endsRequests: readonly string[] = [
+  ...["invalid_key", "revoked_key", "key_expired", "key_paused", "account_suspended", "cancelled"],
+];
+
 /** Why no answer came, or no more of it. Its message is the gateway's sentence, or empty. */
 export class PublicError extends Error {
   /** A reason of the gateway. `offline`: no answer at all. `other`: something else answered. */
   readonly reason: string;
   readonly retryAfterSeconds: number | undefined;
+  /** True: refused before its admission, unless there is a receipt. */
+  readonly isRefusal: boolean;
 
-  constructor(reason: string, message = "", retryAfterSeconds?: number) {
+  constructor(reason: string, { message = "", retryAfterSeconds, status }: Facts = {}) {
     super(message);
     this.reason = reason;
     this.retryAfterSeconds = retryAfterSeconds;
+    this.isRefusal = status !== undefined && status < 500 && !endsRequests.includes(reason);
   }
 }
 
@@ -65,7 +80,7 @@ async function readStream(response: Response, onText: (text: string) => void): P
   let ending: Ending = "cut";
   for await (const event of eventsOf(response)) {
     const { type, delta, error } = Object(event);
-    if (type === "error") throw toError(error, undefined);
+    if (type === "error") throw toError(error);
     if (type === "content_block_delta") onText(textOf(delta));
     if (type === "message_delta") ending = endingOf(Object(delta).stop_reason);
     if (type === "message_stop") return ending;
@@ -117,18 +132,20 @@ function isOurs({ headers }: Response): boolean {
 }
 
 async function errorOf(response: Response): Promise<PublicError> {
+  const { status, headers } = response;
   const { error } = Object(await response.json().catch(() => undefined));
-  if (!isOurs(response)) return new PublicError("other");
-  const known = toError(error, response.headers.get("retry-after"));
+  // A proxy in front that does not reach the gateway, or waited too long for it.
+  if (!isOurs(response)) return new PublicError(status >= 500 ? "offline" : "other", { status });
+  const retryAfterSeconds = Number(headers.get("retry-after")) || undefined;
+  const known = toError(error, { status, retryAfterSeconds });
   // Browsers repeat a request by themselves where its connection broke. Its id made it one.
   return known.reason === "request_id_used" ? new PublicError("offline") : known;
 }
 
-function toError(error: unknown, retryAfter: string | null | undefined): PublicError {
+function toError(error: unknown, of: Pick<Facts, "status" | "retryAfterSeconds"> = {}) {
   const { type, message, details } = Object(error);
   const { error_code: code } = Object(details);
   // Some reasons have no code of their own: their type says enough.
   const reason = [code, type].find((one) => typeof one === "string") ?? "other";
-  const text = typeof message === "string" ? message : "";
-  return new PublicError(reason, text, retryAfter ? Number(retryAfter) : undefined);
+  return new PublicError(reason, { ...of, message: typeof message === "string" ? message : "" });
 }

@@ -33,6 +33,7 @@ export const tryWords = {
     limit: "The answer ended at its most tokens. A larger number has more of it.",
     stopped: "Stopped. What the model wrote until then is charged.",
     cut: "Cut off: more was to come. What the model wrote until then is charged.",
+    lost: "No answer came. Whether it is charged is looked up.",
     refused: "No answer",
   },
   receipt: "Receipt",

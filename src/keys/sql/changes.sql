@@ -40,7 +40,10 @@ select statement_timestamp() as "read_at!", c.change_id as "change_id?", c.key_i
 -- name: ListEvents :many
 -- The keys that the feed names since ten seconds before a time, and that were created, paused or
 -- revoked since then, with the hint of their first secret. An account that is closed has no news.
-select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
+select k.key_id, k.account_id, k.name, k.created_at, k.created_by, k.expires_at,
+       (select b.total_limit from budgets b
+         where b.account_id = k.account_id and b."family" = k."family"
+           and b.payer = k.key_id) as "total_limit?",
        -- Of the management key that created it.
        (select m.name from management_keys m
          where k.created_by = 'mgmt:' || m.management_key_id) as "manager?",

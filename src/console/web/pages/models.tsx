@@ -366,7 +366,6 @@ function priceColumn(name: keyof typeof text.head, category: TokenCategory): Col
   };
 }
 
-/** So many are seen at once. */
 /** More, or longer ones, would make the row high. */
 const openLength = 60;
 

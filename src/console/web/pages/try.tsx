@@ -10,7 +10,7 @@ import {
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService, type Model } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { tokenCategories } from "../../../base/token-categories.ts";
-import { call, invalidate, useCall } from "../api.ts";
+import { call, invalidate, toCallError, useCall } from "../api.ts";
 import { clock, count, credits, parseCount, smallDollars } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { CheckField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
@@ -72,7 +72,8 @@ type Fields = {
   readonly isStream: boolean;
 };
 
-type State = "key" | "waiting" | "coming" | "stopped" | "refused" | Ending;
+/** `lost`: nothing is known of it. */
+type State = "key" | "waiting" | "coming" | "stopped" | "refused" | "lost" | Ending;
 
 /** What became of a message. */
 type Attempt = {
@@ -288,8 +289,8 @@ function useAttempt(keys: TryKeys): Attempts {
     setAttempt((before) =>
       before?.requestId === requestId ? { ...before, ...changesOf(before) } : before,
     );
-  const readCharge = async (requestId: string, keyId: string) => {
-    const receipt = await findReceipt(requestId, left.current.signal);
+  const readCharge = async (requestId: string, keyId: string, isRefused: boolean) => {
+    const receipt = await findReceipt(requestId, { isRefused, signal: left.current.signal });
     if (receipt) keys.spend(keyId, receipt.amountMicrocredits);
     change(requestId, () => ({ receipt: receipt ?? null }));
   };
@@ -316,17 +317,22 @@ function useAttempt(keys: TryKeys): Attempts {
       (state) => ({ state }),
       (thrown: unknown) => failureOf(thrown, hasText),
     );
+    const isLost = end.state === "cut" && !hasText;
     const isStopped = signal.aborted && end.state === "cut";
-    change(requestId, () => (isStopped ? { state: "stopped" } : end));
-    if (end.state !== "refused") return void readCharge(requestId, keyId);
-    afterRefusal(end.error, keys);
+    change(requestId, () =>
+      isStopped ? { state: "stopped" } : isLost ? { ...end, state: "lost" } : end,
+    );
+    const error = "error" in end ? end.error : undefined;
+    if (error) afterFailure(error, keys);
+    const isRefused = error?.isRefusal === true;
+    if (!isRefused) keys.use(keyId);
+    void readCharge(requestId, keyId, isRefused);
   };
   return { attempt, send, stop: () => hangUp.current?.abort() };
 }
 
 type Failure = { readonly state: "cut" | "refused"; readonly error: PublicError };
 
-/** A request of which nothing is known may have been charged. */
 function failureOf(thrown: unknown, hasText: boolean): Failure {
   const error = thrown instanceof PublicError ? thrown : new PublicError("offline");
   return { state: hasText || error.reason === "offline" ? "cut" : "refused", error };
@@ -334,7 +340,7 @@ function failureOf(thrown: unknown, hasText: boolean): Failure {
 
 const keyReasons = ["invalid_key", "revoked_key", "key_expired", "authentication_error"];
 
-function afterRefusal({ reason }: PublicError, keys: TryKeys): void {
+function afterFailure({ reason }: PublicError, keys: TryKeys): void {
   if (keyReasons.includes(reason)) keys.end();
   if (reason === "model_not_found") invalidate(InferenceService.method.listModels);
 }
@@ -342,14 +348,27 @@ function afterRefusal({ reason }: PublicError, keys: TryKeys): void {
 const receiptTries = 30;
 const receiptEveryMs = 1_000;
 
+type Finding = {
+  /** True: it is not awaited. A request that was admitted is known before its error is. */
+  readonly isRefused: boolean;
+  readonly signal: AbortSignal;
+};
+
 /** The receipt of a request that has ended. Undefined: it did not come within half a minute. */
-async function findReceipt(requestId: string, signal: AbortSignal): Promise<Receipt | undefined> {
+async function findReceipt(
+  requestId: string,
+  { isRefused, signal }: Finding,
+): Promise<Receipt | undefined> {
   const request = { requestId, accountId: account.value.accountId };
   for (let tries = 0; tries < receiptTries && !signal.aborted; tries++) {
-    const { receipt } = await call(BillingService.method.getReceipt, request, {
-      ...{ signal, isByItself: true },
-    }).catch(() => ({ receipt: undefined }));
-    if (receipt && receipt.outcome !== Outcome.UNSPECIFIED) return receipt;
+    try {
+      const { receipt } = await call(BillingService.method.getReceipt, request, {
+        ...{ signal, isByItself: true },
+      });
+      if (receipt && receipt.outcome !== Outcome.UNSPECIFIED) return receipt;
+    } catch (thrown) {
+      if (isRefused && toCallError(thrown).reason === "not_found") return undefined;
+    }
     await new Promise((resolve) => setTimeout(resolve, receiptEveryMs));
   }
   return undefined;
@@ -404,7 +423,7 @@ type FailureProps = Pick<AnswerProps, "keys" | "onNewKey"> & { readonly error: P
 /** Why there is no answer, or no more of it, and the next step. */
 function Failure({ error, keys, onNewKey }: FailureProps): JSX.Element {
   const { reason, message } = error;
-  const isSpent = budgetReasons.includes(reason) && (keys.known?.spentMicro ?? 0n) > 0n;
+  const isSpent = budgetReasons.includes(reason) && keys.known?.isUsed === true;
   const action = isSpent ? (
     <Button onClick={onNewKey}>{text.newKey}</Button>
   ) : reason === "credits_exhausted" && canBuy() ? (
@@ -434,10 +453,17 @@ function adviceOf({ reason, retryAfterSeconds }: PublicError, isSpent: boolean):
 
 /** The receipt of a message, in short. */
 function Charged({ attempt }: { readonly attempt: Attempt }): JSX.Element {
-  const { receipt, requestId, state } = attempt;
-  if (state === "refused") return <p class="hint">{text.receiptFree}</p>;
-  if (!receipt)
-    return <p class="hint">{receipt === null ? text.receiptMissing : text.receiptComes}</p>;
+  const { receipt, requestId, error } = attempt;
+  if (receipt === undefined) return <p class="hint">{text.receiptComes}</p>;
+  const isFree = receipt ? receipt.amountMicrocredits === 0n : error?.isRefusal === true;
+  const whole = receipt && <a href={href(`requests/${requestId}`)}>{text.whole}</a>;
+  if (isFree && error)
+    return (
+      <p class="hint">
+        {text.receiptFree} {whole}
+      </p>
+    );
+  if (!receipt) return <p class="hint">{text.receiptMissing}</p>;
   const { amountMicrocredits: amount, usage } = receipt;
   return (
     <section class="stack" aria-label={text.receipt}>
@@ -454,9 +480,7 @@ function Charged({ attempt }: { readonly attempt: Attempt }): JSX.Element {
           [words.receipt.model, receipt.model],
         ]}
       </Facts>
-      <p>
-        <a href={href(`requests/${requestId}`)}>{text.whole}</a>
-      </p>
+      <p>{whole}</p>
     </section>
   );
 }

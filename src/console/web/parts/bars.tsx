@@ -256,7 +256,8 @@ function Plot(props: PlotProps): JSX.Element {
               areLines ? "" : format(totalOf(bar)),
               partsOf(bar, props),
             )}
-            tabIndex={index === stop ? 0 : -1}
+            // In small letters: the names of attributes of SVG are as they are written.
+            tabindex={index === stop ? 0 : -1}
             class={classOf(index, bar, props, chosen)}
             onFocus={() => {
               onActive(index);

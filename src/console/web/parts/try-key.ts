@@ -6,12 +6,14 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
 import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { call, invalidate } from "../api.ts";
+import { gatewayNow } from "../connect.ts";
 import { account, session } from "../session.ts";
 import { tryWords as text } from "../words-try.ts";
 
 /** One credit. */
 export const tryBudgetMicro = 1_000_000n;
-const lifeMs = 3_600_000;
+/** Alerts leave out a key of at most an hour. A minute less: clocks of machines differ. */
+const lifeMs = 3_540_000;
 /** A key with less than this ahead of it is replaced before the next message. */
 const leastLeftMs = 60_000;
 
@@ -23,6 +25,8 @@ type TryKey = {
   readonly endsAt: Date;
   /** Of its budget, as far as receipts have come. */
   readonly spentMicro: bigint;
+  /** True: something was sent with it that may have been charged. */
+  readonly isUsed: boolean;
 };
 
 export type TryKeys = {
@@ -30,6 +34,8 @@ export type TryKeys = {
   readonly known: TryKey | undefined;
   /** The key that pays from a pool; makes one where there is none. Throws a CallError. */
   take(family: Family): Promise<TryKey>;
+  /** It paid for something, or may have: how much comes later. */
+  use(keyId: string): void;
   spend(keyId: string, micro: bigint): void;
   /** Revokes the key: the next message makes another one. */
   end(): void;
@@ -64,7 +70,7 @@ export function useTryKeys(): TryKeys {
       const isGood =
         kept?.family === family &&
         kept.personId === personOnScreen() &&
-        kept.endsAt.getTime() - Date.now() > leastLeftMs;
+        kept.endsAt.getTime() - gatewayNow().getTime() > leastLeftMs;
       if (isGood) return kept;
       end();
       const key = await create(family);
@@ -72,6 +78,10 @@ export function useTryKeys(): TryKeys {
       if (isGone.current) revoke(key.keyId);
       else keep(key);
       return key;
+    },
+    use(keyId) {
+      const { current } = latest;
+      if (current?.keyId === keyId) keep({ ...current, isUsed: true });
     },
     spend(keyId, micro) {
       const { current } = latest;
@@ -81,7 +91,7 @@ export function useTryKeys(): TryKeys {
 }
 
 async function create(family: Family): Promise<TryKey> {
-  const endsAt = new Date(Date.now() + lifeMs);
+  const endsAt = new Date(gatewayNow().getTime() + lifeMs);
   const { key, secret } = await call(KeysService.method.createKey, {
     ...{ accountId: account.value.accountId, family, name: text.keyName },
     ...{ totalCapMicrocredits: tryBudgetMicro, expiresAt: timestampFromDate(endsAt) },
@@ -89,7 +99,15 @@ async function create(family: Family): Promise<TryKey> {
   invalidate(KeysService.method.listKeys);
   // After the call: it may have asked for a sign-in.
   const personId = personOnScreen();
-  return { keyId: key?.keyId ?? "", secret, family, personId, endsAt, spentMicro: 0n };
+  return {
+    keyId: key?.keyId ?? "",
+    secret,
+    family,
+    personId,
+    endsAt,
+    spentMicro: 0n,
+    isUsed: false,
+  };
 }
 
 function personOnScreen(): string {

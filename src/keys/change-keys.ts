@@ -35,6 +35,7 @@ import {
   type Controls,
   checkBounds,
   checkManaged,
+  type KeyChange,
   type KeyWrite,
   type LockedKey,
   type NewTags,
@@ -228,7 +229,8 @@ function decideChange(change: Change, key: LockedKey, admitted: Admitted): Decis
         admitted,
         "limits.limits.",
       );
-      if (isSameLimits(next.controls, key)) return { outcome: Outcome.ALREADY };
+      if (isSameLimits(next.controls, key) && isLimitedBy(key, next.limitedBy))
+        return { outcome: Outcome.ALREADY };
       return { outcome: Outcome.CHANGED, write: { kind: "limits", change: next }, isRaise };
     }
     case "tags":
@@ -261,6 +263,16 @@ function isSameLimits(controls: Partial<Controls>, { limits }: LockedKey): boole
         !(name in controls) ||
         limitText(controls[name], "") === limitText(limits[name], ""),
     ) && limitNames.every((name) => !(name in budget) || budget[name] === limits.budget[name])
+  );
+}
+
+/** True if who limits a key from now on does so already. An equal limit may bind anew. */
+function isLimitedBy(
+  { limitedByOwner, limitedByProgram }: LockedKey,
+  limitedBy: KeyChange["limitedBy"],
+): boolean {
+  return (
+    limitedBy === undefined || (limitedByOwner && limitedByProgram === (limitedBy === "program"))
   );
 }
 

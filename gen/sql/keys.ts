@@ -561,16 +561,18 @@ select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
   5000,
 );
 
-export type FindManagersRow = { keyId: string; managedBy: string };
+export type FindManagersRow = { managedBy: string };
 /**
- * Who manages these keys of an account. No row for a key of another one.
+ * All who manage these keys of an account. Without those of keys of another one.
  */
 export const findManagers: Many<{ accountId: string; keyIds: readonly string[] }, FindManagersRow> = many(
   "keys/find-managers",
   `-- keys/find-managers
-select key_id, managed_by from keys where account_id = $1 and key_id = any($2)`,
+select distinct managed_by
+  from keys
+ where account_id = $1 and key_id = any($2)`,
   (p) => [p.accountId, p.keyIds],
-  (v) => ({ keyId: v[0], managedBy: v[1] }) as never,
+  (v) => ({ managedBy: v[0] }) as never,
   "",
   5000,
 );

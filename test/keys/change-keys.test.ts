@@ -22,6 +22,7 @@ import {
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createLog } from "../../src/base/log.ts";
+import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import {
   type Call,
   type Caller,
@@ -29,6 +30,8 @@ import {
   type Person,
 } from "../../src/contract/contract.ts";
 import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
+import { createKeys } from "../../src/keys/keys.ts";
+import type { Runner } from "../../src/postgres/statement.ts";
 import { bearer, errorOf, startTestKeys } from "../support/keys.ts";
 import { query } from "../support/query.ts";
 
@@ -588,6 +591,79 @@ test.for<[string, Changes, string]>([
   ],
 ])("a change with %s is refused with its field", async ([, request, expected]) => {
   expect(await errorOf(changeBy(owner, request))).toBe(expected);
+});
+
+describe("a change of limits of keys of many managers", () => {
+  /** The statements of a change of keys of so many managers, and how often people are checked. */
+  async function statementsFor(caller: Caller, managers: number, prefix: string) {
+    await seed("acc_a", prefix, 60);
+    await run(
+      "managers",
+      `with made as (
+         insert into management_keys (management_key_id, account_id, name, scopes, most_keys,
+             created_by)
+         select $1 || 'm' || n, 'acc_a', 'm', '{keys}', 9, 'test'
+           from generate_series(0, $2::int - 1) n
+       )
+       update keys set managed_by = 'mgmt:' || $1 || 'm' || (right(key_id, 5)::int % $2::int)
+        where key_id like $1 || '%'`,
+      [prefix, managers],
+    );
+    const ran: string[] = [];
+    const keys = createKeys({
+      ...{ budgets: budgetsOfKeys, adminToken: "", log: createLog("silent") },
+      resolveModel: (name) => name,
+      async checkManager() {
+        ran.push("checkManager");
+        return "owner";
+      },
+      postgres: {
+        ...fixture.database,
+        transaction: (work) =>
+          fixture.database.transaction((tx) => {
+            const note: Runner["run"] = (statement, ...values) => {
+              ran.push(statement.name);
+              return tx.run(statement, ...values);
+            };
+            return work({ run: note });
+          }),
+      },
+    });
+    const service = intercept(KeysService, keys.service, {
+      authenticate: async () => caller,
+      log: createLog("silent"),
+      audit: { record: async () => {} },
+    });
+    const request = create(ChangeKeysRequestSchema, {
+      keys: Array.from({ length: 60 }, (_, n) => ({
+        keyId: `${prefix}${String(n + 1).padStart(5, "0")}`,
+      })),
+      change: limitTo({ dailyCapMicrocredits: 5n }, ["daily_cap_microcredits"]),
+    });
+    const { results } = await service.changeKeys(request, open(caller).call);
+    expect(new Set(outcomesOf(results))).toEqual(new Set(["CHANGED"]));
+    return ran;
+  }
+
+  test("by a person runs the statements of one manager, and checks the person once", async () => {
+    const one = await statementsFor(owner, 1, "key_one");
+    expect(one.filter((name) => name === "checkManager")).toHaveLength(1);
+    expect(await statementsFor(owner, 10, "key_many")).toEqual(one);
+  });
+
+  test("by a program runs the statements of one manager", async () => {
+    const { service, call } = open(owner);
+    const { secret } = await service.createManagementKey(
+      create(CreateManagementKeyRequestSchema, {
+        ...{ accountId: "acc_a", name: "all" },
+        scopes: [ManagementScope.KEYS, ManagementScope.ALL_KEYS],
+      }),
+      call,
+    );
+    const caller = await fixture.keys.authenticate(bearer(secret));
+    const one = await statementsFor(caller, 1, "key_pone");
+    expect(await statementsFor(caller, 10, "key_pmany")).toEqual(one);
+  });
 });
 
 test("every way to change a key counts a revision, and its use none", async () => {

@@ -213,8 +213,10 @@ select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
    for no key update of k;
 
 -- name: FindManagers :many
--- Who manages these keys of an account. No row for a key of another one.
-select key_id, managed_by from keys where account_id = :account_id and key_id = any(:key_ids);
+-- All who manage these keys of an account. Without those of keys of another one.
+select distinct managed_by
+  from keys
+ where account_id = :account_id and key_id = any(:key_ids);
 
 -- name: LockKeys :many
 -- The same of several keys of an account, in the order of their ids, the revoked ones included.

@@ -660,20 +660,28 @@ select $5 || '_' || key_id, key_id from changed`,
 
 /**
  * Lets another person manage the keys of an account that somebody manages, revoked ones included.
+ * Locks them in the order of their ids, as all statements that lock several.
  * `next`: who manages them from now on; empty: nobody
  * `changeId`: to which each key adds its own
  */
-export const handOverKeys: Run<{ next: string; accountId: string; managedBy: string; changeId: string }> = run(
+export const handOverKeys: Run<{ accountId: string; managedBy: string; next: string; changeId: string }> = run(
   "keys/hand-over-keys",
   `-- keys/hand-over-keys
-with changed as (
-  update keys set managed_by = $1
-   where account_id = $2 and managed_by = $3
-  returning key_id
+with ordered as materialized (
+  select key_id
+    from keys
+   where account_id = $1 and managed_by = $2
+   order by key_id
+     for no key update
+), changed as (
+  update keys set managed_by = $3
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select $4 || '_' || key_id, key_id from changed`,
-  (p) => [p.next, p.accountId, p.managedBy, p.changeId],
+  (p) => [p.accountId, p.managedBy, p.next, p.changeId],
   5000,
 );
 
@@ -704,13 +712,20 @@ export type PauseManagedRow = { keyId: string };
 export const pauseManaged: Many<{ accountId: string; managedBy: string; changeId: string }, PauseManagedRow> = many(
   "keys/pause-managed",
   `-- keys/pause-managed
-with changed as (
+with ordered as materialized (
+  select key_id
+    from keys
+   where account_id = $1 and managed_by = $2 and status = 'active'
+     and (not paused or paused_by_program or not paused_by_owner)
+   order by key_id
+     for no key update
+), changed as (
   update keys
      set paused = true, paused_by_owner = true, paused_by_program = false,
          paused_at = case when paused then paused_at else now() end
-   where account_id = $1 and managed_by = $2 and status = 'active'
-     and (not paused or paused_by_program or not paused_by_owner)
-  returning key_id
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select $3 || '_' || key_id, key_id from changed
@@ -729,10 +744,17 @@ export type RevokeManagedRow = { keyId: string };
 export const revokeManaged: Many<{ accountId: string; managedBy: string; changeId: string }, RevokeManagedRow> = many(
   "keys/revoke-managed",
   `-- keys/revoke-managed
-with revoked as (
-  update keys set status = 'revoked', revoked_at = now()
+with ordered as materialized (
+  select key_id
+    from keys
    where account_id = $1 and managed_by = $2 and status = 'active'
-  returning key_id
+   order by key_id
+     for no key update
+), revoked as (
+  update keys set status = 'revoked', revoked_at = now()
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select $3 || '_' || key_id, key_id from revoked

@@ -283,12 +283,20 @@ select :change_id || '_' || key_id, key_id from changed;
 
 -- name: HandOverKeys :run
 -- Lets another person manage the keys of an account that somebody manages, revoked ones included.
+-- Locks them in the order of their ids, as all statements that lock several.
 -- :next  who manages them from now on; empty: nobody
 -- :change_id  to which each key adds its own
-with changed as (
-  update keys set managed_by = :next
+with ordered as materialized (
+  select key_id
+    from keys
    where account_id = :account_id and managed_by = :managed_by
-  returning key_id
+   order by key_id
+     for no key update
+), changed as (
+  update keys set managed_by = :next
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select :change_id || '_' || key_id, key_id from changed;
@@ -308,13 +316,20 @@ select :change_id || '_' || key_id, key_id from revoked;
 -- Pauses the keys of an account that somebody manages, as an owner does: also those that a member
 -- or a program has paused and would resume. Returns those that it paused.
 -- :change_id  to which each key adds its own
-with changed as (
+with ordered as materialized (
+  select key_id
+    from keys
+   where account_id = :account_id and managed_by = :managed_by and status = 'active'
+     and (not paused or paused_by_program or not paused_by_owner)
+   order by key_id
+     for no key update
+), changed as (
   update keys
      set paused = true, paused_by_owner = true, paused_by_program = false,
          paused_at = case when paused then paused_at else now() end
-   where account_id = :account_id and managed_by = :managed_by and status = 'active'
-     and (not paused or paused_by_program or not paused_by_owner)
-  returning key_id
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select :change_id || '_' || key_id, key_id from changed
@@ -323,10 +338,17 @@ returning key_id;
 -- name: RevokeManaged :many
 -- Revokes, for good, the keys of an account that somebody manages. Returns those that it revoked.
 -- :change_id  to which each key adds its own
-with revoked as (
-  update keys set status = 'revoked', revoked_at = now()
+with ordered as materialized (
+  select key_id
+    from keys
    where account_id = :account_id and managed_by = :managed_by and status = 'active'
-  returning key_id
+   order by key_id
+     for no key update
+), revoked as (
+  update keys set status = 'revoked', revoked_at = now()
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select :change_id || '_' || key_id, key_id from revoked

@@ -11,7 +11,7 @@ import {
   KeyResult_Outcome as Outcome,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { limitNames } from "../base/budgets.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { ApiError, type ErrorReason, invalidField } from "../base/errors.ts";
 import { checkTagKey, checkTags, sortedTags, tagsMax, tagsText } from "../base/tags.ts";
 import { checkStrong } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
@@ -162,9 +162,15 @@ function decide(
     const isOld = asRead?.revision !== undefined && asRead.revision !== key.revision;
     return isOld ? { outcome: Outcome.CONFLICT } : decision;
   } catch (error) {
-    if (error instanceof ApiError && error.reason === "not_permitted") return refused(error);
+    // The program that made this key allows less than was asked for; other keys may allow it.
+    const isAbove = change.kind === "limits" && isReason(error, "invalid_request");
+    if (isAbove || isReason(error, "not_permitted")) return refused(error);
     throw error;
   }
+}
+
+function isReason(error: unknown, reason: ErrorReason): error is ApiError {
+  return error instanceof ApiError && error.reason === reason;
 }
 
 function refused({ message }: ApiError): Decision {
@@ -207,7 +213,7 @@ function decideChange(change: Change, key: LockedKey, admitted: Admitted): Decis
 function decideTags({ set, removed }: NewTags, { keyTags }: LockedKey): Decision {
   const isSame =
     Object.entries(set).every(([tag, value]) => keyTags[tag] === value) &&
-    removed.every((tag) => !(tag in keyTags));
+    removed.every((tag) => !Object.hasOwn(keyTags, tag));
   if (isSame) return { outcome: Outcome.ALREADY };
   const left = Object.keys({ ...keyTags, ...set }).filter((tag) => !removed.includes(tag));
   if (left.length > tagsMax)
@@ -275,7 +281,8 @@ function checkChange({ change }: ChangeKeysRequest, { resolveModel }: Parts): Ch
       const removed = [...new Set(change.value.remove)];
       for (const tag of removed) {
         checkTagKey(tag, "tags.remove");
-        if (tag in set) throw invalidField("tags.remove", `names the tag ${tag}, which is set`);
+        if (Object.hasOwn(set, tag))
+          throw invalidField("tags.remove", `names the tag ${tag}, which is set`);
       }
       if (Object.keys(set).length + removed.length === 0)
         throw invalidField("tags", "has to set or remove a tag");

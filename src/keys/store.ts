@@ -435,7 +435,7 @@ export function createKeyStore(
         await writeLimits(tx, key, [keyId], { controls, limitedBy });
         if (controls.tags) {
           const { tags: set } = controls;
-          const removed = Object.keys(readTags(row.tags)).filter((tag) => !(tag in set));
+          const removed = Object.keys(readTags(row.tags)).filter((tag) => !Object.hasOwn(set, tag));
           await changeTags(tx, accountId, [keyId], { set, removed });
         }
         return { earlier, controls };

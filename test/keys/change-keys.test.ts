@@ -412,6 +412,22 @@ describe("tags of many keys", () => {
     expect(outcomesOf(moved)).toEqual(["CHANGED"]);
   });
 
+  test("with names that every object has are removed as others are", async () => {
+    const names = ["constructor", "toString", "valueOf"];
+    const tags = Object.fromEntries(names.map((name) => [name, "x"]));
+    const { keyId } = await makeBy(owner, { tags });
+    const change = { case: "tags", value: { set: { a: "b" }, remove: names } } as const;
+    for (const outcome of ["CHANGED", "ALREADY"])
+      expect(outcomesOf(await changeBy(owner, { keys: [{ keyId }], change }))).toEqual([outcome]);
+    expect((await read(keyId)).tags).toEqual({ a: "b" });
+    await fixture.client.updateKey({ key: { keyId, tags }, updateMask: { paths: ["tags"] } });
+    await fixture.client.updateKey({
+      key: { keyId, tags: { a: "b" } },
+      updateMask: { paths: ["tags"] },
+    });
+    expect((await read(keyId)).tags).toEqual({ a: "b" });
+  });
+
   test("follow the form for one key, which replaces them all", async () => {
     const { keyId } = await makeBy(owner, { tags: { team: "a", env: "ci" } });
     await fixture.client.updateKey({
@@ -517,9 +533,9 @@ describe("keys that are not the caller's", () => {
     ]);
     const limit = (requestsPerMinute: number) =>
       limitTo({ requestsPerMinute }, ["requests_per_minute"]);
-    expect(
-      await errorOf(changeBy(caller, { keys: [{ keyId: own.keyId }], change: limit(11) })),
-    ).toBe("invalid_request limits.limits.requests_per_minute");
+    const above = await changeBy(caller, { keys: [{ keyId: own.keyId }], change: limit(11) });
+    expect(outcomesOf(above)).toEqual(["NOT_ALLOWED"]);
+    expect(above[0]?.message).toContain("is above 10, the most for keys of this program");
     expect(
       outcomesOf(await changeBy(caller, { keys: [{ keyId: own.keyId }], change: limit(9) })),
     ).toEqual(["CHANGED"]);
@@ -591,6 +607,33 @@ test.for<[string, Changes, string]>([
   ],
 ])("a change with %s is refused with its field", async ([, request, expected]) => {
   expect(await errorOf(changeBy(owner, request))).toBe(expected);
+});
+
+test("a program changes the keys whose makers allow it, and says why not the others", async () => {
+  const { service, call } = open(owner);
+  const program = async (scopes: ManagementScope[], requestsPerMinute?: number) => {
+    const { secret } = await service.createManagementKey(
+      create(CreateManagementKeyRequestSchema, {
+        ...{ accountId: "acc_a", name: "one of two", scopes },
+        ...(requestsPerMinute !== undefined && { childLimits: { requestsPerMinute } }),
+      }),
+      call,
+    );
+    return fixture.keys.authenticate(bearer(secret));
+  };
+  const tight = await makeBy(await program([ManagementScope.KEYS], 10));
+  const wide = await makeBy(await program([ManagementScope.KEYS], 90));
+  const persons = await makeBy(owner);
+  const caller = await program([ManagementScope.KEYS, ManagementScope.ALL_KEYS]);
+  const keys = [tight, wide, persons].map(({ keyId }) => ({ keyId }));
+  const results = await changeBy(caller, {
+    keys,
+    change: limitTo({ requestsPerMinute: 50 }, ["requests_per_minute"]),
+  });
+  expect(outcomesOf(results)).toEqual(["NOT_ALLOWED", "CHANGED", "CHANGED"]);
+  expect(results[0]?.message).toContain("is above 10, the most for keys of this program");
+  const perMinute = await Promise.all(keys.map(async ({ keyId }) => read(keyId)));
+  expect(perMinute.map(({ requestsPerMinute }) => requestsPerMinute)).toEqual([10, 50, 50]);
 });
 
 describe("a change of limits of keys of many managers", () => {

@@ -187,12 +187,14 @@ with matching as not materialized (
      and ($3::text = '' or k.key_id = $3 or strpos(lower(k.name), lower($3::text)) > 0
           or exists (select 1 from key_secrets s
                       where s.key_id = k.key_id and strpos(s.shown, $3::text) > 0))
-     and not exists (
-       select 1
-         from unnest($4::text[], $5::text[]) as wanted (tag, value)
-        where not exists (select 1 from key_tags t
-                           where t.key_id = k.key_id and t.tag = wanted.tag
-                             and t.value = wanted.value))
+     and (cardinality($4::text[]) = 0
+          or k.key_id in (
+            select t.key_id
+              from unnest($4::text[], $5::text[]) as wanted (tag, value)
+              join key_tags t
+                on t.account_id = $1 and t.tag = wanted.tag and t.value = wanted.value
+             group by t.key_id
+            having count(*) = cardinality($4)))
      and ($6::text = ''
           or not exists (select 1 from key_tags t
                           where t.key_id = k.key_id and t.tag = $6))
@@ -481,12 +483,14 @@ select k.key_id as key_id, k.revision as revision,
    and ($7::text = '' or k.key_id = $7 or strpos(lower(k.name), lower($7::text)) > 0
         or exists (select 1 from key_secrets s
                     where s.key_id = k.key_id and strpos(s.shown, $7::text) > 0))
-   and not exists (
-     select 1
-       from unnest($8::text[], $9::text[]) as wanted (tag, value)
-      where not exists (select 1 from key_tags t
-                         where t.key_id = k.key_id and t.tag = wanted.tag
-                           and t.value = wanted.value))
+   and (cardinality($8::text[]) = 0
+        or k.key_id in (
+          select t.key_id
+            from unnest($8::text[], $9::text[]) as wanted (tag, value)
+            join key_tags t
+              on t.account_id = $3 and t.tag = wanted.tag and t.value = wanted.value
+           group by t.key_id
+          having count(*) = cardinality($8)))
    and ($10::text = ''
         or not exists (select 1 from key_tags t
                         where t.key_id = k.key_id and t.tag = $10))

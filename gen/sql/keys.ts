@@ -442,7 +442,7 @@ select k.key_id, k.account_id, k.name, k.paused,
   5000,
 );
 
-export type PageAccountKeysRow = { keyId: string; revision: number; status: "active" | "paused" | "expired" | "revoked" };
+export type PageAccountKeysRow = { keyId: string; revision: number; managedBy: string; status: "active" | "paused" | "expired" | "revoked" };
 /**
  * Keys of an account that match the filters, in an order, without the first ones of it.
  * `statuses`: as of ReadKeys; null: all
@@ -459,7 +459,7 @@ export type PageAccountKeysRow = { keyId: string; revision: number; status: "act
 export const pageAccountKeys: Many<{ sort: string; attention: string; accountId: string; after: string; descending: boolean; statuses: readonly string[] | null; text: string; tags: readonly string[]; values: readonly string[]; withoutTag: string; keyIds: readonly string[] | null; rows: bigint | number; skip: number }, PageAccountKeysRow> = many(
   "keys/page-account-keys",
   `-- keys/page-account-keys
-select k.key_id as key_id, k.revision as revision,
+select k.key_id as key_id, k.revision as revision, k.managed_by as managed_by,
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
@@ -513,15 +513,16 @@ select k.key_id as key_id, k.revision as revision,
    k.key_id
  limit $12 offset $13::int`,
   (p) => [p.sort, p.attention, p.accountId, p.after, p.descending, p.statuses, p.text, p.tags, p.values, p.withoutTag, p.keyIds, p.rows, p.skip],
-  (v) => ({ keyId: v[0], revision: v[1], status: v[2] }) as never,
+  (v) => ({ keyId: v[0], revision: v[1], managedBy: v[2], status: v[3] }) as never,
   "",
   5000,
 );
 
 export type CountAttentionRow = { unused: number; expiresSoon: number; nearBudget: number };
 /**
- * How many keys of an account deserve a look: were made more than 90 days ago and charged nothing
- * since, expire within 7 days, or have spent most of a limit. Neither revoked nor expired ones.
+ * How many keys of an account deserve a look: were made more than 90 days ago and charged nothing in
+ * the last 90 days, expire within 7 days, or have spent most of a limit. Neither revoked nor expired
+ * ones.
  */
 export const countAttention: One<{ accountId: string }, CountAttentionRow> = one(
   "keys/count-attention",

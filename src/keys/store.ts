@@ -390,7 +390,7 @@ export function createKeyStore(
       return (await readKeys(ids)).toSorted((a, b) => placeOf(a) - placeOf(b));
     },
 
-    /** The same keys with nothing but their ids, revisions and statuses. */
+    /** The same keys with nothing but their ids, revisions, statuses and managers. */
     async listIds(accountId: string, filter: KeyFilter, page: KeyPage): Promise<Key[]> {
       const rows = await run(sql.pageAccountKeys, { accountId, ...filterOf(filter), ...page });
       return rows.map((row) => create(KeySchema, { ...row, status: statusOf[row.status] }));

@@ -21,6 +21,7 @@ import {
   KeyResult_Outcome as Outcome,
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { recordUses } from "../../gen/sql/keys.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import {
@@ -32,6 +33,7 @@ import {
 import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
+import { callBy } from "../support/calls.ts";
 import { bearer, errorOf, startTestKeys } from "../support/keys.ts";
 import { query } from "../support/query.ts";
 
@@ -207,19 +209,20 @@ describe("a revocation of many keys", () => {
     const [kept] = keys.splice(0, 1);
     for (const { secret } of keys)
       expect(await errorOf(fixture.keys.authenticate(bearer(secret)))).toBe("no error");
+    const keyIds = keys.map(({ keyId }) => keyId);
+    const feed = () =>
+      run("feed of", "select key_id from key_changes where key_id = any($1)", [keyIds]);
+    const before = (await feed()).length;
     const changed: string[] = [];
     const stop = fixture.keys.onChanged(({ keyId }) => changed.push(keyId));
     await changeBy(owner, { keys: keys.map(asRead), change: revoke });
     stop();
-    expect(changed.sort()).toEqual(keys.map(({ keyId }) => keyId).sort());
+    expect(changed.sort()).toEqual(keyIds.sort());
     for (const { secret, keyId, secrets } of keys) {
       expect(await errorOf(fixture.keys.authenticate(bearer(secret)))).toBe("revoked_key");
       expect(await fixture.keys.refusalOf(keyId, secrets[0]?.secretId ?? "")).toBe("revoked_key");
     }
-    const rows = await run("feed of", "select key_id from key_changes where key_id = any($1)", [
-      keys.map(({ keyId }) => keyId),
-    ]);
-    expect(rows.length).toBeGreaterThanOrEqual(2);
+    expect((await feed()).length).toBe(before + keyIds.length);
     expect.assert(kept);
     expect((await read(kept.keyId)).status).toBe(KeyStatus.ACTIVE);
     expect(outcomesOf(await changeBy(owner, { keys: keys.map(asRead), change: revoke }))).toEqual([
@@ -373,14 +376,22 @@ describe("limits of many keys", () => {
       "update keys set expires_at = now() - interval '1 second' where key_id = any($1)",
       [keys.map(({ keyId }) => keyId)],
     );
-    const next = timestampFromDate(new Date(Date.now() + 86_400_000));
-    const results = await changeBy(owner, {
-      keys: keys.map(({ keyId }) => ({ keyId })),
-      change: {
-        case: "limits",
-        value: { limits: { expiresAt: next }, updateMask: { paths: ["expires_at"] } },
-      },
-    });
+    const expiresAt = timestampFromDate(new Date(Date.now() + 86_400_000));
+    const { liveKeys } = await fixture.client.listKeys({ accountId: "acc_a" });
+    const reviveUpTo = (keysMax: number) => {
+      const { service } = createKeys({
+        ...{ budgets: budgetsOfKeys, postgres: fixture.database, adminToken: "" },
+        ...{ log: createLog("silent"), keysMax: () => keysMax, resolveModel: (name) => name },
+      });
+      const request = create(ChangeKeysRequestSchema, {
+        keys: keys.map(({ keyId }) => ({ keyId })),
+        change: limitTo({ expiresAt }, ["expires_at"]),
+      });
+      return service.changeKeys(request, callBy(owner, { accountId: "acc_a" }));
+    };
+    expect(await errorOf(reviveUpTo(liveKeys + 1))).toBe("too_many_keys");
+    for (const { keyId } of keys) expect((await read(keyId)).status).toBe(KeyStatus.EXPIRED);
+    const { results } = await reviveUpTo(liveKeys + 2);
     expect(outcomesOf(results)).toEqual(["CHANGED", "CHANGED"]);
     for (const { keyId } of keys) expect((await read(keyId)).status).toBe(KeyStatus.ACTIVE);
   });
@@ -720,12 +731,16 @@ test("every way to change a key counts a revision, and its use none", async () =
     () => client.resumeKey(keyId),
     () =>
       changeBy(owner, { keys: [{ keyId }], change: { case: "tags", value: { set: { a: "b" } } } }),
+    () => client.rotateKey({ keyId }),
+    // As by every request.
+    () => fixture.keys.authenticate(bearer(key.secret)),
+    () => fixture.database.run(recordUses, { secretIds: key.secrets.map((one) => one.secretId) }),
     () => client.revokeKey(keyId),
   ]) {
     await act();
     revisions.push((await read(keyId)).revision);
   }
-  expect(revisions).toEqual([0, 1, 2, 3, 4, 5]);
+  expect(revisions).toEqual([0, 1, 2, 3, 4, 4, 4, 4, 5]);
 });
 
 test("two changes of the same keys at once both end, and each key is changed by one", async () => {

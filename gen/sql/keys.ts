@@ -520,9 +520,9 @@ select k.key_id as key_id, k.revision as revision, k.managed_by as managed_by,
 
 export type CountAttentionRow = { unused: number; expiresSoon: number; nearBudget: number };
 /**
- * How many keys of an account deserve a look: were made more than 90 days ago and charged nothing in
- * the last 90 days, expire within 7 days, or have spent most of a limit. Neither revoked nor expired
- * ones.
+ * How many keys of an account deserve a look: were made more than 90 days ago and charged nothing
+ * in the last 90 days, expire within 7 days, or have spent most of a limit. Neither revoked nor
+ * expired ones.
  */
 export const countAttention: One<{ accountId: string }, CountAttentionRow> = one(
   "keys/count-attention",

@@ -442,7 +442,7 @@ async function findUsable(parts: Parts, keyId: string, call: AuthenticatedCall):
  * moment ago may still change it, unless he left the account or was shut out. `bounds`: its limits
  * change, which those of a management key bound.
  */
-export function admitTo(
+function admitTo(
   parts: Parts,
   { accountId, managedBy }: Pick<Key, "accountId" | "managedBy">,
   call: AuthenticatedCall,

@@ -188,9 +188,9 @@ select k.key_id as "key_id!", k.revision as "revision!", k.managed_by as "manage
  limit :rows offset :skip::int;
 
 -- name: CountAttention :one
--- How many keys of an account deserve a look: were made more than 90 days ago and charged nothing in
--- the last 90 days, expire within 7 days, or have spent most of a limit. Neither revoked nor expired
--- ones.
+-- How many keys of an account deserve a look: were made more than 90 days ago and charged nothing
+-- in the last 90 days, expire within 7 days, or have spent most of a limit. Neither revoked nor
+-- expired ones.
 select count(*) filter (where k.created_at < now() - interval '90 days'
            and coalesce(b.last_used_at < now() - interval '90 days', true))::int4 as "unused!",
        count(*) filter (where k.expires_at < now() + interval '7 days')::int4 as "expires_soon!",

@@ -345,7 +345,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     );
     await dialog().getByRole("button", { name: "Pause 1 key" }).click();
     await page.getByText("No key matches").waitFor();
-    await dialog().getByRole("heading", { name: "Not all were changed" }).waitFor();
+    const heading = dialog().getByRole("heading", { name: "Not all were changed" });
+    await heading.waitFor();
+    expect(await heading.isVisible()).toBe(true);
     await dialog().getByRole("button", { name: "OK" }).click();
     await leftDialog(page);
   });

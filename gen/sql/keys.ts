@@ -190,12 +190,14 @@ with matching as not materialized (
      and ($3::text = '' or k.key_id = $3 or strpos(lower(k.name), lower($3::text)) > 0
           or exists (select 1 from key_secrets s
                       where s.key_id = k.key_id and strpos(s.shown, $3::text) > 0))
-     and not exists (
-       select 1
-         from unnest($4::text[], $5::text[]) as wanted (tag, value)
-        where not exists (select 1 from key_tags t
-                           where t.key_id = k.key_id and t.tag = wanted.tag
-                             and t.value = wanted.value))
+     and (cardinality($4::text[]) = 0
+          or k.key_id in (
+            select t.key_id
+              from unnest($4::text[], $5::text[]) as wanted (tag, value)
+              join key_tags t
+                on t.account_id = $1 and t.tag = wanted.tag and t.value = wanted.value
+             group by t.key_id
+            having count(*) = cardinality($4)))
      and ($6::text = ''
           or not exists (select 1 from key_tags t
                           where t.key_id = k.key_id and t.tag = $6))
@@ -443,7 +445,7 @@ select k.key_id, k.account_id, k.name, k.paused,
   5000,
 );
 
-export type PageAccountKeysRow = { keyId: string; revision: number; status: "active" | "paused" | "expired" | "revoked" };
+export type PageAccountKeysRow = { keyId: string; revision: number; managedBy: string; status: "active" | "paused" | "expired" | "revoked" };
 /**
  * Keys of an account that match the filters, in an order, without the first ones of it.
  * `statuses`: as of ReadKeys; null: all
@@ -460,7 +462,7 @@ export type PageAccountKeysRow = { keyId: string; revision: number; status: "act
 export const pageAccountKeys: Many<{ sort: string; attention: string; accountId: string; after: string; descending: boolean; statuses: readonly string[] | null; text: string; tags: readonly string[]; values: readonly string[]; withoutTag: string; keyIds: readonly string[] | null; rows: bigint | number; skip: number }, PageAccountKeysRow> = many(
   "keys/page-account-keys",
   `-- keys/page-account-keys
-select k.key_id as key_id, k.revision as revision,
+select k.key_id as key_id, k.revision as revision, k.managed_by as managed_by,
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
@@ -484,12 +486,14 @@ select k.key_id as key_id, k.revision as revision,
    and ($7::text = '' or k.key_id = $7 or strpos(lower(k.name), lower($7::text)) > 0
         or exists (select 1 from key_secrets s
                     where s.key_id = k.key_id and strpos(s.shown, $7::text) > 0))
-   and not exists (
-     select 1
-       from unnest($8::text[], $9::text[]) as wanted (tag, value)
-      where not exists (select 1 from key_tags t
-                         where t.key_id = k.key_id and t.tag = wanted.tag
-                           and t.value = wanted.value))
+   and (cardinality($8::text[]) = 0
+        or k.key_id in (
+          select t.key_id
+            from unnest($8::text[], $9::text[]) as wanted (tag, value)
+            join key_tags t
+              on t.account_id = $3 and t.tag = wanted.tag and t.value = wanted.value
+           group by t.key_id
+          having count(*) = cardinality($8)))
    and ($10::text = ''
         or not exists (select 1 from key_tags t
                         where t.key_id = k.key_id and t.tag = $10))
@@ -512,7 +516,7 @@ select k.key_id as key_id, k.revision as revision,
    k.key_id
  limit $12 offset $13::int`,
   (p) => [p.sort, p.attention, p.accountId, p.after, p.descending, p.statuses, p.text, p.tags, p.values, p.withoutTag, p.keyIds, p.rows, p.skip],
-  (v) => ({ keyId: v[0], revision: v[1], status: v[2] }) as never,
+  (v) => ({ keyId: v[0], revision: v[1], managedBy: v[2], status: v[3] }) as never,
   "",
   5000,
 );
@@ -520,7 +524,8 @@ select k.key_id as key_id, k.revision as revision,
 export type CountAttentionRow = { unused: number; expiresSoon: number; nearBudget: number };
 /**
  * How many keys of an account deserve a look: were made more than 90 days ago and charged nothing
- * since, expire within 7 days, or have spent most of a limit. Neither revoked nor expired ones.
+ * in the last 90 days, expire within 7 days, or have spent most of a limit. Neither revoked nor
+ * expired ones.
  */
 export const countAttention: One<{ accountId: string }, CountAttentionRow> = one(
   "keys/count-attention",
@@ -564,16 +569,18 @@ select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
   5000,
 );
 
-export type FindManagersRow = { keyId: string; managedBy: string };
+export type FindManagersRow = { managedBy: string };
 /**
- * Who manages these keys of an account. No row for a key of another one.
+ * All who manage these keys of an account. Without those of keys of another one.
  */
 export const findManagers: Many<{ accountId: string; keyIds: readonly string[] }, FindManagersRow> = many(
   "keys/find-managers",
   `-- keys/find-managers
-select key_id, managed_by from keys where account_id = $1 and key_id = any($2)`,
+select distinct managed_by
+  from keys
+ where account_id = $1 and key_id = any($2)`,
   (p) => [p.accountId, p.keyIds],
-  (v) => ({ keyId: v[0], managedBy: v[1] }) as never,
+  (v) => ({ managedBy: v[0] }) as never,
   "",
   5000,
 );
@@ -661,20 +668,28 @@ select $5 || '_' || key_id, key_id from changed`,
 
 /**
  * Lets another person manage the keys of an account that somebody manages, revoked ones included.
+ * Locks them in the order of their ids, as all statements that lock several.
  * `next`: who manages them from now on; empty: nobody
  * `changeId`: to which each key adds its own
  */
-export const handOverKeys: Run<{ next: string; accountId: string; managedBy: string; changeId: string }> = run(
+export const handOverKeys: Run<{ accountId: string; managedBy: string; next: string; changeId: string }> = run(
   "keys/hand-over-keys",
   `-- keys/hand-over-keys
-with changed as (
-  update keys set managed_by = $1
-   where account_id = $2 and managed_by = $3
-  returning key_id
+with ordered as materialized (
+  select key_id
+    from keys
+   where account_id = $1 and managed_by = $2
+   order by key_id
+     for no key update
+), changed as (
+  update keys set managed_by = $3
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select $4 || '_' || key_id, key_id from changed`,
-  (p) => [p.next, p.accountId, p.managedBy, p.changeId],
+  (p) => [p.accountId, p.managedBy, p.next, p.changeId],
   5000,
 );
 
@@ -705,13 +720,20 @@ export type PauseManagedRow = { keyId: string };
 export const pauseManaged: Many<{ accountId: string; managedBy: string; changeId: string }, PauseManagedRow> = many(
   "keys/pause-managed",
   `-- keys/pause-managed
-with changed as (
+with ordered as materialized (
+  select key_id
+    from keys
+   where account_id = $1 and managed_by = $2 and status = 'active'
+     and (not paused or paused_by_program or not paused_by_owner)
+   order by key_id
+     for no key update
+), changed as (
   update keys
      set paused = true, paused_by_owner = true, paused_by_program = false,
          paused_at = case when paused then paused_at else now() end
-   where account_id = $1 and managed_by = $2 and status = 'active'
-     and (not paused or paused_by_program or not paused_by_owner)
-  returning key_id
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select $3 || '_' || key_id, key_id from changed
@@ -730,10 +752,17 @@ export type RevokeManagedRow = { keyId: string };
 export const revokeManaged: Many<{ accountId: string; managedBy: string; changeId: string }, RevokeManagedRow> = many(
   "keys/revoke-managed",
   `-- keys/revoke-managed
-with revoked as (
-  update keys set status = 'revoked', revoked_at = now()
+with ordered as materialized (
+  select key_id
+    from keys
    where account_id = $1 and managed_by = $2 and status = 'active'
-  returning key_id
+   order by key_id
+     for no key update
+), revoked as (
+  update keys set status = 'revoked', revoked_at = now()
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select $3 || '_' || key_id, key_id from revoked

@@ -210,11 +210,12 @@ export type ListAuditEventsRow = { eventId: string; at: Date; actor: string; acc
  * `accountId`: null: of all accounts and of none
  * `actor`: null: of everybody
  * `method`: null: all
+ * `keyId`: null: all; the acts on one key, or on several of which it is one
  * `hidden`: methods whose acts are left out
  * `before`: only those before this time; null: from the newest
  * `beforeId`: or at this time, before this event
  */
-export const listAuditEvents: Many<{ accountId: string | null; actor: string | null; method: string | null; hidden: readonly string[]; from: Date | string | null; to: Date | string | null; before: Date | string | null; beforeId: string | null; rows: bigint | number }, ListAuditEventsRow> = many(
+export const listAuditEvents: Many<{ accountId: string | null; actor: string | null; method: string | null; keyId: string | null; hidden: readonly string[]; from: Date | string | null; to: Date | string | null; before: Date | string | null; beforeId: string | null; rows: bigint | number }, ListAuditEventsRow> = many(
   "people/list-audit-events",
   `-- people/list-audit-events
 select event_id, at, actor, account_id, method, outcome, facts, address
@@ -222,13 +223,15 @@ select event_id, at, actor, account_id, method, outcome, facts, address
  where ($1::text is null or account_id = $1)
    and ($2::text is null or actor = $2)
    and ($3::text is null or method = $3)
-   and method <> all($4::text[])
-   and ($5::timestamptz is null or at >= $5)
-   and ($6::timestamptz is null or at < $6)
-   and ($7::timestamptz is null or (at, event_id) < ($7, $8::text))
+   and ($4::text is null or facts ->> 'keyId' = $4
+        or $4 = any(string_to_array(facts ->> 'keyIds', ' ')))
+   and method <> all($5::text[])
+   and ($6::timestamptz is null or at >= $6)
+   and ($7::timestamptz is null or at < $7)
+   and ($8::timestamptz is null or (at, event_id) < ($8, $9::text))
  order by at desc, event_id desc
- limit $9`,
-  (p) => [p.accountId, p.actor, p.method, p.hidden, p.from, p.to, p.before, p.beforeId, p.rows],
+ limit $10`,
+  (p) => [p.accountId, p.actor, p.method, p.keyId, p.hidden, p.from, p.to, p.before, p.beforeId, p.rows],
   (v) => ({ eventId: v[0], at: v[1], actor: v[2], accountId: v[3], method: v[4], outcome: v[5], facts: v[6], address: v[7] }) as never,
   "",
   5000,

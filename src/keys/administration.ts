@@ -66,7 +66,6 @@ import {
   type Controls,
   checkBounds,
   checkManaged,
-  checkManagementKey,
   type EarlierKey,
   type KeyChange,
   type KeyFilter,
@@ -77,6 +76,7 @@ import {
   type Parent,
   type Pause,
   type Rank,
+  shareManagers,
 } from "./store.ts";
 
 export type Parts = {
@@ -442,19 +442,37 @@ async function findUsable(parts: Parts, keyId: string, call: AuthenticatedCall):
  * moment ago may still change it, unless he left the account or was shut out. `bounds`: its limits
  * change, which those of a management key bound.
  */
-export function admitTo(
-  { checkManager }: Parts,
+function admitTo(
+  parts: Parts,
   { accountId, managedBy }: Pick<Key, "accountId" | "managedBy">,
-  { caller }: AuthenticatedCall,
+  call: AuthenticatedCall,
   { bounds } = { bounds: false },
 ): Admit {
   return async (tx) => {
-    if (caller.kind === "management") {
-      const parent = await checkManagementKey(tx, caller, { managedBy, bounds });
-      return { rank: "program", parent };
-    }
-    const rank =
-      caller.kind === "person" ? await checkManager(tx, accountId, caller) : ("owner" as const);
+    const bounding = bounds ? [managedBy] : [];
+    const permit = await admitToAll(parts, { accountId, bounding }, call, tx);
+    return permit(managedBy);
+  };
+}
+
+/**
+ * What the caller may do at this moment with the keys of each manager. Throws what refuses him
+ * whatever the key, in the same few statements for any number of managers; the function throws
+ * `not_permitted`. `bounding`: managers of keys whose limits change.
+ */
+export async function admitToAll(
+  { checkManager }: Parts,
+  { accountId, bounding }: { readonly accountId: string; readonly bounding: readonly string[] },
+  { caller }: AuthenticatedCall,
+  tx: Runner,
+): Promise<Permit> {
+  if (caller.kind === "management") {
+    const parentOf = await shareManagers(tx, caller, bounding);
+    return (managedBy) => ({ rank: "program", parent: parentOf(managedBy) });
+  }
+  const rank =
+    caller.kind === "person" ? await checkManager(tx, accountId, caller) : ("owner" as const);
+  return (managedBy) => {
     if (rank === "member" && managedBy !== actorOf(caller))
       throw new ApiError("not_permitted", {
         message: "As a member of this account you may change only the keys that you manage.",
@@ -462,6 +480,9 @@ export function admitTo(
     return { rank, parent: undefined };
   };
 }
+
+/** What the caller may do with the keys of a manager. Throws `not_permitted`. */
+export type Permit = (managedBy: string) => Admitted;
 
 /** How many live keys there may be. Undefined: the programs of the operator are not bounded. */
 export function liveMaxFor({ keysMax }: Parts, { kind }: AuthenticatedCall["caller"]) {

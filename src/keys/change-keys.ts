@@ -11,13 +11,12 @@ import {
   KeyResult_Outcome as Outcome,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { limitNames } from "../base/budgets.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { ApiError, type ErrorReason, invalidField } from "../base/errors.ts";
 import { checkTagKey, checkTags, sortedTags, tagsMax, tagsText } from "../base/tags.ts";
 import { checkStrong } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
-import type { Runner } from "../postgres/statement.ts";
 import {
-  admitTo,
+  admitToAll,
   budgetFacts,
   checkId,
   checkResumes,
@@ -27,6 +26,7 @@ import {
   limitText,
   liveMaxFor,
   type Parts,
+  type Permit,
   pausedBy,
   readControls,
 } from "./administration.ts";
@@ -35,11 +35,11 @@ import {
   type Controls,
   checkBounds,
   checkManaged,
+  type KeyChange,
   type KeyWrite,
   type LockedKey,
   type NewTags,
   type Parent,
-  shareManagers,
 } from "./store.ts";
 
 /** What becomes of every key. */
@@ -57,9 +57,6 @@ type Decision = {
   readonly isRaise?: boolean;
 };
 
-/** What the caller may do with the keys of each manager. */
-type Permits = (key: LockedKey) => Admitted | ApiError;
-
 export async function changeKeys(
   parts: Parts,
   request: ChangeKeysRequest,
@@ -76,9 +73,8 @@ export async function changeKeys(
   const revisions = new Map<string, number>();
   // Keys that were expired, by who manages them: each counts as a new one.
   const revived = new Map<string, { readonly parent: Parent | undefined; keys: number }>();
-  const revive = ({ managedBy }: LockedKey, permit: Admitted | ApiError) => {
+  const revive = (managedBy: string, { parent }: Admitted) => {
     if (change.kind !== "limits" || change.controls.expiresAt === undefined) return;
-    const parent = permit instanceof ApiError ? undefined : permit.parent;
     revived.set(managedBy, { parent, keys: (revived.get(managedBy)?.keys ?? 0) + 1 });
   };
   let isRaise = false;
@@ -90,13 +86,18 @@ export async function changeKeys(
       setsBudgets: change.kind === "limits" && change.controls.budget !== undefined,
     },
     {
-      admit: (tx, managers) => admitToAll(parts, { accountId, managers, change }, call, tx),
-      decide(key, permits) {
-        const decision = decide(change, { key, asRead: asRead.get(key.keyId), isProgram }, permits);
-        decided.set(key.keyId, decision);
-        revisions.set(key.keyId, key.revision + (decision.write ? 1 : 0));
+      admit(tx, managers) {
+        const bounding = change.kind === "limits" ? managers : [];
+        return admitToAll(parts, { accountId, bounding }, call, tx);
+      },
+      decide(key, permit) {
+        const { keyId, managedBy } = key;
+        const decision = decide(change, { key, asRead: asRead.get(keyId), isProgram }, permit);
+        decided.set(keyId, decision);
+        revisions.set(keyId, key.revision + (decision.write ? 1 : 0));
         isRaise ||= decision.isRaise ?? false;
-        if (decision.write?.kind === "limits" && key.isExpired) revive(key, permits(key));
+        if (decision.write?.kind === "limits" && key.isExpired)
+          revive(managedBy, permit(managedBy));
         return decision.write;
       },
       async check(tx) {
@@ -136,37 +137,6 @@ export async function changeKeys(
   });
 }
 
-/**
- * What the caller may do with keys, by who manages them. Throws what refuses the caller whatever
- * the key.
- */
-async function admitToAll(
-  parts: Parts,
-  asked: {
-    readonly accountId: string;
-    readonly managers: ReadonlyMap<string, string>;
-    readonly change: Change;
-  },
-  call: AuthenticatedCall,
-  tx: Runner,
-): Promise<Permits> {
-  const { accountId, managers, change } = asked;
-  if (call.caller.kind === "management") await shareManagers(tx, call.caller, managers.values());
-  const found = new Map<string, Admitted | ApiError>();
-  for (const managedBy of new Set(managers.values())) {
-    const admit = admitTo(parts, { accountId, managedBy }, call, {
-      bounds: change.kind === "limits",
-    });
-    const permit = await admit(tx).catch((error: unknown) => {
-      // Of this manager's keys; somebody else's may be changed.
-      if (error instanceof ApiError && error.reason === "not_permitted") return error;
-      throw error;
-    });
-    found.set(managedBy, permit);
-  }
-  return ({ keyId }) => found.get(managers.get(keyId) ?? "") ?? new ApiError("not_permitted");
-}
-
 /** A pure function of a locked key, and of what the caller has read of it. */
 function decide(
   change: Change,
@@ -175,29 +145,32 @@ function decide(
     readonly asRead: KeyAsRead | undefined;
     readonly isProgram: boolean;
   },
-  permits: Permits,
+  permit: Permit,
 ): Decision {
   const { key, asRead, isProgram } = of;
-  const isRevoked = key.status === "revoked";
-  const admitted = permits(key);
-  if (admitted instanceof ApiError) return refused(admitted);
-  if (isRevoked) return { outcome: change.kind === "revoke" ? Outcome.ALREADY : Outcome.GONE };
-  // As for one key: a program gets no use of a key that reads the account.
-  if (isProgram && key.accountReader && change.kind !== "pause" && change.kind !== "revoke")
-    return refused(
-      new ApiError("not_permitted", {
-        message: "A management key may only pause and revoke a key that reads the account.",
-      }),
-    );
   try {
+    const admitted = permit(key.managedBy);
+    if (key.status === "revoked")
+      return { outcome: change.kind === "revoke" ? Outcome.ALREADY : Outcome.GONE };
+    // As for one key: a program gets no use of a key that reads the account.
+    if (isProgram && key.accountReader && change.kind !== "pause" && change.kind !== "revoke")
+      throw new ApiError("not_permitted", {
+        message: "A management key may only pause and revoke a key that reads the account.",
+      });
     const decision = decideChange(change, key, admitted);
     if (decision.outcome !== Outcome.CHANGED) return decision;
     const isOld = asRead?.revision !== undefined && asRead.revision !== key.revision;
     return isOld ? { outcome: Outcome.CONFLICT } : decision;
   } catch (error) {
-    if (error instanceof ApiError && error.reason === "not_permitted") return refused(error);
+    // The program that made this key allows less than was asked for; other keys may allow it.
+    const isAbove = change.kind === "limits" && isReason(error, "invalid_request");
+    if (isAbove || isReason(error, "not_permitted")) return refused(error);
     throw error;
   }
+}
+
+function isReason(error: unknown, reason: ErrorReason): error is ApiError {
+  return error instanceof ApiError && error.reason === reason;
 }
 
 function refused({ message }: ApiError): Decision {
@@ -228,7 +201,8 @@ function decideChange(change: Change, key: LockedKey, admitted: Admitted): Decis
         admitted,
         "limits.limits.",
       );
-      if (isSameLimits(next.controls, key)) return { outcome: Outcome.ALREADY };
+      if (isSameLimits(next.controls, key) && isLimitedBy(key, next.limitedBy))
+        return { outcome: Outcome.ALREADY };
       return { outcome: Outcome.CHANGED, write: { kind: "limits", change: next }, isRaise };
     }
     case "tags":
@@ -239,7 +213,7 @@ function decideChange(change: Change, key: LockedKey, admitted: Admitted): Decis
 function decideTags({ set, removed }: NewTags, { keyTags }: LockedKey): Decision {
   const isSame =
     Object.entries(set).every(([tag, value]) => keyTags[tag] === value) &&
-    removed.every((tag) => !(tag in keyTags));
+    removed.every((tag) => !Object.hasOwn(keyTags, tag));
   if (isSame) return { outcome: Outcome.ALREADY };
   const left = Object.keys({ ...keyTags, ...set }).filter((tag) => !removed.includes(tag));
   if (left.length > tagsMax)
@@ -261,6 +235,16 @@ function isSameLimits(controls: Partial<Controls>, { limits }: LockedKey): boole
         !(name in controls) ||
         limitText(controls[name], "") === limitText(limits[name], ""),
     ) && limitNames.every((name) => !(name in budget) || budget[name] === limits.budget[name])
+  );
+}
+
+/** True if who limits a key from now on does so already. An equal limit may bind anew. */
+function isLimitedBy(
+  { limitedByOwner, limitedByProgram }: LockedKey,
+  limitedBy: KeyChange["limitedBy"],
+): boolean {
+  return (
+    limitedBy === undefined || (limitedByOwner && limitedByProgram === (limitedBy === "program"))
   );
 }
 
@@ -297,7 +281,8 @@ function checkChange({ change }: ChangeKeysRequest, { resolveModel }: Parts): Ch
       const removed = [...new Set(change.value.remove)];
       for (const tag of removed) {
         checkTagKey(tag, "tags.remove");
-        if (tag in set) throw invalidField("tags.remove", `names the tag ${tag}, which is set`);
+        if (Object.hasOwn(set, tag))
+          throw invalidField("tags.remove", `names the tag ${tag}, which is set`);
       }
       if (Object.keys(set).length + removed.length === 0)
         throw invalidField("tags", "has to set or remove a tag");

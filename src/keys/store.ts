@@ -390,7 +390,7 @@ export function createKeyStore(
       return (await readKeys(ids)).toSorted((a, b) => placeOf(a) - placeOf(b));
     },
 
-    /** The same keys with nothing but their ids, revisions and statuses. */
+    /** The same keys with nothing but their ids, revisions, statuses and managers. */
     async listIds(accountId: string, filter: KeyFilter, page: KeyPage): Promise<Key[]> {
       const rows = await run(sql.pageAccountKeys, { accountId, ...filterOf(filter), ...page });
       return rows.map((row) => create(KeySchema, { ...row, status: statusOf[row.status] }));
@@ -435,7 +435,7 @@ export function createKeyStore(
         await writeLimits(tx, key, [keyId], { controls, limitedBy });
         if (controls.tags) {
           const { tags: set } = controls;
-          const removed = Object.keys(readTags(row.tags)).filter((tag) => !(tag in set));
+          const removed = Object.keys(readTags(row.tags)).filter((tag) => !Object.hasOwn(set, tag));
           await changeTags(tx, accountId, [keyId], { set, removed });
         }
         return { earlier, controls };
@@ -444,26 +444,27 @@ export function createKeyStore(
 
     /**
      * Changes several keys of an account in one transaction, as `decide` says of each that exists,
-     * in the order of their ids: undefined leaves it as it is. `admit` gets who manages them.
+     * in the order of their ids: undefined leaves it as it is. `admit` gets all who manage them.
      * `check` comes after all decisions. What any of them throws undoes everything.
      */
     async changeKeys<Permits>(
       { accountId, keyIds, countsKeys, setsBudgets }: ManyKeys,
       how: {
-        admit(tx: Runner, managers: ReadonlyMap<string, string>): Promise<Permits>;
+        admit(tx: Runner, managers: readonly string[]): Promise<Permits>;
         decide(key: LockedKey, permits: Permits): KeyWrite | undefined;
         check(tx: Runner): Promise<void>;
       },
     ): Promise<void> {
       await transaction(async (tx) => {
+        // Before any lock: what is locked waits for nothing that can be known.
+        const managers = await tx.run(sql.findManagers, { accountId, keyIds });
         // In the order of all: the account, the pools, members and people, keys.
         if (countsKeys) await tx.run(sql.lockAccount, { accountId });
         if (setsBudgets)
           for (const family of familyNames) await budgets.lock(tx, { accountId, family });
-        const managers = await tx.run(sql.findManagers, { accountId, keyIds });
         const permits = await how.admit(
           tx,
-          new Map(managers.map(({ keyId, managedBy }) => [keyId, managedBy])),
+          managers.map(({ managedBy }) => managedBy),
         );
         const writes = new Map<string, { write: KeyWrite; rows: sql.LockKeysRow[] }>();
         for (const row of await tx.run(sql.lockKeys, { accountId, keyIds })) {
@@ -617,45 +618,41 @@ export async function checkBounds(
 export type Parent = { readonly mostKeys: number; readonly childLimits: ChildLimits };
 
 /**
- * Throws `revoked_key` if the caller may not be used any more, and `not_permitted` if it may not
- * change the keys of `managedBy`, of which it need not be the maker. Resolves with what bounds
- * their limits, if `bounds`; undefined: no management key manages them. Until the end of the
- * transaction all of it stays so.
+ * Locks a management key that calls and those of `managers`, all at once, in the order of their
+ * ids. Throws `revoked_key` if the caller may not be used any more. The function that it resolves
+ * with throws `not_permitted` if the caller may not change the keys of a manager, of which it need
+ * not be the maker, and returns what bounds their limits; undefined: none of `managers` does. Until
+ * the end of the transaction all of it stays so.
  */
-export async function checkManagementKey(
-  tx: Runner,
-  { managementKeyId }: ManagementCaller,
-  { managedBy, bounds }: { readonly managedBy: string; readonly bounds: boolean },
-): Promise<Parent | undefined> {
-  const parentId = bounds ? /^mgmt:(.*)/.exec(managedBy)?.[1] : undefined;
-  const managementKeyIds = [managementKeyId, ...(parentId === undefined ? [] : [parentId])];
-  const rows = await tx.run(sql.shareManagementKeys, { managementKeyIds });
-  const rowOf = (id: string | undefined) => rows.find((row) => row.managementKeyId === id);
-  const caller = rowOf(managementKeyId);
-  if (!caller?.isUsable) throw new ApiError("revoked_key");
-  // What a node remembers of its scopes may be a second old.
-  const scopes = scopesOf(caller.scopes);
-  const isOwn = managedBy === `mgmt:${managementKeyId}`;
-  if (!scopes.includes(ManagementScope.ALL_KEYS))
-    if (!isOwn || !scopes.includes(ManagementScope.KEYS))
-      throw new ApiError("not_permitted", {
-        message: isOwn
-          ? "This management key may not change keys."
-          : "This management key may change only the keys that it created.",
-      });
-  const parent = rowOf(parentId);
-  return parent && { mostKeys: parent.mostKeys, childLimits: readChildLimits(parent.childLimits) };
-}
-
-/** Locks a management key and those that manage other keys at once, in the order of their ids. */
 export async function shareManagers(
   tx: Runner,
   { managementKeyId }: ManagementCaller,
   managers: Iterable<string>,
-): Promise<void> {
+): Promise<(managedBy: string) => Parent | undefined> {
   const others = [...managers].flatMap((managedBy) => /^mgmt:(.*)/.exec(managedBy)?.[1] ?? []);
   const managementKeyIds = [...new Set([managementKeyId, ...others])];
-  await tx.run(sql.shareManagementKeys, { managementKeyIds });
+  const rows = await tx.run(sql.shareManagementKeys, { managementKeyIds });
+  const caller = rows.find((row) => row.managementKeyId === managementKeyId);
+  if (!caller?.isUsable) throw new ApiError("revoked_key");
+  // What a node remembers of its scopes may be a second old.
+  const scopes = scopesOf(caller.scopes);
+  const parents = new Map(
+    rows.map(({ managementKeyId: id, mostKeys, childLimits }) => [
+      `mgmt:${id}`,
+      { mostKeys, childLimits: readChildLimits(childLimits) },
+    ]),
+  );
+  return (managedBy) => {
+    const isOwn = managedBy === `mgmt:${managementKeyId}`;
+    if (!scopes.includes(ManagementScope.ALL_KEYS))
+      if (!isOwn || !scopes.includes(ManagementScope.KEYS))
+        throw new ApiError("not_permitted", {
+          message: isOwn
+            ? "This management key may not change keys."
+            : "This management key may change only the keys that it created.",
+        });
+    return parents.get(managedBy);
+  };
 }
 
 /** Throws `too_many_keys` if there may not be `added` more. The account is locked. */
@@ -697,7 +694,8 @@ export const accountKeys = {
     (await tx.run(sql.findManagementKeyOf, { accountId, managementKeyId })) !== undefined,
   /** Throws `not_permitted` and `revoked_key` unless it may change the keys that it made. */
   async checkProgram(tx: Runner, caller: ManagementCaller): Promise<void> {
-    await checkManagementKey(tx, caller, { managedBy: actorOf(caller), bounds: false });
+    const check = await shareManagers(tx, caller, []);
+    check(actorOf(caller));
   },
   async announce(tx: Runner, accountId: string): Promise<readonly string[]> {
     return idsOf(await tx.run(sql.announceAccount, { accountId, changeId: newChange() }));

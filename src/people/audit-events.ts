@@ -30,11 +30,12 @@ export async function listAuditEvents(
   const withReasons =
     caller.kind === "admin" ||
     (caller.kind === "person" && caller.operator !== OperatorRole.UNSPECIFIED);
-  const { actor, method, from, to, allAccounts } = request;
+  const { actor, method, keyId, from, to, allAccounts } = request;
   const filter = {
     accountId: allAccounts ? null : accountId,
     actor: actor || null,
     method: method || null,
+    keyId: keyId || null,
     hidden: isMember(caller) ? actsOnNotes : [],
     from: dateOf(from),
     to: dateOf(to),
@@ -52,7 +53,7 @@ export function walkAuditEvents(
   store: Runner,
   accountId: string,
 ): AsyncGenerator<AuditEvent[], void> {
-  const any = { actor: null, method: null, from: null, to: null };
+  const any = { actor: null, method: null, keyId: null, from: null, to: null };
   const filter = { ...any, accountId, hidden: actsOnNotes, withReasons: false };
   return walkPages({
     read: (after, rows) => readEvents(store, filter, after, rows),
@@ -65,6 +66,7 @@ type Filter = {
   readonly accountId: string | null;
   readonly actor: string | null;
   readonly method: string | null;
+  readonly keyId: string | null;
   /** Methods that are left out. */
   readonly hidden: readonly string[];
   readonly from: Date | null;

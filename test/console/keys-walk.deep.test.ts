@@ -297,10 +297,15 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await expect.poll(() => new URL(page.url()).searchParams.get("look")).toBe("expires_soon");
     await row(4900).waitFor();
     await look("keys-look", 1440);
-    await keysPage("?tag=team%3D%D0%BA%D0%BE%D0%BC%D0%B0%D0%BD%D0%B4%D0%B0+7");
+    // A row has no box: its key is revoked.
+    const { core, call } = gateway.admin;
+    const [gone = "", kept = ""] = (await idsOf(4987, 4975)).toReversed();
+    await core.keys.revokeKey({ keyId: gone }, call);
+    await keysPage("?status=all&tag=team%3D%D0%BA%D0%BE%D0%BC%D0%B0%D0%BD%D0%B4%D0%B0+7");
     await row(4987).waitFor();
+    expect(await box(4987).count()).toBe(0);
     await page.getByRole("checkbox", { name: "Pick the keys on this page" }).check();
-    await expect.poll(picked).toBe("50 keys picked");
+    await expect.poll(picked).toBe("49 keys picked");
     await page.getByRole("button", { name: /^Pick all \d+ that match$/ }).click();
     await expect.poll(picked).toMatch(/^(41\d|40\d) keys picked$/);
     await look("keys-all", 1440);
@@ -311,7 +316,11 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       .click();
     await expect.poll(message, { timeout: 30_000 }).toContain(`${n} keys were paused.`);
     await leftDialog(page);
-    const { core, call } = gateway.admin;
+    const { events } = await core.people.listAuditEvents(
+      { accountId: gateway.accountId, keyId: kept },
+      call,
+    );
+    expect(events.map(({ method }) => method)).toEqual(["ChangeKeys"]);
     const left = await core.keys.listKeys(
       {
         accountId: gateway.accountId,
@@ -322,6 +331,25 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       call,
     );
     expect(left.keys).toEqual([]);
+  });
+
+  test("what was left is said also where the list has the key no more", async () => {
+    await keysPage("?q=Hauses+2345");
+    await box(2345).check();
+    const [keyId = ""] = await idsOf(2345);
+    await bar().getByRole("button", { name: "Pause" }).click();
+    const { core, call } = gateway.admin;
+    await core.keys.updateKey(
+      { key: { keyId, name: "changed elsewhere" }, updateMask: { paths: ["name"] } },
+      call,
+    );
+    await dialog().getByRole("button", { name: "Pause 1 key" }).click();
+    await page.getByText("No key matches").waitFor();
+    const heading = dialog().getByRole("heading", { name: "Not all were changed" });
+    await heading.waitFor();
+    expect(await heading.isVisible()).toBe(true);
+    await dialog().getByRole("button", { name: "OK" }).click();
+    await leftDialog(page);
   });
 
   test("the keys of the page and those that are picked are files", async () => {

@@ -21,7 +21,9 @@ import {
   KeyResult_Outcome as Outcome,
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { recordUses } from "../../gen/sql/keys.ts";
 import { createLog } from "../../src/base/log.ts";
+import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import {
   type Call,
   type Caller,
@@ -29,6 +31,9 @@ import {
   type Person,
 } from "../../src/contract/contract.ts";
 import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
+import { createKeys } from "../../src/keys/keys.ts";
+import type { Runner } from "../../src/postgres/statement.ts";
+import { callBy } from "../support/calls.ts";
 import { bearer, errorOf, startTestKeys } from "../support/keys.ts";
 import { query } from "../support/query.ts";
 
@@ -204,19 +209,20 @@ describe("a revocation of many keys", () => {
     const [kept] = keys.splice(0, 1);
     for (const { secret } of keys)
       expect(await errorOf(fixture.keys.authenticate(bearer(secret)))).toBe("no error");
+    const keyIds = keys.map(({ keyId }) => keyId);
+    const feed = () =>
+      run("feed of", "select key_id from key_changes where key_id = any($1)", [keyIds]);
+    const before = (await feed()).length;
     const changed: string[] = [];
     const stop = fixture.keys.onChanged(({ keyId }) => changed.push(keyId));
     await changeBy(owner, { keys: keys.map(asRead), change: revoke });
     stop();
-    expect(changed.sort()).toEqual(keys.map(({ keyId }) => keyId).sort());
+    expect(changed.sort()).toEqual(keyIds.sort());
     for (const { secret, keyId, secrets } of keys) {
       expect(await errorOf(fixture.keys.authenticate(bearer(secret)))).toBe("revoked_key");
       expect(await fixture.keys.refusalOf(keyId, secrets[0]?.secretId ?? "")).toBe("revoked_key");
     }
-    const rows = await run("feed of", "select key_id from key_changes where key_id = any($1)", [
-      keys.map(({ keyId }) => keyId),
-    ]);
-    expect(rows.length).toBeGreaterThanOrEqual(2);
+    expect((await feed()).length).toBe(before + keyIds.length);
     expect.assert(kept);
     expect((await read(kept.keyId)).status).toBe(KeyStatus.ACTIVE);
     expect(outcomesOf(await changeBy(owner, { keys: keys.map(asRead), change: revoke }))).toEqual([
@@ -268,15 +274,15 @@ describe("limits of many keys", () => {
   });
 
   test("of any change are those that the method for one key would have set", async () => {
-    const optional = fc.option(fc.bigInt({ min: 0n, max: 50n }), { nil: undefined });
+    const optional = fc.option(fc.bigInt({ min: 0n, max: 2n }), { nil: undefined });
     const caps = ["daily", "weekly", "monthly", "total"] as const;
     const values = fc.record({
       daily: optional,
       weekly: optional,
       monthly: optional,
       total: optional,
-      atOnce: fc.option(fc.nat(9), { nil: undefined }),
-      perMinute: fc.option(fc.nat(9), { nil: undefined }),
+      atOnce: fc.option(fc.nat(2), { nil: undefined }),
+      perMinute: fc.option(fc.nat(2), { nil: undefined }),
     });
     const fieldsOf = (of: typeof values extends fc.Arbitrary<infer V> ? V : never) =>
       Object.fromEntries(
@@ -292,15 +298,8 @@ describe("limits of many keys", () => {
     );
     await fc.assert(
       fc.asyncProperty(values, values, paths, async (before, next, named) => {
-        const [one, other] = [await makeBy(owner), await makeBy(owner)];
-        const all = Object.keys({ ...fieldsOf(before) });
-        for (const { keyId } of all.length > 0 ? [one, other] : [])
-          await fixture.client.updateKey({
-            key: { keyId, ...fieldsOf(before) },
-            updateMask: {
-              paths: all.map((name) => name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`)),
-            },
-          });
+        const one = await makeBy(ana, fieldsOf(before));
+        const other = await makeBy(ana, fieldsOf(before));
         const { service, call } = open(owner);
         await service.updateKey(
           create(UpdateKeyRequestSchema, {
@@ -317,8 +316,8 @@ describe("limits of many keys", () => {
           },
         });
         const pick = async (keyId: string) => {
-          const { budget, requestsPerMinute } = await read(keyId);
-          return [budget?.limits, requestsPerMinute];
+          const { budget, requestsPerMinute, limitedByOwner } = await read(keyId);
+          return [budget?.limits, requestsPerMinute, limitedByOwner];
         };
         expect(await pick(other.keyId)).toEqual(await pick(one.keyId));
       }),
@@ -352,6 +351,24 @@ describe("limits of many keys", () => {
     expect((await read(others.keyId)).requestsPerMinute).toBe(5);
   });
 
+  test("that an owner sets bind a key that had them already", async () => {
+    const { keyId } = await makeBy(ana, { requestsPerMinute: 4 });
+    const four = limitTo({ requestsPerMinute: 4 }, ["requests_per_minute"]);
+    expect(outcomesOf(await changeBy(ana, { keys: [{ keyId }], change: four }))).toEqual([
+      "ALREADY",
+    ]);
+    expect((await read(keyId)).limitedByOwner).toBe(false);
+    for (const outcome of ["CHANGED", "ALREADY"])
+      expect(outcomesOf(await changeBy(owner, { keys: [{ keyId }], change: four }))).toEqual([
+        outcome,
+      ]);
+    expect((await read(keyId)).limitedByOwner).toBe(true);
+    const five = limitTo({ requestsPerMinute: 5 }, ["requests_per_minute"]);
+    expect(outcomesOf(await changeBy(ana, { keys: [{ keyId }], change: five }))).toEqual([
+      "NOT_ALLOWED",
+    ]);
+  });
+
   test("let keys live again that had expired, unless too many would live", async () => {
     const keys = [await makeBy(owner), await makeBy(owner)];
     await run(
@@ -359,14 +376,22 @@ describe("limits of many keys", () => {
       "update keys set expires_at = now() - interval '1 second' where key_id = any($1)",
       [keys.map(({ keyId }) => keyId)],
     );
-    const next = timestampFromDate(new Date(Date.now() + 86_400_000));
-    const results = await changeBy(owner, {
-      keys: keys.map(({ keyId }) => ({ keyId })),
-      change: {
-        case: "limits",
-        value: { limits: { expiresAt: next }, updateMask: { paths: ["expires_at"] } },
-      },
-    });
+    const expiresAt = timestampFromDate(new Date(Date.now() + 86_400_000));
+    const { liveKeys } = await fixture.client.listKeys({ accountId: "acc_a" });
+    const reviveUpTo = (keysMax: number) => {
+      const { service } = createKeys({
+        ...{ budgets: budgetsOfKeys, postgres: fixture.database, adminToken: "" },
+        ...{ log: createLog("silent"), keysMax: () => keysMax, resolveModel: (name) => name },
+      });
+      const request = create(ChangeKeysRequestSchema, {
+        keys: keys.map(({ keyId }) => ({ keyId })),
+        change: limitTo({ expiresAt }, ["expires_at"]),
+      });
+      return service.changeKeys(request, callBy(owner, { accountId: "acc_a" }));
+    };
+    expect(await errorOf(reviveUpTo(liveKeys + 1))).toBe("too_many_keys");
+    for (const { keyId } of keys) expect((await read(keyId)).status).toBe(KeyStatus.EXPIRED);
+    const { results } = await reviveUpTo(liveKeys + 2);
     expect(outcomesOf(results)).toEqual(["CHANGED", "CHANGED"]);
     for (const { keyId } of keys) expect((await read(keyId)).status).toBe(KeyStatus.ACTIVE);
   });
@@ -396,6 +421,22 @@ describe("tags of many keys", () => {
       change: { case: "tags", value: { set: { team: "z" }, remove: ["t3"] } },
     });
     expect(outcomesOf(moved)).toEqual(["CHANGED"]);
+  });
+
+  test("with names that every object has are removed as others are", async () => {
+    const names = ["constructor", "toString", "valueOf"];
+    const tags = Object.fromEntries(names.map((name) => [name, "x"]));
+    const { keyId } = await makeBy(owner, { tags });
+    const change = { case: "tags", value: { set: { a: "b" }, remove: names } } as const;
+    for (const outcome of ["CHANGED", "ALREADY"])
+      expect(outcomesOf(await changeBy(owner, { keys: [{ keyId }], change }))).toEqual([outcome]);
+    expect((await read(keyId)).tags).toEqual({ a: "b" });
+    await fixture.client.updateKey({ key: { keyId, tags }, updateMask: { paths: ["tags"] } });
+    await fixture.client.updateKey({
+      key: { keyId, tags: { a: "b" } },
+      updateMask: { paths: ["tags"] },
+    });
+    expect((await read(keyId)).tags).toEqual({ a: "b" });
   });
 
   test("follow the form for one key, which replaces them all", async () => {
@@ -503,9 +544,9 @@ describe("keys that are not the caller's", () => {
     ]);
     const limit = (requestsPerMinute: number) =>
       limitTo({ requestsPerMinute }, ["requests_per_minute"]);
-    expect(
-      await errorOf(changeBy(caller, { keys: [{ keyId: own.keyId }], change: limit(11) })),
-    ).toBe("invalid_request limits.limits.requests_per_minute");
+    const above = await changeBy(caller, { keys: [{ keyId: own.keyId }], change: limit(11) });
+    expect(outcomesOf(above)).toEqual(["NOT_ALLOWED"]);
+    expect(above[0]?.message).toContain("is above 10, the most for keys of this program");
     expect(
       outcomesOf(await changeBy(caller, { keys: [{ keyId: own.keyId }], change: limit(9) })),
     ).toEqual(["CHANGED"]);
@@ -579,6 +620,106 @@ test.for<[string, Changes, string]>([
   expect(await errorOf(changeBy(owner, request))).toBe(expected);
 });
 
+test("a program changes the keys whose makers allow it, and says why not the others", async () => {
+  const { service, call } = open(owner);
+  const program = async (scopes: ManagementScope[], requestsPerMinute?: number) => {
+    const { secret } = await service.createManagementKey(
+      create(CreateManagementKeyRequestSchema, {
+        ...{ accountId: "acc_a", name: "one of two", scopes },
+        ...(requestsPerMinute !== undefined && { childLimits: { requestsPerMinute } }),
+      }),
+      call,
+    );
+    return fixture.keys.authenticate(bearer(secret));
+  };
+  const tight = await makeBy(await program([ManagementScope.KEYS], 10));
+  const wide = await makeBy(await program([ManagementScope.KEYS], 90));
+  const persons = await makeBy(owner);
+  const caller = await program([ManagementScope.KEYS, ManagementScope.ALL_KEYS]);
+  const keys = [tight, wide, persons].map(({ keyId }) => ({ keyId }));
+  const results = await changeBy(caller, {
+    keys,
+    change: limitTo({ requestsPerMinute: 50 }, ["requests_per_minute"]),
+  });
+  expect(outcomesOf(results)).toEqual(["NOT_ALLOWED", "CHANGED", "CHANGED"]);
+  expect(results[0]?.message).toContain("is above 10, the most for keys of this program");
+  const perMinute = await Promise.all(keys.map(async ({ keyId }) => read(keyId)));
+  expect(perMinute.map(({ requestsPerMinute }) => requestsPerMinute)).toEqual([10, 50, 50]);
+});
+
+describe("a change of limits of keys of many managers", () => {
+  /** The statements of a change of keys of so many managers, and how often people are checked. */
+  async function statementsFor(caller: Caller, managers: number, prefix: string) {
+    await seed("acc_a", prefix, 60);
+    await run(
+      "managers",
+      `with made as (
+         insert into management_keys (management_key_id, account_id, name, scopes, most_keys,
+             created_by)
+         select $1 || 'm' || n, 'acc_a', 'm', '{keys}', 9, 'test'
+           from generate_series(0, $2::int - 1) n
+       )
+       update keys set managed_by = 'mgmt:' || $1 || 'm' || (right(key_id, 5)::int % $2::int)
+        where key_id like $1 || '%'`,
+      [prefix, managers],
+    );
+    const ran: string[] = [];
+    const keys = createKeys({
+      ...{ budgets: budgetsOfKeys, adminToken: "", log: createLog("silent") },
+      resolveModel: (name) => name,
+      async checkManager() {
+        ran.push("checkManager");
+        return "owner";
+      },
+      postgres: {
+        ...fixture.database,
+        transaction: (work) =>
+          fixture.database.transaction((tx) => {
+            const note: Runner["run"] = (statement, ...values) => {
+              ran.push(statement.name);
+              return tx.run(statement, ...values);
+            };
+            return work({ run: note });
+          }),
+      },
+    });
+    const service = intercept(KeysService, keys.service, {
+      authenticate: async () => caller,
+      log: createLog("silent"),
+      audit: { record: async () => {} },
+    });
+    const request = create(ChangeKeysRequestSchema, {
+      keys: Array.from({ length: 60 }, (_, n) => ({
+        keyId: `${prefix}${String(n + 1).padStart(5, "0")}`,
+      })),
+      change: limitTo({ dailyCapMicrocredits: 5n }, ["daily_cap_microcredits"]),
+    });
+    const { results } = await service.changeKeys(request, open(caller).call);
+    expect(new Set(outcomesOf(results))).toEqual(new Set(["CHANGED"]));
+    return ran;
+  }
+
+  test("by a person runs the statements of one manager, and checks the person once", async () => {
+    const one = await statementsFor(owner, 1, "key_one");
+    expect(one.filter((name) => name === "checkManager")).toHaveLength(1);
+    expect(await statementsFor(owner, 10, "key_many")).toEqual(one);
+  });
+
+  test("by a program runs the statements of one manager", async () => {
+    const { service, call } = open(owner);
+    const { secret } = await service.createManagementKey(
+      create(CreateManagementKeyRequestSchema, {
+        ...{ accountId: "acc_a", name: "all" },
+        scopes: [ManagementScope.KEYS, ManagementScope.ALL_KEYS],
+      }),
+      call,
+    );
+    const caller = await fixture.keys.authenticate(bearer(secret));
+    const one = await statementsFor(caller, 1, "key_pone");
+    expect(await statementsFor(caller, 10, "key_pmany")).toEqual(one);
+  });
+});
+
 test("every way to change a key counts a revision, and its use none", async () => {
   const key = await makeBy(owner);
   const { keyId } = key;
@@ -590,12 +731,16 @@ test("every way to change a key counts a revision, and its use none", async () =
     () => client.resumeKey(keyId),
     () =>
       changeBy(owner, { keys: [{ keyId }], change: { case: "tags", value: { set: { a: "b" } } } }),
+    () => client.rotateKey({ keyId }),
+    // As by every request.
+    () => fixture.keys.authenticate(bearer(key.secret)),
+    () => fixture.database.run(recordUses, { secretIds: key.secrets.map((one) => one.secretId) }),
     () => client.revokeKey(keyId),
   ]) {
     await act();
     revisions.push((await read(keyId)).revision);
   }
-  expect(revisions).toEqual([0, 1, 2, 3, 4, 5]);
+  expect(revisions).toEqual([0, 1, 2, 3, 4, 4, 4, 4, 5]);
 });
 
 test("two changes of the same keys at once both end, and each key is changed by one", async () => {

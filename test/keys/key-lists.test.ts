@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Key, KeyAttention, KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { countAttention, listGroups, pageAccountKeys } from "../../gen/sql/keys.ts";
 import { readBudget } from "../../src/base/budgets.ts";
 import {
   keyDaysShown,
@@ -128,22 +129,55 @@ test("what deserves a look is counted as it is filtered, and as its budget is re
     expect(idsOf(await listAll({ attention: look, onlyIds: true }))).toEqual(idsOf(keys));
 });
 
-test("the looks of 5,000 keys are counted from the rows of their account alone", async () => {
-  const [statement] = fixture.database.ran.filter((name) => name === "keys/count-attention");
-  expect(statement).toBeDefined();
-  const { countAttention } = await import("../../gen/sql/keys.ts");
+/** How many pages of the database a statement reads. */
+async function pagesOf([{ text }, values]: readonly [{ text: string }, readonly unknown[]]) {
   const rows = await run<Record<string, string>>(
-    "explain",
-    `explain (analyze, buffers, format text) ${countAttention.text.replace("$1", "'acc_a'")}`,
+    `explain ${text}`,
+    `explain (analyze, buffers, format text) ${text}`,
+    [...values],
   );
   const lines = rows.map((row) => Object.values(row)[0] ?? "");
   const read = /shared hit=(\d+)(?: read=(\d+))?/.exec(
     lines.find((line) => /Buffers/.test(line)) ?? "",
   );
-  const pages = Number(read?.[1] ?? 0) + Number(read?.[2] ?? 0);
+  return Number(read?.[1] ?? 0) + Number(read?.[2] ?? 0);
+}
+
+test("the looks of 5,000 keys are counted from the rows of their account alone", async () => {
+  const [statement] = fixture.database.ran.filter((name) => name === "keys/count-attention");
+  expect(statement).toBeDefined();
+  const pages = await pagesOf(countAttention.with({ accountId: "acc_a" }));
   console.info(`the looks of ${keysMade} keys read ${pages} pages`);
   expect(pages).toBeGreaterThan(0);
   expect(pages).toBeLessThan(2_000);
+});
+
+test("a search for a tag reads its entries, and not the tags of every key", async () => {
+  const filter = {
+    ...{
+      accountId: "acc_a",
+      statuses: null,
+      text: "",
+      withoutTag: "",
+      attention: "",
+      keyIds: null,
+    },
+    ...{ tags: ["team", "job"], values: ["команда 組 5", "job-5"] },
+  };
+  const pages = await pagesOf(
+    pageAccountKeys.with({
+      ...filter,
+      ...{ sort: "made", descending: true, after: "", skip: 0, rows: 50 },
+    }),
+  );
+  const groupPages = await pagesOf(
+    listGroups.with({ ...filter, tag: "run", prefix: "", after: null, rows: 50 }),
+  );
+  console.info(`a search for tags in ${keysMade} keys read ${pages} pages, groups ${groupPages}`);
+  expect(pages).toBeGreaterThan(0);
+  expect(pages).toBeLessThan(1_000);
+  expect(groupPages).toBeGreaterThan(0);
+  expect(groupPages).toBeLessThan(2_000);
 });
 
 test("keys are found by their tags, without one, and by their ids", async () => {

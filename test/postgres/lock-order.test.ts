@@ -44,7 +44,7 @@ import { MemberKeys, PeopleService } from "../../gen/gateway/people/v1/people_pb
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys, budgetsOfMembers, createBilling } from "../../src/billing/billing.ts";
-import { boundMethod, implement } from "../../src/contract/contract.ts";
+import { boundMethod, environmentToken, implement } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
 import { approve, listApprovals } from "../../src/operations/approvals.ts";
@@ -52,6 +52,7 @@ import { createPeople } from "../../src/people/people.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
 import { identifyBy } from "../../src/server/accounts.ts";
+import { callBy } from "../support/calls.ts";
 import { freshDatabase } from "../support/database.ts";
 import { endingWith, holdRequest, price } from "../support/ledger.ts";
 import { type PeopleClient, type PeopleNode, redeem, type SignedIn } from "../support/people.ts";
@@ -462,4 +463,57 @@ test("under a random load no transaction locks against the order, and none deadl
     text: "select deadlocks::text from pg_stat_database where datname = current_database()",
   });
   expect(state?.deadlocks).toBe("0");
+});
+
+test("a change of many keys and the end of their manager wait for each other", async () => {
+  await using stack = new AsyncDisposableStack();
+  const { postgres } = stack.adopt(await freshDatabase(), (one) => one.drop());
+  const log = createLog("silent");
+  const keys = createKeys({
+    ...{ budgets: budgetsOfKeys, postgres, adminToken: "", resolveModel: (name) => name, log },
+  });
+  const sql = (text: string, values: unknown[] = []) =>
+    query<{ id: string }>(postgres, { name: "", text }, values);
+  await sql("insert into accounts (account_id, name) values ('acc_a', 'a')");
+  await sql("insert into pools (account_id, family) values ('acc_a', 'v1'), ('acc_a', 'v2')");
+  const manager = { accountId: "acc_a", personId: "per_a" };
+  // As after many changes: the rows stand in another order than the ids.
+  const made = await sql(
+    `with made as (
+       insert into keys (key_id, account_id, family, name, managed_by)
+       select 'key_' || md5(n::text), 'acc_a', 'v1', 'k', 'person:per_a'
+         from generate_series(1, 600) n
+       returning key_id
+     )
+     insert into budgets (account_id, family, payer)
+     select 'acc_a', 'v1', key_id from made
+     returning payer as id`,
+  );
+  const tagAll = (value: string) =>
+    keys.service.changeKeys(
+      create(ChangeKeysRequestSchema, {
+        accountId: "acc_a",
+        keys: made.map(({ id }) => ({ keyId: id })),
+        change: { case: "tags", value: { set: { round: value } } },
+      }),
+      { ...callBy(environmentToken), accountId: "acc_a" },
+    );
+  const ends: Readonly<Record<string, (tx: Runner) => Promise<unknown>>> = {
+    pause: (tx) => keys.managed.pause(tx, manager),
+    handOver: (tx) => keys.managed.handOver(tx, manager, "per_b"),
+    revoke: (tx) => keys.managed.revoke(tx, manager),
+  };
+  for (const [name, end] of Object.entries(ends))
+    for (let round = 0; round < 5; round += 1) {
+      await sql(
+        `update keys set managed_by = 'person:per_a', paused = false, paused_by_owner = false,
+           status = 'active', revoked_at = null`,
+      );
+      await Promise.all([tagAll(`${name} ${round}`), postgres.transaction((tx) => end(tx))]);
+    }
+  // Each is tried again, so that no caller sees it.
+  const [state] = await sql(
+    "select deadlocks::text as id from pg_stat_database where datname = current_database()",
+  );
+  expect(state?.id).toBe("0");
 });

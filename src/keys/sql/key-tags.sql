@@ -50,12 +50,14 @@ with matching as not materialized (
      and (:text::text = '' or k.key_id = :text or strpos(lower(k.name), lower(:text::text)) > 0
           or exists (select 1 from key_secrets s
                       where s.key_id = k.key_id and strpos(s.shown, :text::text) > 0))
-     and not exists (
-       select 1
-         from unnest(:tags::text[], :values::text[]) as wanted (tag, value)
-        where not exists (select 1 from key_tags t
-                           where t.key_id = k.key_id and t.tag = wanted.tag
-                             and t.value = wanted.value))
+     and (cardinality(:tags::text[]) = 0
+          or k.key_id in (
+            select t.key_id
+              from unnest(:tags::text[], :values::text[]) as wanted (tag, value)
+              join key_tags t
+                on t.account_id = :account_id and t.tag = wanted.tag and t.value = wanted.value
+             group by t.key_id
+            having count(*) = cardinality(:tags)))
      and (:without_tag::text = ''
           or not exists (select 1 from key_tags t
                           where t.key_id = k.key_id and t.tag = :without_tag))

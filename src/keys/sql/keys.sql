@@ -133,7 +133,7 @@ select k.key_id, k.account_id, k.name, k.paused,
 -- :descending  also of keys that the order does not tell apart
 -- :after  a key_id, of keys in the order of their making; empty: from the first
 -- :skip  how many are left out, in another order
-select k.key_id as "key_id!", k.revision as "revision!",
+select k.key_id as "key_id!", k.revision as "revision!", k.managed_by as "managed_by!",
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
@@ -157,12 +157,14 @@ select k.key_id as "key_id!", k.revision as "revision!",
    and (:text::text = '' or k.key_id = :text or strpos(lower(k.name), lower(:text::text)) > 0
         or exists (select 1 from key_secrets s
                     where s.key_id = k.key_id and strpos(s.shown, :text::text) > 0))
-   and not exists (
-     select 1
-       from unnest(:tags::text[], :values::text[]) as wanted (tag, value)
-      where not exists (select 1 from key_tags t
-                         where t.key_id = k.key_id and t.tag = wanted.tag
-                           and t.value = wanted.value))
+   and (cardinality(:tags::text[]) = 0
+        or k.key_id in (
+          select t.key_id
+            from unnest(:tags::text[], :values::text[]) as wanted (tag, value)
+            join key_tags t
+              on t.account_id = :account_id and t.tag = wanted.tag and t.value = wanted.value
+           group by t.key_id
+          having count(*) = cardinality(:tags)))
    and (:without_tag::text = ''
         or not exists (select 1 from key_tags t
                         where t.key_id = k.key_id and t.tag = :without_tag))
@@ -187,7 +189,8 @@ select k.key_id as "key_id!", k.revision as "revision!",
 
 -- name: CountAttention :one
 -- How many keys of an account deserve a look: were made more than 90 days ago and charged nothing
--- since, expire within 7 days, or have spent most of a limit. Neither revoked nor expired ones.
+-- in the last 90 days, expire within 7 days, or have spent most of a limit. Neither revoked nor
+-- expired ones.
 select count(*) filter (where k.created_at < now() - interval '90 days'
            and coalesce(b.last_used_at < now() - interval '90 days', true))::int4 as "unused!",
        count(*) filter (where k.expires_at < now() + interval '7 days')::int4 as "expires_soon!",
@@ -213,8 +216,10 @@ select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
    for no key update of k;
 
 -- name: FindManagers :many
--- Who manages these keys of an account. No row for a key of another one.
-select key_id, managed_by from keys where account_id = :account_id and key_id = any(:key_ids);
+-- All who manage these keys of an account. Without those of keys of another one.
+select distinct managed_by
+  from keys
+ where account_id = :account_id and key_id = any(:key_ids);
 
 -- name: LockKeys :many
 -- The same of several keys of an account, in the order of their ids, the revoked ones included.
@@ -281,12 +286,20 @@ select :change_id || '_' || key_id, key_id from changed;
 
 -- name: HandOverKeys :run
 -- Lets another person manage the keys of an account that somebody manages, revoked ones included.
+-- Locks them in the order of their ids, as all statements that lock several.
 -- :next  who manages them from now on; empty: nobody
 -- :change_id  to which each key adds its own
-with changed as (
-  update keys set managed_by = :next
+with ordered as materialized (
+  select key_id
+    from keys
    where account_id = :account_id and managed_by = :managed_by
-  returning key_id
+   order by key_id
+     for no key update
+), changed as (
+  update keys set managed_by = :next
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select :change_id || '_' || key_id, key_id from changed;
@@ -306,13 +319,20 @@ select :change_id || '_' || key_id, key_id from revoked;
 -- Pauses the keys of an account that somebody manages, as an owner does: also those that a member
 -- or a program has paused and would resume. Returns those that it paused.
 -- :change_id  to which each key adds its own
-with changed as (
+with ordered as materialized (
+  select key_id
+    from keys
+   where account_id = :account_id and managed_by = :managed_by and status = 'active'
+     and (not paused or paused_by_program or not paused_by_owner)
+   order by key_id
+     for no key update
+), changed as (
   update keys
      set paused = true, paused_by_owner = true, paused_by_program = false,
          paused_at = case when paused then paused_at else now() end
-   where account_id = :account_id and managed_by = :managed_by and status = 'active'
-     and (not paused or paused_by_program or not paused_by_owner)
-  returning key_id
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select :change_id || '_' || key_id, key_id from changed
@@ -321,10 +341,17 @@ returning key_id;
 -- name: RevokeManaged :many
 -- Revokes, for good, the keys of an account that somebody manages. Returns those that it revoked.
 -- :change_id  to which each key adds its own
-with revoked as (
-  update keys set status = 'revoked', revoked_at = now()
+with ordered as materialized (
+  select key_id
+    from keys
    where account_id = :account_id and managed_by = :managed_by and status = 'active'
-  returning key_id
+   order by key_id
+     for no key update
+), revoked as (
+  update keys set status = 'revoked', revoked_at = now()
+    from ordered
+   where keys.key_id = ordered.key_id
+  returning keys.key_id
 )
 insert into key_changes (change_id, key_id)
 select :change_id || '_' || key_id, key_id from revoked

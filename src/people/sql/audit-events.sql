@@ -43,6 +43,7 @@ delete from audit_events where event_id in (select event_id from old);
 -- :account_id?  null: of all accounts and of none
 -- :actor?  null: of everybody
 -- :method?  null: all
+-- :key_id?  null: all; the acts on one key, or on several of which it is one
 -- :hidden  methods whose acts are left out
 -- :from?
 -- :to?
@@ -53,6 +54,8 @@ select event_id, at, actor, account_id, method, outcome, facts, address
  where (:account_id::text is null or account_id = :account_id)
    and (:actor::text is null or actor = :actor)
    and (:method::text is null or method = :method)
+   and (:key_id::text is null or facts ->> 'keyId' = :key_id
+        or :key_id = any(string_to_array(facts ->> 'keyIds', ' ')))
    and method <> all(:hidden::text[])
    and (:from::timestamptz is null or at >= :from)
    and (:to::timestamptz is null or at < :to)

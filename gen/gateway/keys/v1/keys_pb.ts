@@ -602,7 +602,7 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
   keyIds: string[];
 
   /**
-   * True: of each key only `key_id`, `revision` and `status`, as ChangeKeys takes them.
+   * True: of each key only `key_id`, `revision`, `status` and `managed_by`: who may change it.
    *
    * @generated from field: bool only_ids = 14;
    */
@@ -2012,7 +2012,7 @@ export const KeyAttention = {
   UNSPECIFIED: 0,
 
   /**
-   * Made more than 90 days ago, and charged nothing since.
+   * Made more than 90 days ago, and charged nothing in the last 90 days.
    *
    * @generated from enum value: KEY_ATTENTION_UNUSED = 1;
    */

@@ -7,7 +7,7 @@ import { count } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { account } from "../session.ts";
 import { type BulkAct, BulkDialog } from "./bulk-dialogs.tsx";
-import { type KeyFilter, type Pick, type Picks, readMatching } from "./picks.ts";
+import { type KeyFilter, mayPick, type Pick, type Picks, readMatching } from "./picks.ts";
 import { manyWords as words } from "./words-keys.ts";
 
 /** The ids of more keys make an address that is too long. */
@@ -26,7 +26,8 @@ export function BulkBar({ picks, shown, isAll, filter }: BarProps): JSX.Element 
   const picked = [...picks.all.values()];
   const n = picked.length;
   if (n === 0 && act === undefined) return null;
-  const isWholePage = shown.every((key) => picks.has(key)) && n === shown.length;
+  const pickable = shown.filter(mayPick);
+  const isWholePage = pickable.every((key) => picks.has(key)) && n === pickable.length;
   return (
     <>
       <section class="bulk row" aria-label={words.bar}>

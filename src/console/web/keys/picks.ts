@@ -8,14 +8,20 @@ import {
   type KeyAttention,
   type KeyResult,
   KeyResult_Outcome,
-  type KeyStatus,
+  KeyStatus,
   KeysService,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { call } from "../api.ts";
+import { mayManage } from "../parts/key-tags.tsx";
 import { account } from "../session.ts";
 
 /** A key, as it was read. */
 export type Pick = Readonly<globalThis.Pick<Key, "keyId" | "revision">>;
+
+/** False: nothing can be done with the key, or not by this person. */
+export function mayPick(key: Readonly<globalThis.Pick<Key, "managedBy" | "status">>): boolean {
+  return mayManage(key) && key.status !== KeyStatus.REVOKED;
+}
 
 export type Picks = {
   /** By their ids. */
@@ -60,14 +66,14 @@ export type KeyFilter = {
   readonly attention: KeyAttention;
 };
 
-/** Every key that a list has, with nothing but its id and revision. */
+/** Every key of a list that may be picked, with nothing but its id and revision. */
 export async function readMatching(filter: KeyFilter, signal: AbortSignal): Promise<Pick[]> {
   const found: Pick[] = [];
   let pageToken = "";
   do {
     const asked = { ...filter, onlyIds: true, pageSize: 1000, pageToken };
     const page = await call(KeysService.method.listKeys, asked, { signal, isByItself: true });
-    found.push(...page.keys.map(({ keyId, revision }) => ({ keyId, revision })));
+    found.push(...page.keys.filter(mayPick).map(({ keyId, revision }) => ({ keyId, revision })));
     pageToken = page.nextPageToken;
   } while (pageToken !== "");
   return found;

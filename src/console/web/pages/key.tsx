@@ -7,7 +7,7 @@ import {
   type Secret,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { type AuditEvent, PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
-import { call, useCall } from "../api.ts";
+import { call, useCall, usePages } from "../api.ts";
 import { count, credits, day, dollars, moment, relative, toDate } from "../format.ts";
 import { familyName } from "../names.ts";
 import { useOperatorPages } from "../operators.tsx";
@@ -333,9 +333,14 @@ function Secrets({ apiKey }: { apiKey: Key }): JSX.Element {
 function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
   const { accountId } = account.value;
   const [place, isSeen] = useSeen();
-  const request = { accountId, pageSize: 1000 };
-  const events = useCall(PeopleService.method.listAuditEvents, isSeen ? request : undefined);
-  const nameOfActor = useActorNames(events.data?.events.map(({ actor }) => actor));
+  // An act on many keys has the ids of all: a page stays small.
+  const request = { accountId, keyId, pageSize: 50 };
+  const events = usePages(
+    PeopleService.method.listAuditEvents,
+    isSeen ? request : undefined,
+    (answer) => answer.events,
+  );
+  const nameOfActor = useActorNames(events.data?.items.map(({ actor }) => actor));
   const columns: readonly Column<AuditEvent>[] = [
     {
       name: "at",
@@ -369,18 +374,25 @@ function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
   return (
     <Card flush place={place} title={words.key.audit} note={words.key.auditAbout}>
       <View call={events} skeleton={<Skeleton rows={3} />}>
-        {(data) => {
-          const own = data.events.filter(({ facts }) => facts.keyId === keyId);
-          if (own.length === 0) return <p class="card-text muted">{words.key.noAudit}</p>;
-          return (
-            <Table
-              caption={words.key.audit}
-              columns={columns}
-              rows={own}
-              keyOf={({ eventId }) => eventId}
-            />
-          );
-        }}
+        {({ items, isLast }) =>
+          items.length === 0 ? (
+            <p class="card-text muted">{words.key.noAudit}</p>
+          ) : (
+            <>
+              <Table
+                caption={words.key.audit}
+                columns={columns}
+                rows={items}
+                keyOf={({ eventId }) => eventId}
+              />
+              {!isLast && (
+                <div class="table-foot">
+                  <Button onClick={events.more}>{words.common.more}</Button>
+                </div>
+              )}
+            </>
+          )
+        }
       </View>
     </Card>
   );

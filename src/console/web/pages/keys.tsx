@@ -12,7 +12,7 @@ import { usePages } from "../api.ts";
 import { count, day, moment } from "../format.ts";
 import { BulkBar } from "../keys/bar.tsx";
 import { KeyGroups } from "../keys/groups.tsx";
-import { type KeyFilter, type Picks, usePicks } from "../keys/picks.ts";
+import { type KeyFilter, mayPick, type Picks, usePicks } from "../keys/picks.ts";
 import { Sparkline } from "../keys/sparkline.tsx";
 import { manyWords } from "../keys/words-keys.ts";
 import { useActorNames } from "../parts/actors.ts";
@@ -140,6 +140,15 @@ export function Keys(): JSX.Element {
       />
       {query.group === "" ? (
         <Card flush note={nearMax(first?.liveKeys, first?.liveKeysMax)}>
+          {/* What it says of the last act stays when the list has none of these keys any more. */}
+          {keys.data && (
+            <BulkBar
+              picks={picks}
+              shown={keys.data.items}
+              isAll={keys.data.isLast}
+              filter={filter}
+            />
+          )}
           <View
             call={keys}
             skeleton={<Skeleton rows={8} />}
@@ -157,7 +166,6 @@ export function Keys(): JSX.Element {
           >
             {({ items, isLast }) => (
               <>
-                <BulkBar picks={picks} shown={items} isAll={isLast} filter={filter} />
                 <KeyTable keys={items} query={query} onChange={setQuery} picks={picks} />
                 {!isLast && (
                   <div class="table-foot">
@@ -329,10 +337,7 @@ type KeyTableProps = ChangeProps & { readonly keys: readonly Key[]; readonly pic
 function KeyTable({ keys, query, onChange, picks }: KeyTableProps): JSX.Element {
   const picking: Picking<Key> = {
     allLabel: manyWords.pickAll,
-    labelOf: (key) =>
-      mayManage(key) && key.status !== KeyStatus.REVOKED
-        ? manyWords.pick(nameOfKey(key))
-        : undefined,
+    labelOf: (key) => (mayPick(key) ? manyWords.pick(nameOfKey(key)) : undefined),
     isPicked: picks.has,
     onPick: (rows, isOn) => (isOn ? picks.add(rows) : picks.remove(rows)),
   };

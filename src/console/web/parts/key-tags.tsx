@@ -45,7 +45,7 @@ export function KeyTags({ apiKey }: { apiKey: Key }): JSX.Element {
 }
 
 /** Whether the person may change a key. */
-export function mayManage({ managedBy }: Key): boolean {
+export function mayManage({ managedBy }: Pick<Key, "managedBy">): boolean {
   const own = `person:${session.value.person?.personId}`;
   return can("owner") || (can("member") && managedBy === own);
 }

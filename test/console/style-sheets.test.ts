@@ -146,9 +146,7 @@ const old = new Set(
   padding-inline-start place-content pointer-events position resize stroke stroke-dasharray
   stroke-linecap stroke-linejoin stroke-width table-layout text-align text-decoration text-overflow
   text-underline-offset touch-action vector-effect vertical-align visibility white-space
-  word-break z-index`.split(
-    /\s+/,
-  ),
+  word-break z-index`.split(/\s+/),
 );
 
 /** Every property, function, unit, pseudo-class and at-rule of a sheet. */

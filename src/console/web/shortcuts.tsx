@@ -18,18 +18,14 @@ const close = () => {
 export function Overlay(): JSX.Element | null {
   const open = overlay.value;
   useKeys();
-  const palette = useNeeded(() => import("./later/palette.tsx"), open?.kind === "palette");
-  const glossary = useNeeded(() => import("./later/glossary.tsx"), open?.kind === "glossary");
-  const isMissing = palette.isMissing || glossary.isMissing;
+  const { file, isMissing } = useNeeded(() => import("./later/overlays.ts"), open !== undefined);
   useEffect(() => {
     if (!isMissing) return;
     close();
     report(words.common.offline);
   }, [isMissing]);
-  if (open?.kind === "glossary" && glossary.file)
-    return <glossary.file.Glossary term={open.term} onClose={close} />;
-  if (open?.kind === "palette" && palette.file)
-    return <palette.file.Palette typed={open.typed} onClose={close} />;
+  if (open?.kind === "glossary" && file) return <file.Glossary term={open.term} onClose={close} />;
+  if (open?.kind === "palette" && file) return <file.Palette typed={open.typed} onClose={close} />;
   return null;
 }
 

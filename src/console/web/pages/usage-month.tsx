@@ -68,7 +68,8 @@ export function MonthSoFar({ chosen }: { readonly chosen: Chosen }): JSX.Element
     >
       <View call={call} skeleton={<Skeleton chart />}>
         {({ items }) => {
-          const rows = items.filter(({ family }) => pool === "" || family === familyOf[pool]);
+          const isOfAll = families.length < 2 || pool === "";
+          const rows = isOfAll ? items : items.filter(({ family }) => family === familyOf[pool]);
           return <Month rows={rows} {...{ chosen, now, start, before, budget }} />;
         }}
       </View>

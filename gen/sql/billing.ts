@@ -3654,7 +3654,7 @@ export type CountOutcomesRow = { outcome: string; requests: bigint };
  * `to`: exclusive
  * `keyIds`: null: all
  * `models`: null: all
- * `tags`: those that each has; null: any
+ * `tags`: the tags that each charge has; null: any
  */
 export const countOutcomes: Many<{ accountId: string; from: Date | string; to: Date | string; keyIds: readonly string[] | null; models: readonly string[] | null; tags: string | null }, CountOutcomesRow> = many(
   "billing/count-outcomes",

@@ -87,7 +87,7 @@ type SpentLimit = {
   readonly spentMicro: bigint;
   /** All that the payer had spent when the limit was raised. Null: it was not. */
   readonly passed: bigint | null;
-  /** Of the payer, in micro-credits. Null: none. */
+  /** The total limit of the payer, in micro-credits. Null: none. */
   readonly totalLimit: bigint | null;
   /** Null: the payer is no key. */
   readonly keyCreatedAt: Date | null;
@@ -319,7 +319,7 @@ export function createEvaluation(
   };
 }
 
-/** What the looks need. */
+/** The parts that the looks need. */
 type LookParts = RaiseParts & { readonly sources: Sources };
 
 /** Accounts whose figures are read at once, and their settings. */
@@ -423,7 +423,7 @@ async function findSpentLimits(
   });
 }
 
-/** What the pools of accounts spend a day: it changes once a UTC day. */
+/** The spending of pools a day, by account: it changes once a UTC day. */
 class Paces {
   readonly #billing: BillingFigures;
   /** By account. */
@@ -499,7 +499,7 @@ async function lookAtWebhooks(
   return found.length === switchedOffMax ? found.at(-1) : undefined;
 }
 
-/** What only this process knows of them, and what has ended for all. */
+/** Outages that only this process knows of, and those that have ended for all. */
 async function lookAtProviders(parts: LookParts): Promise<void> {
   const { store, sources } = parts;
   const conditions = sources.modelConditions();

@@ -85,7 +85,7 @@ export function costsUpTo(prices: Prices, usage: Metered) {
 const cached = ["cacheRead", "cacheWrite5m", "cacheWrite1h"] as const;
 
 /**
- * What the prompt cache saved, in nano-credits: the price of its tokens as plain input, less their
+ * Savings by the prompt cache, in nano-credits: the price of its tokens as plain input, less their
  * own price. Negative where more was paid to write than was saved by reading. A hold that is too
  * small changes nothing of it. The view `charge_sums` computes the same.
  */

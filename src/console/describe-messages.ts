@@ -18,6 +18,7 @@ import {
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
 import type { Plugin } from "esbuild";
 import { describedFiles } from "../contract/descriptors.ts";
+import { snakeOf } from "./web/messages.ts";
 
 /** In the sources of the page: what only operators load. */
 const operatorFolder = "operator";
@@ -193,10 +194,6 @@ function writeField(field: DescField): string {
   const type = field.message ? messageType : field.enum ? enumType : field.scalar;
   const name = field.name === snakeOf(localName) ? "" : `:${field.name}`;
   return `${group}${localName}${name}${kind}${type}`;
-}
-
-function snakeOf(localName: string): string {
-  return localName.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
 function writeEnum(one: DescEnum, refer: Refer): string {

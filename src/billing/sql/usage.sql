@@ -975,7 +975,7 @@ where t.day = :day::date and t.account_id = a.account_id;
 -- :to  exclusive
 -- :key_ids?  null: all
 -- :models?  null: all
--- :tags?  those that each has; null: any
+-- :tags?  the tags that each charge has; null: any
 select outcome, count(*)::bigint as "requests!"
 from charges
 where account_id = :account_id and amount >= 0 and outcome <> 'completed'

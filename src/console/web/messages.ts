@@ -321,7 +321,8 @@ function fractionOf(nanos: number): string {
   return `.${digits.replace(/(?:000){1,2}$/, "")}`;
 }
 
-function snakeOf(localName: string): string {
+/** The usual name in the proto of a field that code calls so. */
+export function snakeOf(localName: string): string {
   return localName.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 

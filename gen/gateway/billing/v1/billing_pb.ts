@@ -2743,7 +2743,7 @@ export type UsageSums = Message<"gateway.billing.v1.UsageSums"> & {
   firstEventCounts: bigint[];
 
   /**
-   * What the prompt cache saved, in nano-credits, exactly: the price of the tokens that were read
+   * Savings by the prompt cache, in nano-credits, exactly: the price of the tokens that were read
    * from it or written to it as plain input, less their own price. Computed once, when a request is
    * settled, with the price version of its charge, whatever its hold. Negative where writing cost
    * more than reading saved. Absent in reports by tag. Requests of months that were archived before

@@ -855,7 +855,7 @@ export type ChangeKeysRequest = Message<"gateway.keys.v1.ChangeKeysRequest"> & {
   keys: KeyAsRead[];
 
   /**
-   * What becomes of all of them.
+   * The change of all of them.
    *
    * @generated from oneof gateway.keys.v1.ChangeKeysRequest.change
    */
@@ -1028,7 +1028,7 @@ export type KeyResult = Message<"gateway.keys.v1.KeyResult"> & {
   revision?: number | undefined;
 
   /**
-   * Of a CONFLICT, without its secrets.
+   * The key of a CONFLICT, without its secrets.
    *
    * @generated from field: gateway.keys.v1.Key key = 4;
    */

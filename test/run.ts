@@ -17,7 +17,7 @@ import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { parseArgs, stripVTControlCharacters } from "node:util";
-import type { Reporter } from "vitest/node";
+import type { Reporter, TestModule, TestSuite } from "vitest/node";
 import { startVitest } from "vitest/node";
 import { findBundle, writeBundle } from "../src/server/bundle.ts";
 import {
@@ -144,10 +144,10 @@ async function runDeepUntil(untilMs: number): Promise<void> {
   }
   await tryMutants(Math.min(mutantsMs, untilMs - Date.now() - startMs));
   const out = deepSuites.filter((suite) => !results.has(`deep ${suite}`));
+  if (left.length > 0) console.log(`for lack of time not run:\n${left.join("\n")}`);
   lastLines.push(
-    `left out: ${out.length} of ${deepSuites.length} deep suites` +
-      `${left.length > 0 ? `, for lack of time ${left.join(" ")}` : ""}; ` +
-      `this was part ${part} of ${turns}`,
+    `left out: ${out.length} of ${deepSuites.length} deep suites, ${left.length} of them ` +
+      `for lack of time; this was part ${part} of ${turns}`,
   );
 }
 
@@ -175,8 +175,7 @@ async function runAll(run: "fast" | "deep", chosen: readonly string[]): Promise<
       result.failures.map(({ name }) => name),
     );
     lastLines.push(`${isKnown ? "UNSTEADY" : "FAILED"}: ${suite}: ${how}`);
-    for (const { name, why } of result.failures)
-      lastLines.push(`  ${name}`, ...why.map((line) => `    ${line}`));
+    for (const { name, why } of result.failures) lastLines.push(`  ${name}`, ...indent(why));
     if (!isKnown) continue;
     result.skipped += result.failed;
     result.failed = 0;
@@ -201,14 +200,23 @@ async function runSuites(
           if (state === "failed")
             result.failures.push({ name: test.fullName, why: whyOf(test.result().errors ?? []) });
         }
-        // A file that cannot be loaded, or a hook that failed, may leave no failed test behind.
+        // Of files that cannot be loaded and of hooks, which may leave no failed test behind.
+        for (const group of [module, ...module.children.allSuites()])
+          if (group.errors().length > 0)
+            result.failures.push({ name: nameOf(group), why: whyOf(group.errors()) });
         if (module.state() === "failed" && result.failed === 0) result.failed++;
         ended.set(relative(root, module.moduleId), result);
       }
       for (const error of unhandledErrors) {
         const result = ended.get(relative(root, fileOf(error) ?? ""));
-        if (result) result.failed++;
-        else count.failed++;
+        const failure = { name: "an error outside of its tests", why: whyOf([error]) };
+        if (!result) {
+          count.failed++;
+          lastLines.push(`FAILED: no suite: ${failure.name}`, ...indent(failure.why));
+          continue;
+        }
+        result.failed++;
+        result.failures.push(failure);
       }
     },
   };
@@ -222,14 +230,29 @@ async function runSuites(
   return ended;
 }
 
-type Thrown = { readonly message: string; readonly diff?: string; readonly cause?: unknown };
+function nameOf(group: TestModule | TestSuite): string {
+  return group.type === "module" ? "the file, or a hook of it" : `a hook of ${group.fullName}`;
+}
+
+function indent(lines: readonly string[]): string[] {
+  return lines.map((line) => `    ${line}`);
+}
+
+type Thrown = {
+  readonly message: string;
+  readonly stack?: string;
+  readonly diff?: string;
+  readonly cause?: unknown;
+};
 
 /** The first lines of an error and of its causes: for a property, its seed and the example. */
 function whyOf(errors: readonly Thrown[]): string[] {
-  const texts = errors.flatMap(({ message, diff = "", cause }) => [
+  const texts = errors.flatMap(({ message, stack = "", diff = "", cause }) => [
     message,
     stripVTControlCharacters(diff),
     Object(cause).message ?? "",
+    // Where it came from: the suite that ran may not be the one to blame.
+    ...stack.split("\n").filter((line) => /^\s+at (?!.*node_modules\/vitest)/.test(line)),
   ]);
   const lines = texts.join("\n").split("\n");
   return lines

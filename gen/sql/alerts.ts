@@ -264,8 +264,10 @@ limit $6`,
 export type ListAccountMailsRow = { alertId: string; channel: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; madeAt: Date; kind: string; facts: Json };
 /**
  * Lists the mails of an account, newest first, each with its alert.
+ * `before`: only those made before this time; null: from the newest
+ * `beforeId`: or at this time, before this alert and channel
  */
-export const listAccountMails: Many<{ accountId: string; rows: bigint | number }, ListAccountMailsRow> = many(
+export const listAccountMails: Many<{ accountId: string; before: Date | string | null; beforeId: string | null; beforeChannel: string | null; rows: bigint | number }, ListAccountMailsRow> = many(
   "alerts/list-account-mails",
   `-- alerts/list-account-mails
 select d.alert_id, d.channel, d.state, d.problem, d.failures, d.next_at, d.made_at, a.kind, a.facts
@@ -273,9 +275,11 @@ from alert_deliveries d
 join alerts a using (alert_id)
 -- As a range, which the index looks through alone: posts may be many.
 where d.account_id = $1 and d.channel >= 'mail:' and d.channel < 'mail;'
+  and ($2::timestamptz is null
+    or (d.made_at, d.alert_id, d.channel) < ($2, $3::text, $4::text))
 order by d.made_at desc, d.alert_id desc, d.channel desc
-limit $2`,
-  (p) => [p.accountId, p.rows],
+limit $5`,
+  (p) => [p.accountId, p.before, p.beforeId, p.beforeChannel, p.rows],
   (v) => ({ alertId: v[0], channel: v[1], state: v[2], problem: v[3], failures: v[4], nextAt: v[5], madeAt: v[6], kind: v[7], facts: v[8] }) as never,
   "",
   5000,

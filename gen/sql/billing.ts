@@ -1280,8 +1280,10 @@ order by h.admitted_at, h.account_id`,
 export type ListRunningOfRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; promptOver: number | null; promptAbove: number | null; abovePrice: Json | null; note: string };
 /**
  * Lists the requests of an account that hold credits, the oldest first, with their prices.
+ * `afterAt`: only those admitted after this time; null: from the oldest
+ * `afterId`: or at this time, with an id after this one
  */
-export const listRunningOf: Many<{ accountId: string; rows: number }, ListRunningOfRow> = many(
+export const listRunningOf: Many<{ accountId: string; afterAt: Date | string | null; afterId: string; rows: number }, ListRunningOfRow> = many(
   "billing/list-running-of",
   `-- billing/list-running-of
 select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
@@ -1294,9 +1296,11 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
 from holds h
 join price_versions p using (price_version)
 where h.account_id = $1
+  and ($2::timestamptz is null
+    or (h.admitted_at, h.request_id) > ($2, $3::text))
 order by h.admitted_at, h.request_id
-limit $2::integer`,
-  (p) => [p.accountId, p.rows],
+limit $4::integer`,
+  (p) => [p.accountId, p.afterAt, p.afterId, p.rows],
   (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27], promptOver: v[28], promptAbove: v[29], abovePrice: v[30], note: v[31] }) as never,
   "secretId tags madeBy promptOver promptAbove abovePrice",
 );

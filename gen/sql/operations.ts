@@ -105,8 +105,9 @@ select exists (select from accounts where account_id = $1) as has_account`,
 export type ListPromotionUsesRow = { codeId: string; name: string; family: "v1" | "v2"; bonusMicro: bigint; orderId: string; isTakenBack: boolean; usedAt: Date; transferId: string };
 /**
  * Lists the promotions that an account used, newest first.
+ * `before`: the last one of the page before
  */
-export const listPromotionUses: Many<{ accountId: string; rows: bigint | number }, ListPromotionUsesRow> = many(
+export const listPromotionUses: Many<{ accountId: string; before: string | null; rows: bigint | number }, ListPromotionUsesRow> = many(
   "operations/list-promotion-uses",
   `-- operations/list-promotion-uses
 select p.code_id, p.name, p."family", p.bonus_micro, coalesce(u.order_id, '') as order_id,
@@ -115,9 +116,13 @@ select p.code_id, p.name, p."family", p.bonus_micro, coalesce(u.order_id, '') as
 from promotion_uses u
 join promotions p on p.code_id = u.code_id
 where u.account_id = $1
-order by u.used_at desc, u.code_id
-limit $2`,
-  (p) => [p.accountId, p.rows],
+  and ($2::text is null or (u.used_at, u.code_id) < (
+    select used_at, code_id
+    from promotion_uses
+    where account_id = $1 and code_id = $2))
+order by u.used_at desc, u.code_id desc
+limit $3`,
+  (p) => [p.accountId, p.before, p.rows],
   (v) => ({ codeId: v[0], name: v[1], family: v[2], bonusMicro: v[3], orderId: v[4], isTakenBack: v[5], usedAt: v[6], transferId: v[7] }) as never,
   "",
   5000,
@@ -126,17 +131,20 @@ limit $2`,
 export type ListDocumentsOfRow = { number: string; kind: "receipt" | "credit_note"; orderId: string; issuedAt: Date };
 /**
  * Lists the receipts and credit notes of an account, newest first.
+ * `before`: the number of the last one of the page before
  */
-export const listDocumentsOf: Many<{ accountId: string; rows: bigint | number }, ListDocumentsOfRow> = many(
+export const listDocumentsOf: Many<{ accountId: string; before: string | null; rows: bigint | number }, ListDocumentsOfRow> = many(
   "operations/list-documents-of",
   `-- operations/list-documents-of
 select d.number, d.kind, d.order_id, d.issued_at
 from payment_orders o
 join payment_documents d on d.order_id = o.order_id
 where o.account_id = $1
+  and ($2::text is null or (d.issued_at, d.number) < (
+    select issued_at, number from payment_documents where number = $2))
 order by d.issued_at desc, d.number desc
-limit $2`,
-  (p) => [p.accountId, p.rows],
+limit $3`,
+  (p) => [p.accountId, p.before, p.rows],
   (v) => ({ number: v[0], kind: v[1], orderId: v[2], issuedAt: v[3] }) as never,
   "",
   5000,

@@ -743,14 +743,14 @@ update mails
   5000,
 );
 
-export type ListInvitationMailsRow = { invitationId: string; address: string; state: "waiting" | "sent" | "failed"; problem: string; attempts: number; nextAt: Date; madeAt: Date };
+export type ListInvitationMailsRow = { mailId: string; invitationId: string; address: string; state: "waiting" | "sent" | "failed"; problem: string; attempts: number; nextAt: Date; madeAt: Date };
 /**
  * Lists the mails of the invitations to an account, newest first.
  */
-export const listInvitationMails: Many<{ accountId: string; rows: bigint | number }, ListInvitationMailsRow> = many(
+export const listInvitationMails: Many<{ accountId: string }, ListInvitationMailsRow> = many(
   "people/list-invitation-mails",
   `-- people/list-invitation-mails
-select m.link_id as invitation_id, m.address, m.state, m.problem, m.attempts, m.next_at,
+select m.mail_id, m.link_id as invitation_id, m.address, m.state, m.problem, m.attempts, m.next_at,
   m.made_at
 from links l
 join mails m on m.link_id = l.link_id
@@ -758,9 +758,9 @@ join mails m on m.link_id = l.link_id
 where l.account_id = $1 and l.made_at > now() - interval '8 days'
   and l.purpose = 'invitation'
 order by m.made_at desc, m.mail_id desc
-limit $2`,
-  (p) => [p.accountId, p.rows],
-  (v) => ({ invitationId: v[0], address: v[1], state: v[2], problem: v[3], attempts: v[4], nextAt: v[5], madeAt: v[6] }) as never,
+limit 1000`,
+  (p) => [p.accountId],
+  (v) => ({ mailId: v[0], invitationId: v[1], address: v[2], state: v[3], problem: v[4], attempts: v[5], nextAt: v[6], madeAt: v[7] }) as never,
   "",
   5000,
 );

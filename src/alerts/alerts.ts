@@ -7,7 +7,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type Alert,
   AlertSchema,
-  type AlertsService,
+  AlertsService,
   type Delivery,
   DeliverySchema,
   DeliveryState,
@@ -96,15 +96,25 @@ export type Alerts = {
  * it.
  */
 type ForDesk = {
-  /** The newest mails of an account, each with the address of its person by now, if he has one. */
+  /** The newest mails of an account, after a cursor of one of them. */
   listMails(
     accountId: string,
+    after: string | undefined,
     rows: number,
-  ): Promise<readonly { readonly delivery: ListedDelivery; readonly address?: string }[]>;
+  ): Promise<readonly AlertMail[]>;
   /** The mail of an alert, to those who get it. Throws `not_found`. */
   resendNotice(of: { readonly accountId: string; readonly alertId: string }): Promise<Resending>;
   /** A receipt or credit note, to the owners, or to the member who ordered. */
   resendDocument(of: ResentDocument): Promise<Resending>;
+};
+
+type AlertMail = {
+  readonly at: Date;
+  readonly cursor: string;
+  /** Undefined: it is about an alert of a kind that is not known here. */
+  readonly delivery: ListedDelivery | undefined;
+  /** The address of its person by now, if he has one. */
+  readonly address?: string;
 };
 
 type ResentDocument = {
@@ -200,14 +210,10 @@ export function createAlerts(parts: {
         const accountId = await knownAccount(all, call);
         const { unread } = request;
         const isTrusted = seesPeople(call);
-        const { entries, nextPageToken } = await readPage(request, {
-          question: [accountId, unread],
-          read: (after, limit) =>
-            store.listAlerts(
-              { accountId, unread, hidesPeople: !isTrusted },
-              cursorOf(after),
-              limit,
-            ),
+        const listed = { accountId, unread, hidesPeople: !isTrusted };
+        const { listAlerts } = AlertsService.method;
+        const { entries, nextPageToken } = await readPage(listAlerts, request, call, {
+          read: (after, limit) => store.listAlerts(listed, cursorOf(after), limit),
           cursorOf: cursorAt,
         });
         const deliveries = isTrusted
@@ -448,23 +454,32 @@ async function listDeliveries(
   const { store } = parts;
   const accountId = await knownAccount(parts, call);
   const { failed } = request;
-  const { entries, nextPageToken } = await readPage(request, {
-    question: [accountId, failed],
-    read(after, rows) {
-      const { at = null, id = "" } = cursorOf(after) ?? {};
-      const [beforeId = "", beforeChannel = ""] = id.split("/").map(decodeURIComponent);
-      return store.run(sql.listAccountDeliveries, {
-        ...{ accountId, failed, rows, before: at },
-        ...{ beforeId, beforeChannel },
-      });
-    },
-    cursorOf: ({ madeAt: at, alertId, channel }) =>
-      encodeTimeCursor({ at, id: [alertId, channel].map(encodeURIComponent).join("/") }),
+  const { listDeliveries } = AlertsService.method;
+  const { entries, nextPageToken } = await readPage(listDeliveries, request, call, {
+    read: (after, rows) =>
+      store.run(sql.listAccountDeliveries, {
+        ...{ accountId, failed, rows },
+        ...beforeDelivery(after),
+      }),
+    cursorOf: (row) => deliveryCursor(row),
   });
   return create(ListDeliveriesResponseSchema, {
     deliveries: entries.flatMap((row) => toListed(row, accountId)),
     nextPageToken,
   });
+}
+
+type DeliveryPlace = Pick<sql.ListAccountDeliveriesRow, "madeAt" | "alertId" | "channel">;
+
+function deliveryCursor({ madeAt: at, alertId, channel }: DeliveryPlace): string {
+  return encodeTimeCursor({ at, id: [alertId, channel].map(encodeURIComponent).join("/") });
+}
+
+/** The place of a cursor, for statements that list from the newest delivery. */
+function beforeDelivery(after: string | undefined) {
+  const { at: before = null, id = "" } = cursorOf(after) ?? {};
+  const [beforeId = "", beforeChannel = ""] = id.split("/").map(decodeURIComponent);
+  return { before, beforeId, beforeChannel };
 }
 
 function toListed(row: sql.ListAccountDeliveriesRow, accountId: string): ListedDelivery[] {
@@ -494,16 +509,20 @@ function createForDesk(parts: {
     return recipients.map(({ personId }) => `mail:${personId}`);
   };
   return {
-    async listMails(accountId, rows) {
-      const found = await store.run(sql.listAccountMails, { accountId, rows });
-      const deliveries = found.flatMap((row) => toListed(row, accountId));
-      const persons = deliveries.flatMap(({ delivery }) => delivery?.personId ?? []);
-      if (persons.length === 0) return [];
-      const people = await listRecipients([accountId], [...new Set(persons)]);
+    async listMails(accountId, after, rows) {
+      const page = { accountId, rows, ...beforeDelivery(after) };
+      const found = (await store.run(sql.listAccountMails, page)).map((row) => ({
+        at: row.madeAt,
+        cursor: deliveryCursor(row),
+        delivery: toListed(row, accountId)[0],
+      }));
+      const persons = found.flatMap(({ delivery }) => delivery?.delivery?.personId ?? []);
+      const people =
+        persons.length > 0 ? await listRecipients([accountId], [...new Set(persons)]) : [];
       const addresses = new Map(people.map(({ personId, address }) => [personId, address]));
-      return deliveries.map((delivery) => {
-        const address = addresses.get(delivery.delivery?.personId ?? "");
-        return { delivery, ...(address !== undefined && { address }) };
+      return found.map((one) => {
+        const address = addresses.get(one.delivery?.delivery?.personId ?? "");
+        return { ...one, ...(address !== undefined && { address }) };
       });
     },
     async resendNotice(named) {

@@ -1,11 +1,14 @@
 // Pages of lists, and the ranges of time that lists and reports are asked for. A page token is the
 // cursor of the last entry in base64url, so a position in the list stays valid while entries are
-// added. It begins with a hash of the question, so that it continues no other one.
+// added. It begins with a hash of the method, the account, the request and the cursor, so that it
+// continues no other list. It has no key: a forged one reads nothing that its caller may not read.
 
 import { createHash } from "node:crypto";
+import type { DescMessage, DescMethodUnary, Message, MessageShape } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { type ApiError, invalidField } from "./errors.ts";
 
+/** The fields that each request for a list has. */
 export type PageRequest = {
   /** 0 means the default. */
   readonly pageSize: number;
@@ -19,85 +22,134 @@ export type Page<Entry> = {
   readonly nextPageToken: string;
 };
 
-/**
- * What a list was asked for besides its page: account, range, filters, as the caller sent them.
- * Texts, numbers, bigints, dates, and arrays of them.
- */
-export type Question = readonly unknown[];
+/** A method that lists something in pages. */
+export type PagedMethod<Request extends DescMessage> = DescMethodUnary<Request>;
 
-/** The sizes of pages. */
-export type PageSizes = {
-  /** Of a request that names none. Default: 100. */
-  readonly sizeDefault?: number;
-  /** Default: 1,000. */
-  readonly sizeMax?: number;
-};
+/** The account of a call. Empty: it concerns none, or all of them. */
+type OfAccount = { readonly accountId: string };
 
 /** A position in a list that is ordered by time and id. */
 export type TimeCursor = { readonly at: Date; readonly id: string };
 
+/** The entries of a page that was asked for without a size. */
+export const pageSizeDefault = 50;
+/** The most entries of a page, by the beginning of the method's name. */
+const pageSizesMax: readonly (readonly [name: string, max: number])[] = [
+  ["Query", 2_000],
+  ["FindAccounts", 200],
+  ["", 1_000],
+];
+
+/** The most entries of a page of a method. */
+export function pageSizeMaxOf({ name }: Pick<DescMethodUnary, "name">): number {
+  return pageSizesMax.find(([beginning]) => name.startsWith(beginning))?.[1] ?? pageSizeDefault;
+}
+
+/** The page that a request asks for. */
+export type AskedPage = {
+  /** Its most entries. */
+  readonly size: number;
+  /** The cursor of the last entry of the page before. Undefined: it is the first page. */
+  readonly after: string | undefined;
+  /** The token that continues the same list after an entry. */
+  tokenOf(cursor: string): string;
+};
+
 /**
- * Reads one page of a list. `read` gives at most `limit` entries after the cursor `after`, from the
- * start if `after` is undefined. Throws `invalid_request` for a size or token that is not valid, or
- * a token of another question.
+ * The page that a request asks for, for a list that reads it by itself. Throws `invalid_request`
+ * for a size that is too large, and for a token that was not made for this method, account and
+ * request.
  */
-export async function readPage<Entry>(
-  request: PageRequest,
-  list: PageSizes & {
-    /** Absent: the list has no filters. */
-    question?: Question;
-    read(after: string | undefined, limit: number): Promise<readonly Entry[]>;
-    cursorOf(entry: Entry): string;
-  },
-): Promise<Page<Entry>> {
-  const size = pageSizeOf(request, list);
-  // One entry more than the page holds shows whether another page follows.
-  const found = await list.read(parsePageToken(request.pageToken, list.question), size + 1);
-  const entries = found.slice(0, size);
-  const last = found.length > size ? entries.at(-1) : undefined;
+export function askedPage<Request extends DescMessage>(
+  method: PagedMethod<Request>,
+  request: MessageShape<Request> & PageRequest,
+  { accountId }: OfAccount,
+): AskedPage {
+  const max = pageSizeMaxOf(method);
+  if (request.pageSize > max) throw invalidField("page_size", `is at most ${max}`);
+  const question = `${method.parent.typeName}/${method.name} ${accountId} ${textOf(request)}`;
   return {
-    entries,
-    nextPageToken: last === undefined ? "" : encodePageToken(list.cursorOf(last), list.question),
+    size: request.pageSize || pageSizeDefault,
+    after: parseToken(request.pageToken, question),
+    tokenOf: (cursor) =>
+      Buffer.concat([hashOf(question, cursor), Buffer.from(cursor)]).toString("base64url"),
   };
 }
 
-/** The entries of the page. Throws `invalid_request`. */
-export function pageSizeOf(
-  { pageSize }: Pick<PageRequest, "pageSize">,
-  { sizeDefault = 100, sizeMax = 1000 }: PageSizes = {},
-): number {
-  if (pageSize > sizeMax) throw invalidField("page_size", `is at most ${sizeMax}`);
-  return pageSize || sizeDefault;
-}
+/** How a list reads its entries. */
+export type ReadList<Entry> = {
+  /** At most `limit` entries after the cursor `after`, from the start if that is undefined. */
+  read(after: string | undefined, limit: number): Promise<readonly Entry[]>;
+  cursorOf(entry: Entry): string;
+};
 
-/** A token that only the same question accepts. */
-export function encodePageToken(cursor: string, question: Question = []): string {
-  return Buffer.from(hashOf(question) + cursor).toString("base64url");
+/** Reads one page of a list. Throws as `askedPage` does. */
+export async function readPage<Request extends DescMessage, Entry>(
+  method: PagedMethod<Request>,
+  request: MessageShape<Request> & PageRequest,
+  call: OfAccount,
+  list: ReadList<Entry>,
+): Promise<Page<Entry>> {
+  const { size, after, tokenOf } = askedPage(method, request, call);
+  // One entry more than the page holds shows whether another page follows.
+  const found = await list.read(after, size + 1);
+  const entries = found.slice(0, size);
+  const last = found.length > size ? entries.at(-1) : undefined;
+  return { entries, nextPageToken: last === undefined ? "" : tokenOf(list.cursorOf(last)) };
 }
 
 /**
- * The cursor of a token. Undefined: the first page. Throws `invalid_request` for a token that
- * `encodePageToken` did not make of this question.
+ * A list that is whole in memory. `cursorOf` tells its entries apart. Reading it throws
+ * `invalid_request` if the last entry of the page before is gone.
  */
-export function parsePageToken(token: string, question: Question = []): string | undefined {
-  if (token === "") return undefined;
-  const text = Buffer.from(token, "base64url").toString("utf8");
-  const hash = hashOf(question);
-  // PostgreSQL refuses a text with NUL.
-  if (
-    !text.startsWith(hash) ||
-    text.includes("\0") ||
-    Buffer.from(text).toString("base64url") !== token
-  )
-    throw invalidPageToken();
-  return text.slice(hash.length);
+export function wholeList<Entry>(
+  all: readonly Entry[],
+  cursorOf: (entry: Entry) => string,
+): ReadList<Entry> {
+  return {
+    async read(after, limit) {
+      const start = after === undefined ? 0 : all.findIndex((one) => cursorOf(one) === after) + 1;
+      if (after !== undefined && start === 0) throw invalidPageToken();
+      return all.slice(start, start + limit);
+    },
+    cursorOf,
+  };
 }
 
-function hashOf(question: Question): string {
-  const text = JSON.stringify(question, (_, value: unknown) =>
-    typeof value === "bigint" ? String(value) : value,
-  );
-  return createHash("sha256").update(text).digest("base64url").slice(0, 12);
+const hashBytes = 9;
+
+/** The cursor of a token. Undefined: the first page. */
+function parseToken(token: string, question: string): string | undefined {
+  if (token === "") return undefined;
+  const bytes = Buffer.from(token, "base64url");
+  const text = bytes.subarray(hashBytes).toString("utf8");
+  // PostgreSQL refuses a text with NUL.
+  const isOurs =
+    bytes.toString("base64url") === token &&
+    hashOf(question, text).equals(bytes.subarray(0, hashBytes)) &&
+    !text.includes("\0");
+  if (!isOurs) throw invalidPageToken();
+  return text;
+}
+
+function hashOf(question: string, cursor: string): Buffer {
+  const text = JSON.stringify([question, cursor]);
+  return createHash("sha256").update(text).digest().subarray(0, hashBytes);
+}
+
+/**
+ * All fields of a request but those of its page, in one order: maps have none, and a client may
+ * send theirs in another order with each page.
+ */
+function textOf(request: Message & PageRequest): string {
+  const asked = { ...request, pageSize: 0, pageToken: "", $unknown: undefined };
+  return JSON.stringify(asked, (_, value: unknown) => {
+    if (typeof value === "bigint") return String(value);
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+    return Object.fromEntries(
+      Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)),
+    );
+  });
 }
 
 export function encodeTimeCursor({ at, id }: TimeCursor): string {
@@ -111,6 +163,17 @@ export function parseTimeCursor(cursor: string): TimeCursor {
   // PostgreSQL cannot hold a year of more than four digits in this form.
   if (!/^\d{4}-/.test(time) || Number.isNaN(at.getTime())) throw invalidPageToken();
   return { at, id };
+}
+
+/** The parts of a cursor that is a list in JSON. Throws `invalid_request` for any other. */
+export function parseListCursor(cursor: string): readonly unknown[] {
+  try {
+    const parts: unknown = JSON.parse(cursor);
+    if (Array.isArray(parts)) return parts;
+  } catch {
+    // Somebody made it up.
+  }
+  throw invalidPageToken();
 }
 
 export function invalidPageToken(): ApiError {

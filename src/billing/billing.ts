@@ -37,7 +37,8 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, requestIdRule, timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { checkName } from "../base/names.ts";
-import { readPage } from "../base/paging.ts";
+import { encodeTimeCursor, readPage } from "../base/paging.ts";
+import { reportRowsMax } from "../base/shown-figures.ts";
 import { checkTags } from "../base/tags.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import type { PriceFacts } from "../config/catalog.ts";
@@ -487,12 +488,17 @@ function createService({
       if (!account) throw noSuch("account");
       return create(GetAccountResponseSchema, { account });
     },
-    async listAccounts(request) {
+    async listAccounts(request, call) {
       const query = await accountQuery(reports, request.query);
-      const { entries, nextPageToken } = await readPage(request, {
-        read: (after, limit) => reports.listAccounts(query, after ?? "", limit),
-        cursorOf: ({ accountId }) => accountId,
-      });
+      const { entries, nextPageToken } = await readPage(
+        BillingService.method.listAccounts,
+        request,
+        call,
+        {
+          read: (after, limit) => reports.listAccounts(query, after ?? "", limit),
+          cursorOf: ({ accountId }) => accountId,
+        },
+      );
       return create(ListAccountsResponseSchema, { accounts: entries, nextPageToken });
     },
     renameAccount: (request, call) => renameAccount(accounts, request, call),
@@ -503,7 +509,7 @@ function createService({
     resumeAccount: (request, call) => resumeAccount(accounts, request, call),
     createPriceList: (request, call) => createPriceList(priceLists, request, call),
     addPriceListVersion: (request, call) => addPriceListVersion(priceLists, request, call),
-    listPriceLists: () => listPriceLists(priceLists),
+    listPriceLists: (request, call) => listPriceLists(priceLists, request, call),
     setAccountPriceList: (request, call) => setAccountPriceList(priceLists, request, call),
     previewPrices: (request) => previewPrices(priceLists, request),
     setBudget: (request, call) => setBudget(budgets, request, call),
@@ -527,10 +533,11 @@ function createService({
     },
     async listTransfers(request, call) {
       const accountId = await knownAccount(reports, call);
-      const { entries: transfers, nextPageToken } = await readPage(request, {
+      const page = await readPage(BillingService.method.listTransfers, request, call, {
         read: (after, limit) => reports.listTransfers(accountId, after ?? null, limit),
         cursorOf: ({ transferId }) => transferId,
       });
+      const { entries: transfers, nextPageToken } = page;
       return create(ListTransfersResponseSchema, { transfers, nextPageToken });
     },
 
@@ -556,14 +563,22 @@ function createService({
       });
     },
 
-    async listRunningRequests(_, call) {
+    async listRunningRequests(request, call) {
       const accountId = await knownAccount(reports, call);
-      const holds = await reports.listRunning(accountId, runningMax + 1);
-      const requests = holds.slice(0, runningMax).map(runningReceipt);
+      const { entries: holds, nextPageToken } = await readPage(
+        BillingService.method.listRunningRequests,
+        request,
+        call,
+        {
+          read: (after, rows) => reports.listRunning(accountId, after, rows),
+          cursorOf: ({ hold }) => encodeTimeCursor({ at: hold.admittedAt, id: hold.requestId }),
+        },
+      );
+      const requests = holds.map(runningReceipt);
       return create(ListRunningRequestsResponseSchema, {
         requests,
         keys: await labelsOf(accountId, distinct(requests)),
-        isIncomplete: holds.length > runningMax,
+        nextPageToken,
       });
     },
     async getReceipt({ requestId }, { caller, accountId }) {
@@ -629,14 +644,15 @@ function createService({
   };
 }
 
-/** So many running requests of an account are listed. */
-const runningMax = 100;
-
 /** The rejected requests of a report, by reason. */
 function errorsOf({ from, to, keyIds }: QueryUsageRequest): QueryErrorsRequest {
   const range = { ...(from && { from }), ...(to && { to }) };
   const groupBy = [ErrorGroup.REASON];
-  return create(QueryErrorsRequestSchema, { ...range, bucket: Bucket.NONE, groupBy, keyIds });
+  // There are fewer reasons than rows of a page.
+  const pageSize = reportRowsMax;
+  return create(QueryErrorsRequestSchema, {
+    ...{ ...range, bucket: Bucket.NONE, groupBy, keyIds, pageSize },
+  });
 }
 
 /** The keys that some rows name. */

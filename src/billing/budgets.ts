@@ -3,6 +3,7 @@
 
 import { create, fromJson, type JsonValue, toJson } from "@bufbuild/protobuf";
 import {
+  BillingService,
   type ListBudgetsRequest,
   ListBudgetsResponseSchema,
   type ResetBudgetRequest,
@@ -300,17 +301,23 @@ function noSuchPayer(): ApiError {
 export async function listBudgets(
   { reports, members }: BudgetParts,
   request: ListBudgetsRequest,
-  { accountId }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ) {
-  const { entries, nextPageToken } = await readPage(request, {
-    read(after = " ", rows) {
-      const [afterPayer, afterFamily, ...others] = after.split(" ");
-      if (afterPayer === undefined || afterFamily === undefined || others.length > 0)
-        throw invalidPageToken();
-      return reports.run(sql.readBudgets, { accountId, afterPayer, afterFamily, rows });
+  const { accountId } = call;
+  const { entries, nextPageToken } = await readPage(
+    BillingService.method.listBudgets,
+    request,
+    call,
+    {
+      read(after = " ", rows) {
+        const [afterPayer, afterFamily, ...others] = after.split(" ");
+        if (afterPayer === undefined || afterFamily === undefined || others.length > 0)
+          throw invalidPageToken();
+        return reports.run(sql.readBudgets, { accountId, afterPayer, afterFamily, rows });
+      },
+      cursorOf: ({ payer, family }) => `${payer} ${family}`,
     },
-    cursorOf: ({ payer, family }) => `${payer} ${family}`,
-  });
+  );
   const account = await reports.run(sql.readDefaultLimits, { accountId });
   if (!account) throw new ApiError("not_found", { field: "account_id" });
   const { defaultMemberLimits: stored } = account;

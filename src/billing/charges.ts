@@ -3,6 +3,7 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  BillingService,
   type ChargeFilter,
   type ListChargesRequest,
   type ListChargesResponse,
@@ -11,10 +12,8 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { invalidField } from "../base/errors.ts";
 import {
-  encodePageToken,
+  askedPage,
   encodeTimeCursor,
-  pageSizeOf,
-  parsePageToken,
   parseTimeCursor,
   readTimeRange,
   type TimeCursor,
@@ -44,9 +43,7 @@ export async function listCharges(
   const { filter } = request;
   const range = readTimeRange(request, new Date());
   const chosen = chosenCharges(filter, scope);
-  const question = [scope.accountId, Object.values(chosen ?? {}), range.from, range.to];
-  const size = pageSizeOf(request);
-  const cursor = parsePageToken(request.pageToken, question);
+  const page = askedPage(BillingService.method.listCharges, request, scope);
   if (!chosen) return create(ListChargesResponseSchema);
 
   const end = range.to ? { at: range.to, id: "" } : afterAll;
@@ -55,21 +52,22 @@ export async function listCharges(
       ...chosen,
       accountId: scope.accountId,
       from: range.from ?? firstTime,
-      before: cursor === undefined ? end : parseTimeCursor(cursor),
+      before: page.after === undefined ? end : parseTimeCursor(page.after),
     },
     // One more than the page holds shows whether another page follows.
-    { looks: looksMax, rows: size + 1 },
+    { looks: looksMax, rows: page.size + 1 },
   );
-  const charges = found.flatMap(({ charge, isMatch }) => (isMatch ? [charge] : []));
-  const page = charges.slice(0, size);
-  const last = charges.length > size ? page.at(-1) : found.find(({ isLast }) => isLast)?.charge;
+  const matching = found.flatMap(({ charge, isMatch }) => (isMatch ? [charge] : []));
+  const charges = matching.slice(0, page.size);
+  const isFull = matching.length > page.size;
+  const last = isFull ? charges.at(-1) : found.find(({ isLast }) => isLast)?.charge;
   const archivedBefore = last ? undefined : await keptFrom(store, { ...scope, ...chosen });
   const isShort = archivedBefore && (range.from ?? firstTime) < archivedBefore;
   return create(ListChargesResponseSchema, {
-    charges: page,
+    charges,
     ...(isShort && { archivedBefore: timestampFromDate(archivedBefore) }),
     ...(last && {
-      nextPageToken: encodePageToken(encodeTimeCursor(cursorOf(last)), question),
+      nextPageToken: page.tokenOf(encodeTimeCursor(cursorOf(last))),
       ...(last.admittedAt && { searchedTo: last.admittedAt }),
     }),
   });

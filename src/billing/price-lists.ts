@@ -5,10 +5,12 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type AddPriceListVersionRequest,
   AddPriceListVersionResponseSchema,
+  BillingService,
   type CreatePriceListRequest,
   CreatePriceListResponseSchema,
   type ListedModel,
   ListedModelSchema,
+  type ListPriceListsRequest,
   ListPriceListsResponseSchema,
   type PreviewPricesRequest,
   PreviewPricesResponseSchema,
@@ -26,6 +28,7 @@ import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
+import { readPage, wholeList } from "../base/paging.ts";
 import { byCategory, categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import {
   type CatalogFile,
@@ -223,10 +226,16 @@ function ask(
   return askUnlessHalf(tx, caller, { models: file().models, limit }, terms, asked);
 }
 
-export async function listPriceLists({ reports, file }: PriceListParts) {
-  const rows = await reports.run(sql.readPriceLists);
+export async function listPriceLists(
+  { reports, file }: PriceListParts,
+  request: ListPriceListsRequest,
+  call: AuthenticatedCall,
+) {
+  const list = wholeList(await reports.run(sql.readPriceLists), ({ priceListId }) => priceListId);
+  const page = await readPage(BillingService.method.listPriceLists, request, call, list);
   return create(ListPriceListsResponseSchema, {
-    priceLists: rows.map((row) => toMessage(row, file())),
+    priceLists: page.entries.map((row) => toMessage(row, file())),
+    nextPageToken: page.nextPageToken,
   });
 }
 

@@ -13,7 +13,7 @@ import * as sql from "../../gen/sql/billing.ts";
 import { ApiError } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
 import { timeOf, timeOrderedId } from "../base/ids.ts";
-import type { TimeCursor } from "../base/paging.ts";
+import { parseTimeCursor, type TimeCursor } from "../base/paging.ts";
 import type { Tags } from "../base/tags.ts";
 import { byCategory } from "../base/token-categories.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
@@ -163,9 +163,17 @@ export function createLedgerStore({ run, transaction, runSlices, heartbeats }: D
     /** The running requests with this id in all accounts, oldest first. */
     findRunning: async (requestId: string): Promise<StoredHold[]> =>
       (await run(sql.findRunning, { requestId })).map(toStoredHold),
-    /** The running requests of an account, oldest first, at most `rows`. */
-    listRunning: async (accountId: string, rows: number): Promise<StoredHold[]> =>
-      (await run(sql.listRunningOf, { accountId, rows })).map(toStoredHold),
+    /** The running requests of an account after a `TimeCursor`, oldest first, at most `rows`. */
+    listRunning: async (
+      accountId: string,
+      after: string | undefined,
+      rows: number,
+    ): Promise<StoredHold[]> => {
+      const { at: afterAt = null, id: afterId = "" } = after ? parseTimeCursor(after) : {};
+      return (await run(sql.listRunningOf, { accountId, afterAt, afterId, rows })).map(
+        toStoredHold,
+      );
+    },
     /** Asks the node of a request to end it. Undefined: it does not run. False: no node runs it. */
     askToEnd: async (request: RequestKey): Promise<boolean | undefined> =>
       (await run(sql.askToEnd, request))?.isAsked,

@@ -5,6 +5,7 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  BillingService,
   Bucket,
   ErrorGroup,
   ErrorRowSchema,
@@ -28,17 +29,15 @@ import { readBudget, toBudget } from "../base/budgets.ts";
 import { invalidField } from "../base/errors.ts";
 import { familyOf } from "../base/families.ts";
 import {
+  type AskedPage,
   type AskedRange,
-  encodePageToken,
+  askedPage,
   invalidPageToken,
   type Page,
-  type PageRequest,
-  pageSizeOf,
-  parsePageToken,
-  type Question,
+  parseListCursor,
   readTimeRange,
 } from "../base/paging.ts";
-import { hoursKeptDays, reportRowsMax } from "../base/shown-figures.ts";
+import { hoursKeptDays } from "../base/shown-figures.ts";
 import { checkTagKey, checkTags } from "../base/tags.ts";
 import { byCategory } from "../base/token-categories.ts";
 import type { Runner } from "../postgres/statement.ts";
@@ -54,7 +53,6 @@ export type Scope = {
 
 export type Reports = ReturnType<typeof createReports>;
 
-const pageSizes = { sizeDefault: reportRowsMax, sizeMax: reportRowsMax };
 const filterMax = 1_000;
 /** Longer than any admission: its request has the time at which its transaction began. */
 const admissionMsMax = 60_000;
@@ -176,7 +174,7 @@ export function createReports(db: Runner) {
       checkGroups(groupBy);
       checkFilter("models", models);
       const keyIds = keysOf(request.keyIds, scope);
-      const page = pageOf(request, ["usage", scope, bucket, groupBy, models, request.keyIds, tag]);
+      const page = pageOf(askedPage(BillingService.method.queryUsage, request, scope));
       // Before the sums: what was settled by now is in them.
       const clock = await readClock(scope.accountId, keyIds);
       const range = page.after?.range ?? rangeOf(request, clock, clock.hoursFrom);
@@ -228,7 +226,7 @@ export function createReports(db: Runner) {
       const { bucket, groupBy } = request;
       checkGroups(groupBy);
       const keyIds = keysOf(request.keyIds, scope);
-      const page = pageOf(request, ["errors", scope, bucket, groupBy, request.keyIds]);
+      const page = pageOf(askedPage(BillingService.method.queryErrors, request, scope));
       const clock = await readClock(scope.accountId, keyIds);
       const range = page.after?.range ?? keptRange(rangeOf(request, clock), clock);
       const [afterKeyId = null, afterReason = null] = page.after?.names ?? [];
@@ -409,13 +407,10 @@ type Place = {
 };
 
 /** The page that a request asks for, and what cuts the rows that were found to this page. */
-function pageOf(request: PageRequest & AskedRange, asked: Question) {
-  const size = pageSizeOf(request, pageSizes);
-  const question = [...asked, request.from, request.to];
-  const cursor = parsePageToken(request.pageToken, question);
+function pageOf({ size, after, tokenOf }: AskedPage) {
   return {
     size,
-    after: cursor === undefined ? undefined : parsePlace(cursor),
+    after: after === undefined ? undefined : parsePlace(after),
     /** `found` has one row more than the page, if there is another page. */
     cut<Row extends { readonly period: Date }>(
       found: readonly Row[],
@@ -427,14 +422,13 @@ function pageOf(request: PageRequest & AskedRange, asked: Question) {
       if (!last) return { entries, nextPageToken: "" };
       const times = [from, to, last.period].map((at) => at.getTime());
       const place = JSON.stringify([...times, ...namesOf(last)]);
-      return { entries, nextPageToken: encodePageToken(place, question) };
+      return { entries, nextPageToken: tokenOf(place) };
     },
   };
 }
 
 function parsePlace(cursor: string): Place {
-  const parts = parseJson(cursor);
-  if (!Array.isArray(parts)) throw invalidPageToken();
+  const parts = parseListCursor(cursor);
   const [from, to, at] = parts.slice(0, 3).map(timeOf);
   const [first, second, third, fourth, fifth] = parts.slice(3).map(String);
   if (!from || !to || !at || first === undefined || second === undefined) throw invalidPageToken();
@@ -442,14 +436,6 @@ function parsePlace(cursor: string): Place {
   const names = [first, second, third, fourth, fifth] as const;
   if (names.some((name) => name.includes("\0"))) throw invalidPageToken();
   return { range: { from, to }, at, names };
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw invalidPageToken();
-  }
 }
 
 // The years that PostgreSQL and a Timestamp can represent.

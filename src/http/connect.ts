@@ -180,6 +180,12 @@ function cutWhenStopped(reply: ServerResponse, stopping: AbortSignal): void {
 type Handler = ConnectRouter["handlers"][number];
 
 /**
+ * No other method, also where the library would take a GET: the ids in its address would stand in
+ * logs, and a page elsewhere could call it with the cookie of this one.
+ */
+const allowedMethods = ["POST"];
+
+/**
  * The same handler. It gives the library's empty 405 and 415 a body in Connect's own form, and
  * keeps it from printing an error for each client that hangs up.
  */
@@ -190,7 +196,8 @@ function explainRejection(handler: Handler, parts: ConnectParts): Handler {
     `application/grpc-web+${codec}`,
   ]);
   const explained = async (request: Parameters<Handler>[0]) => {
-    const response = await handler(request);
+    const isAllowed = allowedMethods.includes(request.method);
+    const response = isAllowed ? await handler(request) : { status: 405 };
     if (response.status !== 405 && response.status !== 415)
       return { ...response, ...(response.body && { body: markHangUps(response.body) }) };
     const sender = request.contextValues && senderOf(request.contextValues);
@@ -200,13 +207,13 @@ function explainRejection(handler: Handler, parts: ConnectParts): Handler {
       ? new ApiError("invalid_request", {
           message: `content-type: must be one of ${types.join(", ")}`,
         })
-      : new ApiError("method_not_allowed", { allowed: handler.allowedMethods });
+      : new ApiError("method_not_allowed", { allowed: allowedMethods });
     const { header, body } = toUnaryResponse(toConnectError(error));
     if (isType) header.set("accept-post", types.join(", "));
-    else header.set("allow", handler.allowedMethods.join(", "));
+    else header.set("allow", allowedMethods.join(", "));
     return { status: response.status, header, body: createAsyncIterable([body]) };
   };
-  return Object.assign(explained, handler);
+  return Object.assign(explained, handler, { allowedMethods });
 }
 
 const hangUp = Object.assign(new Error("the client hung up"), { code: "ECONNRESET" });

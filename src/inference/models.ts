@@ -5,11 +5,12 @@ import {
   type GetModelRequest,
   type GetModelResponse,
   GetModelResponseSchema,
+  InferenceService,
   type ListModelsRequest,
   type ListModelsResponse,
   ListModelsResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { invalidPageToken, readPage } from "../base/paging.ts";
+import { readPage, wholeList } from "../base/paging.ts";
 import type { Billing, PriceLists } from "../billing/billing.ts";
 import { decideAccount } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
@@ -27,22 +28,16 @@ type Parts = {
 export async function listModels(
   parts: Parts,
   request: ListModelsRequest,
-  call: Pick<AuthenticatedCall, "allowed" | "caller">,
+  call: Pick<AuthenticatedCall, "accountId" | "allowed" | "caller">,
 ): Promise<ListModelsResponse> {
   const { settings, limits } = parts;
   const { caller } = call;
   await limitFreeCall(limits, caller);
   const priceListId = await priceListOf(parts, call, request.pricesOf);
   const all = settings.catalog.list(allowedModels(caller), priceListId);
-  const { entries: models, nextPageToken } = await readPage(request, {
-    async read(after, limit) {
-      const start = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
-      if (after !== undefined && start === 0) throw invalidPageToken();
-      return all.slice(start, start + limit);
-    },
-    cursorOf: ({ id }) => id,
-    sizeDefault: all.length,
-  });
+  const list = wholeList(all, ({ id }) => id);
+  const { listModels } = InferenceService.method;
+  const { entries: models, nextPageToken } = await readPage(listModels, request, call, list);
   return create(ListModelsResponseSchema, { models, nextPageToken });
 }
 

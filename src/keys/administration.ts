@@ -45,7 +45,7 @@ import { checkAddresses } from "../base/client-address.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
-import { invalidPageToken, type Page, pageSizeOf, readPage } from "../base/paging.ts";
+import { invalidPageToken, type Page, readPage } from "../base/paging.ts";
 import { keyDaysShown } from "../base/shown-figures.ts";
 import { checkTagKey, checkTags } from "../base/tags.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
@@ -146,16 +146,16 @@ const tagKeysMax = 100;
 export async function listKeys(
   { store, keysMax }: Parts,
   request: ListKeysRequest,
-  { accountId }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ): Promise<ListKeysResponse> {
-  const account = checkId("account_id", accountId);
+  const account = checkId("account_id", call.accountId);
   const filter = checkFilter(request);
   const isFirst = request.pageToken === "";
   const { withModelKeys, withAttention, withTagKeys } = request;
   const [page, liveKeys, counts, attention, tagKeys] = await Promise.all([
     request.groupByTag === ""
-      ? listPage(store, account, request, filter)
-      : groupPage(store, account, request, filter),
+      ? listPage(store, call, request, filter)
+      : groupPage(store, call, request, filter),
     isFirst ? store.countLive(account) : 0,
     isFirst && withModelKeys ? modelKeys(store, account) : {},
     isFirst && withAttention ? store.countAttention(account) : undefined,
@@ -173,28 +173,27 @@ export async function listKeys(
 
 async function listPage(
   store: KeyStore,
-  accountId: string,
+  call: AuthenticatedCall,
   request: ListKeysRequest,
   filter: KeyFilter,
 ) {
-  const page = await readKeyPage(store, accountId, request, filter);
+  const page = await readKeyPage(store, call, request, filter);
   const { entries: keys, nextPageToken } = page;
-  if (request.withDays) await store.addDays(accountId, keys, keyDaysShown);
+  if (request.withDays) await store.addDays(call.accountId, keys, keyDaysShown);
   return { keys, nextPageToken };
 }
 
 async function groupPage(
   store: KeyStore,
-  accountId: string,
+  call: AuthenticatedCall,
   request: ListKeysRequest,
   filter: KeyFilter,
 ) {
   const { groupByTag: tag, valuePrefix: prefix } = request;
   checkTagKey(tag, "group_by_tag");
   checkText("value_prefix", prefix);
-  const page = await readPage(request, {
-    question: ["groups", tag, prefix, filter],
-    read: (after, rows) => store.listGroups(accountId, filter, { tag, prefix, after, rows }),
+  const page = await readPage(KeysService.method.listKeys, request, call, {
+    read: (after, rows) => store.listGroups(call.accountId, filter, { tag, prefix, after, rows }),
     cursorOf: ({ value }) => value,
   });
   return { groups: page.entries, nextPageToken: page.nextPageToken };
@@ -219,31 +218,33 @@ const sorts: Readonly<Record<KeyOrder, KeyPage["sort"]>> = {
 /** Keys by their making are read behind the last one, others behind as many as were read. */
 function readKeyPage(
   store: KeyStore,
-  accountId: string,
+  call: AuthenticatedCall,
   request: ListKeysRequest,
   filter: KeyFilter,
 ): Promise<Page<Key>> {
+  const { accountId } = call;
   const { order, reversed } = request;
+  const { listKeys } = KeysService.method;
   const read = request.onlyIds ? store.listIds : store.listKeys;
   const sort = sorts[order] ?? "made";
   // Most and newest come first, names by the alphabet.
   const descending = (sort === "spent" || sort === "used") !== reversed;
   if (sort === "made")
-    return readPage(request, {
-      ...(reversed && { question: ["reversed"] }),
+    return readPage(listKeys, request, call, {
       read: (after = "", rows) =>
         read(accountId, filter, { sort, descending, after, skip: 0, rows }),
       cursorOf: ({ keyId }) => keyId,
     });
-  let skip = 0;
-  return readPage(request, {
-    question: [order, reversed, filter],
+  let end = 0;
+  return readPage(listKeys, request, call, {
     read(cursor = "0", rows) {
       if (!/^\d{1,9}$/.test(cursor)) throw invalidPageToken();
-      skip = Number(cursor);
+      const skip = Number(cursor);
+      // One row more than the page holds was asked for.
+      end = skip + rows - 1;
       return read(accountId, filter, { sort, descending, after: "", skip, rows });
     },
-    cursorOf: () => String(skip + pageSizeOf(request)),
+    cursorOf: () => String(end),
   });
 }
 

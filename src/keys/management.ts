@@ -39,7 +39,7 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError, expiredSecret, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName, shownName } from "../base/names.ts";
-import { readPage, walkPages } from "../base/paging.ts";
+import { type ReadList, readPage, walkPages } from "../base/paging.ts";
 import { type Found, SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
 import { actorOf, checkAccess, checkAddress } from "../contract/callers.ts";
@@ -236,14 +236,12 @@ export async function createManagementKey(
 export async function listManagementKeys(
   { postgres }: ManagementParts,
   request: ListManagementKeysRequest,
-  { accountId }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ) {
-  const { entries: managementKeys, nextPageToken } = await readPage(request, {
-    read: async (after = "", rows) =>
-      describe(postgres, await postgres.run(sql.listManagementKeys, { accountId, after, rows })),
-    cursorOf: ({ managementKeyId }) => managementKeyId,
-  });
-  return create(ListManagementKeysResponseSchema, { managementKeys, nextPageToken });
+  const { listManagementKeys } = KeysService.method;
+  const list = managementKeyList(postgres, call.accountId);
+  const { entries, nextPageToken } = await readPage(listManagementKeys, request, call, list);
+  return create(ListManagementKeysResponseSchema, { managementKeys: entries, nextPageToken });
 }
 
 /** All management keys of an account, in pages, oldest first. */
@@ -251,11 +249,15 @@ export function walkManagementKeys(
   db: Pick<Postgres, "run">,
   accountId: string,
 ): AsyncGenerator<ManagementKey[], void> {
-  return walkPages({
+  return walkPages(managementKeyList(db, accountId));
+}
+
+function managementKeyList(db: Pick<Postgres, "run">, accountId: string): ReadList<ManagementKey> {
+  return {
     read: async (after = "", rows) =>
       describe(db, await db.run(sql.listManagementKeys, { accountId, after, rows })),
     cursorOf: ({ managementKeyId }) => managementKeyId,
-  });
+  };
 }
 
 export async function updateManagementKey(

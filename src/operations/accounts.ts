@@ -9,12 +9,13 @@ import {
   type FindAccountsRequest,
   type FindAccountsResponse,
   FindAccountsResponseSchema,
+  OperationsService,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { readPage } from "../base/paging.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
 import { accountsOfExact, type SearchParts } from "./search.ts";
 import type { AccountSearch, OperationsStore } from "./store.ts";
 
-const pageSizes = { sizeDefault: 50, sizeMax: 200 };
 /** More accounts than these cannot wait for a person and be found. */
 const waitingMax = 10_000;
 /** How many days of charges are summed, today included. */
@@ -65,6 +66,7 @@ type Waiting = {
 export async function findAccounts(
   parts: AccountsParts,
   request: FindAccountsRequest,
+  call: AuthenticatedCall,
 ): Promise<FindAccountsResponse> {
   const { store } = parts;
   const matching = await accountsOfExact(parts, request.query);
@@ -76,9 +78,8 @@ export async function findAccounts(
     status,
     among,
   };
-  const { entries, nextPageToken } = await readPage(request, {
-    ...pageSizes,
-    question: [request.query, request.filter],
+  const { findAccounts } = OperationsService.method;
+  const { entries, nextPageToken } = await readPage(findAccounts, request, call, {
     read: (before, limit) => store.findAccounts(search, before, limit),
     cursorOf: (accountId) => accountId,
   });

@@ -6,6 +6,7 @@ import {
   ApproveResponseSchema,
   type ListApprovalsRequest,
   ListApprovalsResponseSchema,
+  OperationsService,
   type RejectRequest,
   RejectResponseSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
@@ -34,8 +35,13 @@ export type ApprovalsParts = {
   ) => Promise<void>;
 };
 
-export async function listApprovals({ postgres }: ApprovalsParts, request: ListApprovalsRequest) {
-  const { entries: approvals, nextPageToken } = await readPage(request, {
+export async function listApprovals(
+  { postgres }: ApprovalsParts,
+  request: ListApprovalsRequest,
+  call: AuthenticatedCall,
+) {
+  const { listApprovals } = OperationsService.method;
+  const { entries: approvals, nextPageToken } = await readPage(listApprovals, request, call, {
     read: (after, rows) => listWaiting(postgres, after, rows),
     cursorOf: ({ approvalId }) => approvalId,
   });

@@ -5,14 +5,19 @@ import { durationFromMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import {
   type CatalogModelSchema,
+  type ListCatalogRequest,
   type ListCatalogResponse,
   ListCatalogResponseSchema,
+  type ListProvidersRequest,
   type ListProvidersResponse,
   ListProvidersResponseSchema,
+  OperationsService,
   type ProviderOnNodeSchema,
   type ProviderSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { readPage, wholeList } from "../base/paging.ts";
 import type { CatalogFile, ProviderSettings } from "../config/catalog.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
 import { hashOf, readReport, type StatusParts } from "./status.ts";
 
 /** A price at which requests were admitted. */
@@ -29,17 +34,25 @@ export type ConfiguredParts = Pick<StatusParts, "file" | "providers"> & {
   readonly conditionalPricesOf: (model: string) => readonly Price[];
 };
 
-export async function listProviders({
-  file,
-  ledger,
-}: ConfiguredParts): Promise<ListProvidersResponse> {
+export async function listProviders(
+  { file, ledger }: ConfiguredParts,
+  request: ListProvidersRequest,
+  call: AuthenticatedCall,
+): Promise<ListProvidersResponse> {
   const { providers, models } = file();
   const reports = (await ledger.nodes()).flatMap((record) => {
     const report = readReport(record);
     return report ? [{ nodeId: record.nodeId, report }] : [];
   });
+  const page = await readPage(
+    OperationsService.method.listProviders,
+    request,
+    call,
+    wholeList(Object.entries(providers), ([name]) => name),
+  );
   return create(ListProvidersResponseSchema, {
-    providers: Object.entries(providers).map(
+    nextPageToken: page.nextPageToken,
+    providers: page.entries.map(
       ([name, settings]): ProviderInit => ({
         ...describe(settings),
         name,
@@ -90,7 +103,11 @@ function regionOf(settings: ProviderSettings): string {
   return ("region" in settings && settings.region) || "";
 }
 
-export async function listCatalog(parts: ConfiguredParts): Promise<ListCatalogResponse> {
+export async function listCatalog(
+  parts: ConfiguredParts,
+  request: ListCatalogRequest,
+  call: AuthenticatedCall,
+): Promise<ListCatalogResponse> {
   const { file, ledger, providers, priceOf, conditionalPricesOf } = parts;
   const { models, aliases } = file();
   const used = Map.groupBy(await ledger.prices(), ({ model }) => model);
@@ -128,8 +145,14 @@ export async function listCatalog(parts: ConfiguredParts): Promise<ListCatalogRe
   const gone = [...used.keys()]
     .filter((id) => !ids.has(id))
     .map((id) => ({ id, displayName: id, prices: pricesOf(id) }));
+  const list = wholeList<MessageInitShape<typeof CatalogModelSchema>>(
+    [...offered, ...gone],
+    ({ id = "" }) => id,
+  );
+  const page = await readPage(OperationsService.method.listCatalog, request, call, list);
   return create(ListCatalogResponseSchema, {
-    models: [...offered, ...gone],
+    models: page.entries,
+    nextPageToken: page.nextPageToken,
     configuration: hashOf(file()),
   });
 }

@@ -46,11 +46,15 @@ export async function addNote(
   return create(AddNoteResponseSchema, { note: toNote(note) });
 }
 
-export async function listNotes({ postgres }: NotesParts, request: ListNotesRequest) {
+export async function listNotes(
+  { postgres }: NotesParts,
+  request: ListNotesRequest,
+  call: AuthenticatedCall,
+) {
   const { accountId } = request;
   await checkAccount(postgres, accountId);
-  const { entries, nextPageToken } = await readPage(request, {
-    question: [accountId],
+  const { listNotes } = OperationsService.method;
+  const { entries, nextPageToken } = await readPage(listNotes, request, call, {
     read: (before, rows) =>
       postgres.run(sql.listNotes, { accountId, before: before ?? null, rows }),
     cursorOf: ({ noteId }) => noteId,

@@ -9,25 +9,32 @@ import {
   ListDocumentsResponseSchema,
   type ListPromotionUsesRequest,
   ListPromotionUsesResponseSchema,
+  OperationsService,
   PromotionUseSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { DocumentKind } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/operations.ts";
 import { familyOf } from "../base/families.ts";
+import { readPage } from "../base/paging.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
 import type { Reports } from "../postgres/postgres.ts";
 import { checkAccount } from "./store.ts";
-
-const rowsMax = 100;
 
 export type PurchasesParts = { readonly reports: Reports };
 
 export async function listPromotionUses(
   { reports }: PurchasesParts,
-  { accountId }: ListPromotionUsesRequest,
+  request: ListPromotionUsesRequest,
+  call: AuthenticatedCall,
 ) {
+  const { accountId } = request;
   await checkAccount(reports, accountId);
-  const rows = await reports.run(sql.listPromotionUses, { accountId, rows: rowsMax + 1 });
-  const uses = rows.slice(0, rowsMax).map(({ family, bonusMicro, usedAt, ...use }) =>
+  const page = await readPage(OperationsService.method.listPromotionUses, request, call, {
+    read: (after, rows) =>
+      reports.run(sql.listPromotionUses, { accountId, before: after ?? null, rows }),
+    cursorOf: ({ codeId }) => codeId,
+  });
+  const uses = page.entries.map(({ family, bonusMicro, usedAt, ...use }) =>
     create(PromotionUseSchema, {
       ...use,
       family: familyOf(family),
@@ -35,21 +42,27 @@ export async function listPromotionUses(
       usedAt: timestampFromDate(usedAt),
     }),
   );
-  return create(ListPromotionUsesResponseSchema, { uses, isIncomplete: rows.length > rowsMax });
+  return create(ListPromotionUsesResponseSchema, { uses, nextPageToken: page.nextPageToken });
 }
 
 export async function listDocuments(
   { reports }: PurchasesParts,
-  { accountId }: ListDocumentsRequest,
+  request: ListDocumentsRequest,
+  call: AuthenticatedCall,
 ) {
+  const { accountId } = request;
   await checkAccount(reports, accountId);
-  const rows = await reports.run(sql.listDocumentsOf, { accountId, rows: rowsMax + 1 });
-  const documents = rows.slice(0, rowsMax).map(({ kind, issuedAt, ...document }) =>
+  const page = await readPage(OperationsService.method.listDocuments, request, call, {
+    read: (after, rows) =>
+      reports.run(sql.listDocumentsOf, { accountId, before: after ?? null, rows }),
+    cursorOf: ({ number }) => number,
+  });
+  const documents = page.entries.map(({ kind, issuedAt, ...document }) =>
     create(AccountDocumentSchema, {
       ...document,
       kind: kind === "receipt" ? DocumentKind.RECEIPT : DocumentKind.CREDIT_NOTE,
       issuedAt: timestampFromDate(issuedAt),
     }),
   );
-  return create(ListDocumentsResponseSchema, { documents, isIncomplete: rows.length > rowsMax });
+  return create(ListDocumentsResponseSchema, { documents, nextPageToken: page.nextPageToken });
 }

@@ -47,12 +47,21 @@ import {
 const reopenedForMs = reopenedMinutes * 60_000;
 const amountUsdMicroMax = 1_000_000_000_000n;
 
-export async function listAttention(parts: Parts, request: ListAttentionRequest) {
+export async function listAttention(
+  parts: Parts,
+  request: ListAttentionRequest,
+  call: AuthenticatedCall,
+) {
   const { store } = parts;
-  const { entries, nextPageToken } = await readPage(request, {
-    read: (after, rows) => store.run(sql.listUndecided, { after: after ?? null, rows }),
-    cursorOf: ({ orderId }) => orderId,
-  });
+  const { entries, nextPageToken } = await readPage(
+    PaymentsService.method.listAttention,
+    request,
+    call,
+    {
+      read: (after, rows) => store.run(sql.listUndecided, { after: after ?? null, rows }),
+      cursorOf: ({ orderId }) => orderId,
+    },
+  );
   const found = await readOrders(
     store,
     entries.map(({ orderId }) => orderId),

@@ -1,6 +1,6 @@
 // Ordering credits, and reading orders.
 
-import { create, toBinary } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Account } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
@@ -17,16 +17,17 @@ import {
   ListDepositAddressesResponseSchema,
   type ListOrdersRequest,
   ListOrdersResponseSchema,
+  type ListPaymentMethodsRequest,
   ListPaymentMethodsResponseSchema,
   type Order,
-  OrderFilterSchema,
+  PaymentsService,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField, tooOften } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkText } from "../base/names.ts";
-import { readPage, walkPages } from "../base/paging.ts";
+import { readPage, walkPages, wholeList } from "../base/paging.ts";
 import { packStepUsdCents } from "../base/shown-figures.ts";
 import { actorOf, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
@@ -49,21 +50,30 @@ const firstLookMs = 10_000;
 /** An order that changes during each of so many readings is shown as it was read last. */
 const readingsMax = 5;
 
-export async function listPaymentMethods(parts: Parts, { signal }: AuthenticatedCall) {
+export async function listPaymentMethods(
+  parts: Parts,
+  request: ListPaymentMethodsRequest,
+  call: AuthenticatedCall,
+) {
   const { packsUsdMicro, mostUsdMicro } = parts.offer();
   const readers = new Set(parts.chains().map(({ processor }) => processor));
-  const offered = (await allMethods(parts, signal)).filter(
+  const offered = (await allMethods(parts, call.signal)).filter(
     // A coin on a network is offered once, by the first processor that has it.
     ({ method }, index, all) => all.findIndex((one) => isSameAsset(one.method, method)) === index,
   );
+  const list = wholeList(offered, (one) => one.method.method);
+  const page = await readPage(PaymentsService.method.listPaymentMethods, request, call, list);
   return create(ListPaymentMethodsResponseSchema, {
-    methods: offered.map(({ processor, method: { decimals: _, leastUsdMicro, ...method } }) => ({
-      ...method,
-      processor: processor.name,
-      leastUsdCents: toCents(leastUsdMicro),
-      simulated: processor.isSimulated,
-      hasDepositAddress: readers.has(processor.name),
-    })),
+    nextPageToken: page.nextPageToken,
+    methods: page.entries.map(
+      ({ processor, method: { decimals: _, leastUsdMicro, ...method } }) => ({
+        ...method,
+        processor: processor.name,
+        leastUsdCents: toCents(leastUsdMicro),
+        simulated: processor.isSimulated,
+        hasDepositAddress: readers.has(processor.name),
+      }),
+    ),
     packsUsdCents: packsUsdMicro.map(toCents),
     mostUsdCents: toCents(mostUsdMicro),
   });
@@ -187,20 +197,29 @@ export async function getDepositAddress(
 }
 
 /** The addresses that were given for a network, oldest first. */
-export async function listDepositAddresses(parts: Parts, request: ListDepositAddressesRequest) {
+export async function listDepositAddresses(
+  parts: Parts,
+  request: ListDepositAddressesRequest,
+  call: AuthenticatedCall,
+) {
   const found = parts.addresses();
   const networks = [...(found?.networks() ?? [])];
   const network = request.network || (networks[0] ?? "");
   if (!found || network === "") return create(ListDepositAddressesResponseSchema);
   let [given, gapLimit] = [0n, 0];
-  const { entries, nextPageToken } = await readPage(request, {
-    async read(after, rows) {
-      const page = await found.listAddresses(network, BigInt(after ?? -1), rows);
-      ({ given, gapLimit } = page);
-      return [...page.addresses];
+  const { entries, nextPageToken } = await readPage(
+    PaymentsService.method.listDepositAddresses,
+    request,
+    call,
+    {
+      async read(after, rows) {
+        const page = await found.listAddresses(network, BigInt(after ?? -1), rows);
+        ({ given, gapLimit } = page);
+        return [...page.addresses];
+      },
+      cursorOf: ({ index }) => String(index),
     },
-    cursorOf: ({ index }) => String(index),
-  });
+  );
   const addresses = entries.map(({ address, accountId, family, createdAt }) => ({
     ...{ address, accountId },
     family: familyOf(family),
@@ -297,14 +316,17 @@ export async function getOrder(
 export async function listOrders(
   parts: Parts,
   request: ListOrdersRequest,
-  { accountId }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ) {
   const { filter, allAccounts } = request;
-  const query = toQuery(allAccounts ? null : accountId, filter);
-  const { entries, nextPageToken } = await readPage(request, {
-    ...(filter && { question: [toBinary(OrderFilterSchema, filter).join()] }),
-    ...matchingPages(parts, query),
-  });
+  const query = toQuery(allAccounts ? null : call.accountId, filter);
+  const found = await readPage(
+    PaymentsService.method.listOrders,
+    request,
+    call,
+    matchingPages(parts, query),
+  );
+  const { entries, nextPageToken } = found;
   const orders = await describeAll(
     parts,
     entries.map(({ order }) => order),

@@ -193,7 +193,7 @@ export function createPayments(parts: {
   });
   return {
     service: {
-      listPaymentMethods: (_, call) => listPaymentMethods(all, call),
+      listPaymentMethods: (request, call) => listPaymentMethods(all, request, call),
       createOrder: (request, call) => createOrder(all, request, call),
       getOrder: (request, call) => getOrder(all, request, call),
       listOrders: (request, call) => listOrders(all, request, call),
@@ -202,13 +202,13 @@ export function createPayments(parts: {
       watchOrder: (request, call) => watchOrder(all, request, call),
       getDepositAddress: (request, call) => getDepositAddress(all, request, call),
       cancelOrder: (request, call) => cancelOrder(all, request, call),
-      listDepositAddresses: (request) => listDepositAddresses(all, request),
+      listDepositAddresses: (request, call) => listDepositAddresses(all, request, call),
       beginSweep: (request, call) => beginSweep(all, request, call),
       endSweep: (request) => endSweep(all, request),
-      listSweeps: (request) => listSweeps(all, request),
+      listSweeps: (request, call) => listSweeps(all, request, call),
       grantSweepPayment: (request, call) => grantSweepPayment(all, request, call),
       lookUpPayment: (request, call) => lookUpPayment(all, request, call),
-      listAttention: (request) => listAttention(all, request),
+      listAttention: (request, call) => listAttention(all, request, call),
       decideOrder: (request, call) => decideOrder(all, request, call),
       beginRefund: (request, call) => beginRefund(all, request, call),
       completeRefund: (request, call) => completeRefund(all, request, call),
@@ -218,7 +218,7 @@ export function createPayments(parts: {
       redeemPromotion: (request, call) => redeemPromotion(all, request, call),
       createPromotion: (request, call) => createPromotion(all, request, call),
       stopPromotion: (request) => stopPromotion(all, request),
-      listPromotions: (request) => listPromotions(all, request),
+      listPromotions: (request, call) => listPromotions(all, request, call),
       receiveHook: (request) => receiveHook(all, request),
     },
     carryOut: {

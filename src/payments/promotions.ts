@@ -11,6 +11,7 @@ import {
   CreatePromotionResponseSchema,
   type ListPromotionsRequest,
   ListPromotionsResponseSchema,
+  PaymentsService,
   type Promotion,
   PromotionSchema,
   type RedeemPromotionRequest,
@@ -132,11 +133,20 @@ export async function stopPromotion({ store }: Parts, { codeId }: StopPromotionR
   return create(StopPromotionResponseSchema, { promotion: toPromotion(stored) });
 }
 
-export async function listPromotions({ store }: Parts, request: ListPromotionsRequest) {
-  const { entries, nextPageToken } = await readPage(request, {
-    read: (after, rows) => store.run(sql.listPromotions, { before: after ?? null, rows }),
-    cursorOf: ({ codeId }) => codeId,
-  });
+export async function listPromotions(
+  { store }: Parts,
+  request: ListPromotionsRequest,
+  call: AuthenticatedCall,
+) {
+  const { entries, nextPageToken } = await readPage(
+    PaymentsService.method.listPromotions,
+    request,
+    call,
+    {
+      read: (after, rows) => store.run(sql.listPromotions, { before: after ?? null, rows }),
+      cursorOf: ({ codeId }) => codeId,
+    },
+  );
   return create(ListPromotionsResponseSchema, {
     promotions: entries.map(toPromotion),
     nextPageToken,

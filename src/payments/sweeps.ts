@@ -12,6 +12,7 @@ import {
   GrantSweepPaymentResponseSchema,
   type ListSweepsRequest,
   ListSweepsResponseSchema,
+  PaymentsService,
   type Sweep,
   SweepPaymentSchema,
   SweepSchema,
@@ -76,12 +77,21 @@ export async function endSweep(parts: Parts, { sweepId }: EndSweepRequest) {
   return create(EndSweepResponseSchema, { sweep: await readSweep(parts, sweepId) });
 }
 
-export async function listSweeps(parts: Parts, request: ListSweepsRequest) {
-  const { entries, nextPageToken } = await readPage(request, {
-    read: (after, rows) =>
-      parts.store.run(sql.listSweeps, { sweepId: null, before: after ?? null, rows }),
-    cursorOf: ({ sweepId }) => sweepId,
-  });
+export async function listSweeps(
+  parts: Parts,
+  request: ListSweepsRequest,
+  call: AuthenticatedCall,
+) {
+  const { entries, nextPageToken } = await readPage(
+    PaymentsService.method.listSweeps,
+    request,
+    call,
+    {
+      read: (after, rows) =>
+        parts.store.run(sql.listSweeps, { sweepId: null, before: after ?? null, rows }),
+      cursorOf: ({ sweepId }) => sweepId,
+    },
+  );
   return create(ListSweepsResponseSchema, {
     sweeps: await toSweeps(parts, entries),
     nextPageToken,

@@ -202,8 +202,10 @@ function checkTokenName(text: string): string {
 export async function listAdminTokens(
   { store, hasAdminToken }: Parts,
   request: ListAdminTokensRequest,
+  call: AuthenticatedCall,
 ) {
-  const { entries: tokens, nextPageToken } = await readPage(request, {
+  const { listAdminTokens } = PeopleService.method;
+  const { entries: tokens, nextPageToken } = await readPage(listAdminTokens, request, call, {
     read: (after, limit) => store.listAdminTokens(after ?? "", limit),
     cursorOf: ({ tokenId }) => tokenId,
   });

@@ -9,6 +9,7 @@ import {
   AuditEventSchema,
   type ListAuditEventsRequest,
   ListAuditEventsResponseSchema,
+  PeopleService,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { encodeTimeCursor, parseTimeCursor, readPage, walkPages } from "../base/paging.ts";
@@ -25,8 +26,9 @@ const actsOnNotes = [OperationsService.method.addNote, OperationsService.method.
 export async function listAuditEvents(
   { store }: Parts,
   request: ListAuditEventsRequest,
-  { accountId, caller }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ) {
+  const { accountId, caller } = call;
   const withReasons =
     caller.kind === "admin" ||
     (caller.kind === "person" && caller.operator !== OperatorRole.UNSPECIFIED);
@@ -41,7 +43,8 @@ export async function listAuditEvents(
     to: dateOf(to),
     withReasons,
   };
-  const { entries: events, nextPageToken } = await readPage(request, {
+  const { listAuditEvents } = PeopleService.method;
+  const { entries: events, nextPageToken } = await readPage(listAuditEvents, request, call, {
     read: (after, rows) => readEvents(store, filter, after, rows),
     cursorOf: eventCursor,
   });

@@ -36,10 +36,15 @@ import { checkProof } from "./ways-in.ts";
 
 const queryLengthMax = 200;
 
-export async function listPeople({ store }: Parts, request: ListPeopleRequest) {
+export async function listPeople(
+  { store }: Parts,
+  request: ListPeopleRequest,
+  call: AuthenticatedCall,
+) {
   if (request.query.length > queryLengthMax)
     throw invalidField("query", `has to have at most ${queryLengthMax} characters`);
-  const { entries: people, nextPageToken } = await readPage(request, {
+  const { listPeople } = PeopleService.method;
+  const { entries: people, nextPageToken } = await readPage(listPeople, request, call, {
     read: (after, limit) => store.listPeople(request.query, after ?? "", limit),
     cursorOf: ({ login }) => login,
   });

@@ -9,6 +9,8 @@ import {
 import {
   type InviteRequest,
   InviteResponseSchema,
+  type ListInvitationsRequest,
+  ListInvitationsResponseSchema,
   type ListMembersRequest,
   ListMembersResponseSchema,
   type Member,
@@ -22,6 +24,7 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField, tooOften } from "../base/errors.ts";
+import { readPage, wholeList } from "../base/paging.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
@@ -36,15 +39,29 @@ const openInvitationsMax = 100;
 
 export async function listMembers(
   { store }: Parts,
-  _: ListMembersRequest,
-  { accountId }: AuthenticatedCall,
+  request: ListMembersRequest,
+  call: AuthenticatedCall,
 ) {
+  const { accountId } = call;
   if (!(await store.run(sql.findAccount, { accountId }))) throw noSuchAccount();
-  const [members, invitations] = await Promise.all([
-    store.listMembers(accountId),
-    store.listInvitations(accountId),
-  ]);
-  return create(ListMembersResponseSchema, { members, invitations });
+  const list = wholeList(await store.listMembers(accountId), ({ personId }) => personId);
+  const { listMembers } = PeopleService.method;
+  const { entries: members, nextPageToken } = await readPage(listMembers, request, call, list);
+  return create(ListMembersResponseSchema, { members, nextPageToken });
+}
+
+export async function listInvitations(
+  { store }: Parts,
+  request: ListInvitationsRequest,
+  call: AuthenticatedCall,
+) {
+  const { accountId } = call;
+  if (!(await store.run(sql.findAccount, { accountId }))) throw noSuchAccount();
+  const all = await store.listInvitations(accountId);
+  const list = wholeList(all, ({ invitationId }) => invitationId);
+  const { listInvitations } = PeopleService.method;
+  const { entries, nextPageToken } = await readPage(listInvitations, request, call, list);
+  return create(ListInvitationsResponseSchema, { invitations: entries, nextPageToken });
 }
 
 export async function invite(

@@ -52,7 +52,14 @@ import { createFlows } from "./flows.ts";
 import { createGuessing } from "./guessing.ts";
 import { deletePerson } from "./leaving.ts";
 import { beginPasskey, makeLink, redeemLink } from "./links.ts";
-import { invite, listMembers, removeMember, revokeInvitation, updateMember } from "./members.ts";
+import {
+  invite,
+  listInvitations,
+  listMembers,
+  removeMember,
+  revokeInvitation,
+  updateMember,
+} from "./members.ts";
 import { createOidcProviders } from "./oidc.ts";
 import { beginOidc, finishOidc } from "./oidc-sign-in.ts";
 import { createOutbox } from "./outbox.ts";
@@ -99,11 +106,8 @@ export type People = {
   readonly ofAccount: MembersOfAccount;
   /** Who owns these accounts. One without an owner is left out. */
   ownersOf(accountIds: readonly string[]): Promise<ReadonlyMap<string, Owners>>;
-  /** The newest mails of invitations to an account, newest first: of the last 8 days. */
-  listInvitationMails(
-    accountId: string,
-    rows: number,
-  ): Promise<readonly sql.ListInvitationMailsRow[]>;
+  /** The mails of invitations to an account, newest first: of the last 8 days, 1,000 at most. */
+  listInvitationMails(accountId: string): Promise<readonly sql.ListInvitationMailsRow[]>;
   /** Takes other providers of OIDC and rules of signing up. Throws if a secret is missing. */
   reload(settings: PeopleSettings): void;
   readonly forAlerts: PeopleForAlerts;
@@ -308,6 +312,7 @@ export function createPeople(parts: {
       setPassword: (request, call) => setPassword(all, request, call),
       setEmail: (request, call) => setEmail(all, request, call),
       listMembers: (request, call) => listMembers(all, request, call),
+      listInvitations: (request, call) => listInvitations(all, request, call),
       invite: (request, call) => invite(all, request, call),
       revokeInvitation: (request, call) => revokeInvitation(all, request, call),
       updateMember: (request, call) => updateMember(all, request, call),
@@ -315,12 +320,12 @@ export function createPeople(parts: {
       listViews: (request, call) => listViews(all, request, call),
       saveView: (request, call) => saveView(all, request, call),
       deleteView: (request, call) => deleteView(all, request, call),
-      listPeople: (request) => listPeople(all, request),
+      listPeople: (request, call) => listPeople(all, request, call),
       updatePerson: (request, call) => updatePerson(all, request, call),
       deletePerson: (request, call) => deletePerson(all, request, call),
       makeSignInLink: (request, call) => makeSignInLink(all, request, call),
       createAdminToken: (request, call) => createAdminToken(all, request, call),
-      listAdminTokens: (request) => listAdminTokens(all, request),
+      listAdminTokens: (request, call) => listAdminTokens(all, request, call),
       revokeAdminToken: (request, call) => revokeAdminToken(all, request, call),
       listAuditEvents: (request, call) => listAuditEvents(all, request, call),
     },
@@ -365,8 +370,7 @@ export function createPeople(parts: {
       listRecipients: (accountIds, personIds) =>
         store.run(sql.listRecipients, { accountIds, personIds }),
     },
-    listInvitationMails: (accountId, rows) =>
-      store.run(sql.listInvitationMails, { accountId, rows }),
+    listInvitationMails: (accountId) => store.run(sql.listInvitationMails, { accountId }),
     reload(next) {
       oidc = createProviders(next);
       settings = next;

@@ -16,6 +16,7 @@ import {
   MemberNameSchema,
   type OidcProvider,
   OidcProviderSchema,
+  PeopleService,
   type Person,
   type PersonAccount,
   type RevokeSessionRequest,
@@ -33,6 +34,7 @@ import * as sql from "../../gen/sql/people.ts";
 import { networkOf, plainAddress } from "../base/client-address.ts";
 import { withTimeout } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
+import { readPage, wholeList } from "../base/paging.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
@@ -261,19 +263,21 @@ export async function signOut(parts: Parts, _: SignOutRequest, call: Authenticat
 
 export async function listSessions(
   { store }: Parts,
-  _: ListSessionsRequest,
+  request: ListSessionsRequest,
   call: AuthenticatedCall,
 ) {
   const { personId, sessionId } = personOf(call);
   const rows = await store.run(sql.listSessions, { personId, idleMsMax });
-  const sessions = rows.map((row) => ({
+  const list = wholeList(rows, (row) => row.sessionId);
+  const page = await readPage(PeopleService.method.listSessions, request, call, list);
+  const sessions = page.entries.map((row) => ({
     ...row,
     createdAt: timestampFromDate(row.createdAt),
     usedAt: timestampFromDate(row.usedAt),
     endsAt: timestampFromDate(row.endsAt),
     current: row.sessionId === sessionId,
   }));
-  return create(ListSessionsResponseSchema, { sessions });
+  return create(ListSessionsResponseSchema, { sessions, nextPageToken: page.nextPageToken });
 }
 
 export async function revokeSession(

@@ -9,6 +9,7 @@ import {
   DeleteViewResponseSchema,
   type ListViewsRequest,
   ListViewsResponseSchema,
+  PeopleService,
   type SaveViewRequest,
   SaveViewResponseSchema,
   type View,
@@ -18,6 +19,7 @@ import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
+import { readPage, wholeList } from "../base/paging.ts";
 import type { AuthenticatedCall, Person } from "../contract/contract.ts";
 import { checkStillAdmin, type Parts } from "./parts.ts";
 import type { PeopleTables } from "./store.ts";
@@ -30,14 +32,20 @@ const pages = ["usage", "requests"];
 
 export async function listViews(
   { store }: Parts,
-  _: ListViewsRequest,
-  { accountId, caller }: AuthenticatedCall,
+  request: ListViewsRequest,
+  call: AuthenticatedCall,
 ) {
+  const { accountId, caller } = call;
   const { personId } = personOf(caller);
   const found = await store.run(sql.findAccount, { accountId });
   if (!found) throw new ApiError("not_found", { field: "account_id", message: "No such account." });
   const rows = await store.run(sql.listViews, { accountId, personId });
-  return create(ListViewsResponseSchema, { views: rows.map(toView) });
+  const list = wholeList(rows, ({ viewId }) => viewId);
+  const page = await readPage(PeopleService.method.listViews, request, call, list);
+  return create(ListViewsResponseSchema, {
+    views: page.entries.map(toView),
+    nextPageToken: page.nextPageToken,
+  });
 }
 
 export async function saveView(

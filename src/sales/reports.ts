@@ -11,6 +11,7 @@ import {
   type ListProviderBillsRequest,
   type ListProviderBillsResponse,
   ListProviderBillsResponseSchema,
+  OperationsService,
   ProviderBillSchema,
   type QueryRevenueRequest,
   type QueryRevenueResponse,
@@ -18,6 +19,7 @@ import {
   type QuerySalesRequest,
   type QuerySalesResponse,
   QuerySalesResponseSchema,
+  type Revenue,
   RevenueGroup,
   RevenueSchema,
   type Sales,
@@ -32,8 +34,7 @@ import * as sql from "../../gen/sql/sales.ts";
 import { invalidField } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { decimal } from "../base/money.ts";
-import { encodePageToken, invalidPageToken, pageSizeOf, parsePageToken } from "../base/paging.ts";
-import { reportRowsMax } from "../base/shown-figures.ts";
+import { askedPage, parseListCursor, readPage, wholeList } from "../base/paging.ts";
 import { byCategory } from "../base/token-categories.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
@@ -110,6 +111,7 @@ function groupsOf<Group extends number>(groups: readonly Group[], known: readonl
 export async function querySales(
   { reports }: ReportParts,
   request: QuerySalesRequest,
+  call: AuthenticatedCall,
 ): Promise<QuerySalesResponse> {
   const days = readDays(request);
   const by = groupsOf(request.groupBy, [
@@ -131,9 +133,9 @@ export async function querySales(
     providers: request.providers,
     families,
   };
-  const question = [days.from, days.to, ...Object.values(asked)];
-  const size = pageSizeOf(request, { sizeDefault: reportRowsMax, sizeMax: reportRowsMax });
-  const after = cursorOf(parsePageToken(request.pageToken, question));
+  const page = askedPage(OperationsService.method.querySales, request, call);
+  const { size } = page;
+  const after = cursorOf(page.after);
   return reports.transaction(async (tx) => {
     await tx.run(sql.beginSnapshot);
     const found = await readRows(tx, { days, asked, after, rows: size + 1 });
@@ -160,9 +162,8 @@ export async function querySales(
       adjustmentMicrocredits: gifts.adjustment,
       ...(completeTo && { completeUntil: timestampFromDate(completeTo) }),
       ...(last && {
-        nextPageToken: encodePageToken(
+        nextPageToken: page.tokenOf(
           JSON.stringify([last.bucket, last.accountId, last.model, last.provider, last.family]),
-          question,
         ),
       }),
     });
@@ -232,11 +233,8 @@ function nextStep(day: string, bucket: string, steps: number): string {
 function cursorOf(cursor: string | undefined) {
   const none = { afterAccount: "", afterModel: "", afterProvider: "", afterFamily: "" };
   if (cursor === undefined) return { after: null, ...none };
-  const parts: unknown = JSON.parse(cursor);
-  if (!Array.isArray(parts) || !parts.every((one) => typeof one === "string"))
-    throw invalidPageToken();
   const [after = "", afterAccount = "", afterModel = "", afterProvider = "", afterFamily = ""] =
-    parts;
+    parseListCursor(cursor).map(String);
   return { after, afterAccount, afterModel, afterProvider, afterFamily };
 }
 
@@ -276,6 +274,7 @@ export function marginMicro(chargedMicro: bigint, costPico: bigint): bigint {
 export async function queryRevenue(
   { reports }: ReportParts,
   request: QueryRevenueRequest,
+  call: AuthenticatedCall,
 ): Promise<QueryRevenueResponse> {
   const days = readDays(request);
   const by = groupsOf(request.groupBy, [
@@ -312,8 +311,21 @@ export async function queryRevenue(
     }),
     coins: toCoins([...coins.values()].flat()),
   });
-  return create(QueryRevenueResponseSchema, { rows, totals });
+  const list = wholeList(rows, revenueName);
+  const page = await readPage(OperationsService.method.queryRevenue, request, call, list);
+  return create(QueryRevenueResponseSchema, {
+    rows: page.entries,
+    totals,
+    nextPageToken: page.nextPageToken,
+  });
 }
+
+/** The time and the groups of a row. */
+const revenueName = ({ from, packMicrodollars, asset, network, processor, kind }: Revenue) =>
+  JSON.stringify([
+    ...[String(from?.seconds), String(packMicrodollars)],
+    ...[asset, network, processor, kind],
+  ]);
 
 type Group = Pick<
   sql.SumDocumentsRow,
@@ -378,13 +390,17 @@ function readAdded(json: Json) {
 export async function listProviderBills(
   { reports }: ReportParts,
   request: ListProviderBillsRequest,
+  call: AuthenticatedCall,
 ): Promise<ListProviderBillsResponse> {
   const days = readDays(request);
   for (const field of ["from", "to"] as const)
     if (!days[field].endsWith("-01")) throw invalidField(field, "must be the first of a month");
-  const rows = await reports.run(sql.listBills, days);
+  const all = await reports.run(sql.listBills, days);
+  const list = wholeList(all, ({ month, provider }) => `${month} ${provider}`);
+  const page = await readPage(OperationsService.method.listProviderBills, request, call, list);
   return create(ListProviderBillsResponseSchema, {
-    bills: rows.map((row) =>
+    nextPageToken: page.nextPageToken,
+    bills: page.entries.map((row) =>
       create(ProviderBillSchema, {
         provider: row.provider,
         month: row.month.slice(0, 7),

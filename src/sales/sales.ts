@@ -12,6 +12,7 @@ import {
   listProviderBills,
   queryRevenue,
   querySales,
+  type ReportParts,
   setProviderBill,
 } from "./reports.ts";
 import { SalesRollup } from "./rollup.ts";
@@ -22,6 +23,11 @@ export type Sales = ReturnType<typeof createSales>;
 
 const retryMs = 1_000;
 const registerEveryMs = 3_600_000;
+
+/** What a report gets besides its parts. */
+type Asked<Report> = Report extends (parts: ReportParts, ...asked: infer All) => unknown
+  ? All
+  : never;
 
 export function createSales({
   postgres,
@@ -66,16 +72,13 @@ export function createSales({
     metrics.readOne("gateway_sales_charges_total", () => rollup.added);
   }
   return {
-    querySales: (request: Parameters<typeof querySales>[1]) => querySales(parts, request),
-    queryRevenue: (request: Parameters<typeof queryRevenue>[1]) => queryRevenue(parts, request),
+    querySales: (...asked: Asked<typeof querySales>) => querySales(parts, ...asked),
+    queryRevenue: (...asked: Asked<typeof queryRevenue>) => queryRevenue(parts, ...asked),
     getLiabilities: (request: Parameters<typeof getLiabilities>[1]) =>
       getLiabilities(parts, request),
-    listProviderBills: (request: Parameters<typeof listProviderBills>[1]) =>
-      listProviderBills(parts, request),
-    setProviderBill: (
-      request: Parameters<typeof setProviderBill>[1],
-      call: Parameters<typeof setProviderBill>[2],
-    ) => setProviderBill(parts, request, call),
+    listProviderBills: (...asked: Asked<typeof listProviderBills>) =>
+      listProviderBills(parts, ...asked),
+    setProviderBill: (...asked: Asked<typeof setProviderBill>) => setProviderBill(parts, ...asked),
     /** Takes the costs of another file. */
     reload(next: Pick<CatalogFile, "models">): void {
       ({ models } = next);

@@ -180,11 +180,16 @@ limit :rows;
 
 -- name: ListAccountMails :many
 -- Lists the mails of an account, newest first, each with its alert.
+-- :before?  only those made before this time; null: from the newest
+-- :before_id?  or at this time, before this alert and channel
+-- :before_channel?
 select d.alert_id, d.channel, d.state, d.problem, d.failures, d.next_at, d.made_at, a.kind, a.facts
 from alert_deliveries d
 join alerts a using (alert_id)
 -- As a range, which the index looks through alone: posts may be many.
 where d.account_id = :account_id and d.channel >= 'mail:' and d.channel < 'mail;'
+  and (:before::timestamptz is null
+    or (d.made_at, d.alert_id, d.channel) < (:before, :before_id::text, :before_channel::text))
 order by d.made_at desc, d.alert_id desc, d.channel desc
 limit :rows;
 

@@ -191,6 +191,8 @@ order by h.admitted_at, h.account_id;
 
 -- name: ListRunningOf :many
 -- Lists the requests of an account that hold credits, the oldest first, with their prices.
+-- :after_at?  only those admitted after this time; null: from the oldest
+-- :after_id  or at this time, with an id after this one
 -- =family pools.family
 select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
   h.amount, h.granted_output, h.admitted_at, h.tags, h.made_by,
@@ -202,6 +204,8 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
 from holds h
 join price_versions p using (price_version)
 where h.account_id = :account_id
+  and (:after_at::timestamptz is null
+    or (h.admitted_at, h.request_id) > (:after_at, :after_id::text))
 order by h.admitted_at, h.request_id
 limit :rows::integer;
 

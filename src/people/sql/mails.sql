@@ -38,7 +38,7 @@ update mails
 
 -- name: ListInvitationMails :many
 -- Lists the mails of the invitations to an account, newest first.
-select m.link_id as "invitation_id!", m.address, m.state, m.problem, m.attempts, m.next_at,
+select m.mail_id, m.link_id as "invitation_id!", m.address, m.state, m.problem, m.attempts, m.next_at,
   m.made_at
 from links l
 join mails m on m.link_id = l.link_id
@@ -46,7 +46,7 @@ join mails m on m.link_id = l.link_id
 where l.account_id = :account_id and l.made_at > now() - interval '8 days'
   and l.purpose = 'invitation'
 order by m.made_at desc, m.mail_id desc
-limit :rows;
+limit 1000;
 
 -- name: DeleteMails :run
 -- Deletes the mails to a person, those with a link to him, and those about him. Run it before his

@@ -7,6 +7,7 @@ import { createHash } from "node:crypto";
 import type { DescMessage, DescMethodUnary, Message, MessageShape } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { type ApiError, invalidField } from "./errors.ts";
+import { reportRowsMax } from "./shown-figures.ts";
 
 /** The fields that each request for a list has. */
 export type PageRequest = {
@@ -23,7 +24,7 @@ export type Page<Entry> = {
 };
 
 /** A method that lists something in pages. */
-export type PagedMethod<Request extends DescMessage> = DescMethodUnary<Request>;
+export type PagedMethod<Request extends DescMessage = DescMessage> = DescMethodUnary<Request>;
 
 /** The account of a call. Empty: it concerns none, or all of them. */
 type OfAccount = { readonly accountId: string };
@@ -35,13 +36,13 @@ export type TimeCursor = { readonly at: Date; readonly id: string };
 export const pageSizeDefault = 50;
 /** The most entries of a page, by the beginning of the method's name. */
 const pageSizesMax: readonly (readonly [name: string, max: number])[] = [
-  ["Query", 2_000],
+  ["Query", reportRowsMax],
   ["FindAccounts", 200],
   ["", 1_000],
 ];
 
 /** The most entries of a page of a method. */
-export function pageSizeMaxOf({ name }: Pick<DescMethodUnary, "name">): number {
+export function pageSizeMaxOf({ name }: PagedMethod): number {
   return pageSizesMax.find(([beginning]) => name.startsWith(beginning))?.[1] ?? pageSizeDefault;
 }
 

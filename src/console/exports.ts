@@ -24,6 +24,7 @@ import {
   readQuery,
   textParam,
 } from "../base/query.ts";
+import { reportRowsMax } from "../base/shown-figures.ts";
 import { parseTags } from "../base/tags.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import { dropOperatorRole, nameClient } from "../contract/callers.ts";
@@ -204,6 +205,7 @@ async function* usageLines(core: Core, query: Query, options: CallOptions): Asyn
     models: listParam(query, "model"),
     tags: parseTags(textParam(query, "tag"), "tag"),
     groupByTag: textParam(query, "group_by_tag"),
+    pageSize: reportRowsMax,
   };
   const byTag = request.groupByTag !== "";
   let pageToken = "";

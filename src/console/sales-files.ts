@@ -16,6 +16,7 @@ import { familyName } from "../base/families.ts";
 import { described, oneOf, text } from "../base/json-schema.ts";
 import { credits, decimal, usd } from "../base/money.ts";
 import { choiceOf, listParam, type Query, rangeParams, textParam } from "../base/query.ts";
+import { reportRowsMax } from "../base/shown-figures.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 
@@ -82,6 +83,7 @@ function askedOf<Group>(query: Query, groups: Readonly<Record<string, Group>>) {
     ...rangeParams(query),
     bucket: choiceOf(buckets, "bucket", textParam(query, "bucket") || "day"),
     groupBy: listParam(query, "group_by").map((name) => choiceOf(groups, "group_by", name)),
+    pageSize: reportRowsMax,
   };
 }
 
@@ -133,8 +135,14 @@ async function* revenueLines(
   options: CallOptions,
 ): AsyncGenerator<string> {
   const request = askedOf(query, revenueGroups);
-  const { rows } = await core.operations.queryRevenue(request, options);
-  yield csvLine(revenueColumns) + rows.map(revenueLine).join("");
+  let head = csvLine(revenueColumns);
+  let pageToken = "";
+  do {
+    const page = await core.operations.queryRevenue({ ...request, pageToken }, options);
+    yield head + page.rows.map(revenueLine).join("");
+    head = "";
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
 }
 
 function revenueLine(row: Revenue): string {

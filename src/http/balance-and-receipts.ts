@@ -15,6 +15,7 @@ import {
   OutcomeSchema,
   type Pool,
   type Receipt,
+  BillingService,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Budget, BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -36,6 +37,7 @@ import {
   time,
 } from "../base/json-schema.ts";
 import { credits, creditsOfNano, parseCredits, usd } from "../base/money.ts";
+import { pageSizeMaxOf } from "../base/paging.ts";
 import {
   choiceOf,
   countParam,
@@ -155,7 +157,7 @@ export function getReceipt(core: Core) {
   };
 }
 
-const receiptsMax = 1_000;
+const { listCharges } = BillingService.method;
 
 /** The outcomes of finished requests, by their names in lower case. */
 const outcomes: Readonly<Record<string, Outcome>> = Object.fromEntries(
@@ -175,7 +177,7 @@ const listParameters = {
   min_credits: described("Only charges of so many credits or more.", decimal),
   tag: described("Only requests with all of these tags, such as `team=a,env=ci`.", text),
   made_by: described("Only requests that were charged by this program.", text),
-  ...pageParameters(receiptsMax),
+  ...pageParameters(listCharges),
 };
 
 const pool = closed(
@@ -292,7 +294,7 @@ export const receiptOperation: Operation = {
   id: "getReceipt",
   summary: "Returns what one request cost",
   path: { requestId: described("The id of the request.", text) },
-  query: { account_id: pageParameters(receiptsMax).account_id },
+  query: { account_id: pageParameters(listCharges).account_id },
   answer: { [json]: ref("Receipt") },
   errors: ["not_found"],
 };
@@ -313,7 +315,7 @@ export function listReceipts(core: Core) {
       {
         ...rangeParams(query),
         accountId: textParam(query, "account_id"),
-        pageSize: countParam(query, "limit", receiptsMax),
+        pageSize: countParam(query, "limit", pageSizeMaxOf(listCharges)),
         pageToken: textParam(query, "page_token"),
         filter: {
           keyId: textParam(query, "key_id"),

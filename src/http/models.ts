@@ -6,7 +6,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
-import type { Model } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { InferenceService, type Model } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import {
   boolean,
   closed,
@@ -22,6 +22,7 @@ import {
   time,
 } from "../base/json-schema.ts";
 import { credits, microPerMillion, usd } from "../base/money.ts";
+import { pageSizeMaxOf } from "../base/paging.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { callFor, pathParam, rfc3339OrNull, sendJson } from "./context.ts";
@@ -115,9 +116,22 @@ export const modelsInfoOperation: Operation = {
   answer: { [json]: ref("ModelInfoList") },
 };
 
+/** The vendors' formats have their models in one list. */
+async function listAll(core: Core, request: FastifyRequest): Promise<Model[]> {
+  const models: Model[] = [];
+  const pageSize = pageSizeMaxOf(InferenceService.method.listModels);
+  let pageToken = "";
+  do {
+    const page = await core.inference.listModels({ pageSize, pageToken }, callFor(request));
+    models.push(...page.models);
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  return models;
+}
+
 export function getModels(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { models } = await core.inference.listModels({}, callFor(request));
+    const models = await listAll(core, request);
     return sendJson(reply, {
       object: "list",
       data: models.map(renderModel),
@@ -142,7 +156,7 @@ export function getModel(core: Core) {
 
 export function getModelsInfo(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { models } = await core.inference.listModels({}, callFor(request));
+    const models = await listAll(core, request);
     return sendJson(reply, {
       object: "list",
       data: models.filter((model) => model.aliasFor === "").map(renderModelInfo),

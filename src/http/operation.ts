@@ -3,6 +3,7 @@
 
 import type { ErrorReason } from "../base/errors.ts";
 import { described, ref, type Schema } from "../base/json-schema.ts";
+import { type PagedMethod, pageSizeDefault, pageSizeMaxOf } from "../base/paging.ts";
 import type { CredentialForm } from "./authenticate.ts";
 import type { Envelope } from "./error-table.ts";
 
@@ -65,13 +66,14 @@ export const rangeParameters = {
   to: described("The end of the range, exclusive.", { type: "string" }),
 };
 
-/** The parameters of a page of at most `max` entries. */
-export function pageParameters(max: number) {
+/** The parameters of a page of what a method lists. */
+export function pageParameters(method: PagedMethod) {
   return {
     limit: described("The most entries of the answer.", {
       type: "integer",
       minimum: 1,
-      maximum: max,
+      maximum: pageSizeMaxOf(method),
+      default: pageSizeDefault,
     }),
     page_token: described("`next_page_token` of the page before.", { type: "string" }),
     account_id: described("The account, for the admin token. A key reads its own.", {

@@ -8,6 +8,7 @@ import {
   UsageGroup,
   type UsageRow,
   type UsageSums,
+  BillingService,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { familyName } from "../base/families.ts";
 import {
@@ -24,6 +25,7 @@ import {
   time,
 } from "../base/json-schema.ts";
 import { credits, usd } from "../base/money.ts";
+import { pageSizeMaxOf } from "../base/paging.ts";
 import {
   choiceOf,
   countParam,
@@ -38,6 +40,7 @@ import type { Core } from "../contract/contract.ts";
 import { callFor, rfc3339OrNull, sendJson } from "./context.ts";
 import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";
 
+const { queryUsage } = BillingService.method;
 const buckets = { none: Bucket.NONE, hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH };
 const groups = {
   key: UsageGroup.KEY,
@@ -45,7 +48,6 @@ const groups = {
   family: UsageGroup.FAMILY,
   member: UsageGroup.MEMBER,
 };
-const rowsMax = 2_000;
 
 const parameters = {
   ...rangeParameters,
@@ -60,7 +62,7 @@ const parameters = {
   key_id: described("Only these keys, separated by commas.", text),
   model: described("Only these models, separated by commas.", text),
   tag: described("Only requests with this tag, such as `team=a`.", text),
-  ...pageParameters(rowsMax),
+  ...pageParameters(queryUsage),
 };
 
 const sums = {
@@ -129,7 +131,7 @@ export function getUsage(core: Core) {
         models: listParam(query, "model"),
         groupByTag: textParam(query, "group_by_tag"),
         tags: parseTags(textParam(query, "tag"), "tag"),
-        pageSize: countParam(query, "limit", rowsMax),
+        pageSize: countParam(query, "limit", pageSizeMaxOf(queryUsage)),
         pageToken: textParam(query, "page_token"),
       },
       callFor(request),

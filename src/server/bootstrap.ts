@@ -173,7 +173,7 @@ async function createKeys(
   call: BootstrapCall,
   accountId: string,
 ): Promise<{ v1: string; v2: string }> {
-  const { keys } = await core.keys.listKeys({ accountId }, call);
+  const { keys } = await core.keys.listKeys({ accountId, pageSize: 1000 }, call);
   const secretOf = async ({ family, keyName }: (typeof families)[number]) => {
     const found = keys.find((key) => key.name === keyName && key.status !== KeyStatus.REVOKED);
     const { secret } = found

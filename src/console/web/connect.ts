@@ -23,7 +23,10 @@ export async function callOnce<I extends DescMessage, O extends DescMessage>(
   request: MessageInitShape<I>,
   signal: AbortSignal | undefined,
 ): Promise<MessageShape<O>> {
-  const body = toJsonString(method.input, create(method.input, request));
+  const message = create(method.input, request);
+  // Lists are shown whole where no page of them is asked for.
+  if ("pageSize" in message) message.pageSize ||= 1000;
+  const body = toJsonString(method.input, message);
   const response = await post(method, "application/json", body, signal);
   return fromJson(method.output, await readJson(response), { ignoreUnknownFields: true });
 }

@@ -226,7 +226,7 @@ function StatusNotice({ account }: { readonly account: Account }): JSX.Element |
 }
 
 function Overview({ accountId }: OfAccount): JSX.Element {
-  const found = useCall(OperationsService.method.findAccounts, { query: accountId });
+  const found = useCall(OperationsService.method.findAccounts, { query: accountId, pageSize });
   const pick = (accounts: readonly AccountSummary[]) =>
     accounts.find(({ account }) => account?.accountId === accountId);
   return (
@@ -539,14 +539,16 @@ function BudgetsCard({ accountId }: OfAccount): JSX.Element {
 }
 
 function PromotionsCard({ accountId }: OfAccount): JSX.Element {
-  const found = useCall(OperationsService.method.listPromotionUses, { accountId });
+  const pages = usePages(
+    OperationsService.method.listPromotionUses,
+    { accountId, pageSize },
+    ({ uses }) => uses,
+  );
   const { promotionsHead: head, takenBack, notPosted } = words.account;
   return (
     <Card title={words.account.promotions} flush>
-      <ListTable
-        call={found}
-        rowsOf={({ uses }) => uses}
-        isPart={({ isIncomplete }) => isIncomplete}
+      <PagedTable
+        pages={pages}
         greyRows={2}
         empty={words.account.promotionsNone}
         caption={words.account.promotionsCaption}
@@ -577,18 +579,17 @@ function PromotionsCard({ accountId }: OfAccount): JSX.Element {
           { name: "at", head: head.at, cell: ({ usedAt }) => <Time at={usedAt} as="day" /> },
         ]}
         keyOf={({ codeId }) => codeId}
-        foot={olderOnes}
       />
     </Card>
   );
 }
 
-function olderOnes({ isIncomplete }: { readonly isIncomplete: boolean }): JSX.Element | false {
-  return isIncomplete && <p class="card-text muted">{words.account.olderOnes}</p>;
-}
-
 function DocumentsCard({ accountId }: OfAccount): JSX.Element {
-  const found = useCall(OperationsService.method.listDocuments, { accountId });
+  const pages = usePages(
+    OperationsService.method.listDocuments,
+    { accountId, pageSize },
+    ({ documents }) => documents,
+  );
   const [mailed, setMailed] = useState<string>();
   const { documentsHead: head, documentKinds } = words.account;
   return (
@@ -597,10 +598,8 @@ function DocumentsCard({ accountId }: OfAccount): JSX.Element {
       tools={<FileLink name="documents" accountId={accountId} />}
       flush
     >
-      <ListTable
-        call={found}
-        rowsOf={({ documents }) => documents}
-        isPart={({ isIncomplete }) => isIncomplete}
+      <PagedTable
+        pages={pages}
         greyRows={2}
         empty={words.account.documentsNone}
         caption={words.account.documentsCaption}
@@ -636,7 +635,6 @@ function DocumentsCard({ accountId }: OfAccount): JSX.Element {
           },
         ]}
         keyOf={({ number }) => number}
-        foot={olderOnes}
       />
       {mailed !== undefined && (
         <DocumentDialog

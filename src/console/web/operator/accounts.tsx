@@ -53,7 +53,7 @@ export function Accounts(): JSX.Element {
   const show = choiceOf(query.show, filters, "all");
   const accounts = usePages(
     OperationsService.method.findAccounts,
-    { query: text.trim(), filter: filters[show] },
+    { query: text.trim(), filter: filters[show], pageSize: 50 },
     (page) => page.accounts,
   );
   const isAll = text.trim() === "" && show === "all";

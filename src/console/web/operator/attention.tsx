@@ -182,7 +182,7 @@ function ApprovalsCard(): JSX.Element {
 function DebtsCard(): JSX.Element {
   const accounts = usePages(
     OperationsService.method.findAccounts,
-    { filter: AccountFilter.IN_DEBT },
+    { filter: AccountFilter.IN_DEBT, pageSize },
     (page) => page.accounts,
   );
   const { debtsHead: head } = words.attention;

@@ -9,7 +9,7 @@ import {
   OperationsService,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
-import { call, invalidate, useCall } from "../api.ts";
+import { call, invalidate, usePages } from "../api.ts";
 import { kindText } from "../parts/alert-link.tsx";
 import { Button } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
@@ -19,7 +19,7 @@ import { Card } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
 import { alertWords } from "../words-alerts.ts";
 import { type Act, ActDialog } from "./act.tsx";
-import { ListTable, usePeopleNames } from "./common.tsx";
+import { PagedTable, usePeopleNames } from "./common.tsx";
 import { words } from "./words.ts";
 
 const { listMails, resendDocument, resendNotice } = OperationsService.method;
@@ -27,16 +27,16 @@ const { listMails, resendDocument, resendNotice } = OperationsService.method;
 type OfAccount = { readonly accountId: string };
 
 export function MailsCard({ accountId }: OfAccount): JSX.Element {
-  const found = useCall(listMails, { accountId }, { isLive: true });
+  const pages = usePages(listMails, { accountId, pageSize: 20 }, ({ mails }) => mails, {
+    isLive: true,
+  });
   const nameOf = usePeopleNames();
   const [again, setAgain] = useState<AccountMail>();
   const { head } = words.mails;
   return (
     <Card title={words.mails.title} note={words.mails.note} flush>
-      <ListTable
-        call={found}
-        rowsOf={({ mails }) => mails}
-        isPart={({ isIncomplete }) => isIncomplete}
+      <PagedTable
+        pages={pages}
         greyRows={3}
         empty={words.mails.none}
         caption={words.mails.caption}
@@ -90,9 +90,6 @@ export function MailsCard({ accountId }: OfAccount): JSX.Element {
         ]}
         keyOf={({ delivery, invitationId }) =>
           invitationId || `${delivery?.alertId} ${delivery?.delivery?.personId}`
-        }
-        foot={({ isIncomplete }) =>
-          isIncomplete && <p class="card-text muted">{words.account.olderOnes}</p>
         }
       />
       {again && (

@@ -127,7 +127,6 @@ export function RunningCard({ accountId }: OfAccount): JSX.Element {
       <ListTable
         call={found}
         rowsOf={({ requests }) => requests}
-        isPart={({ isIncomplete }) => isIncomplete}
         greyRows={2}
         empty={words.running.none}
         caption={words.running.title}

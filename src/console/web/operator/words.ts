@@ -307,7 +307,6 @@ export const words = {
     documentsCaption: "Receipts and credit notes of the account, newest first",
     documentsHead: { number: "Number", kind: "What", at: "Issued" },
     documentKinds: { UNSPECIFIED: "document", RECEIPT: "Receipt", CREDIT_NOTE: "Credit note" },
-    olderOnes: "There are older ones.",
     files: { orders: "Orders as CSV", documents: "Documents as CSV", transfers: "As CSV" },
     audit: "What was done here",
     auditNone: "Nothing yet.",

@@ -42,6 +42,8 @@ import { href } from "../router.ts";
 import { account, can, refreshSession, session } from "../session.ts";
 import { words } from "../words.ts";
 
+const { listInvitations, listMembers } = PeopleService.method;
+
 const roleOf = {
   owner: AccountRole.OWNER,
   member: AccountRole.MEMBER,
@@ -59,7 +61,8 @@ export function Members(): JSX.Element {
   const { accountId } = account.value;
   const [isInviting, setInviting] = useState(false);
   const request = can("owner") ? { accountId } : undefined;
-  const members = useCall(PeopleService.method.listMembers, request);
+  const members = useCall(listMembers, request);
+  const { invitations = [] } = useCall(listInvitations, request).data ?? {};
   if (!request)
     return (
       <>
@@ -90,7 +93,7 @@ export function Members(): JSX.Element {
         {(data) => (
           <>
             <MemberTable members={data.members} />
-            {data.invitations.length > 0 && <Invitations invitations={data.invitations} />}
+            {invitations.length > 0 && <Invitations invitations={invitations} />}
           </>
         )}
       </View>
@@ -100,7 +103,7 @@ export function Members(): JSX.Element {
 }
 
 function membersChanged(): void {
-  invalidate(PeopleService.method.listMembers);
+  invalidate(listMembers, listInvitations);
   refreshSession();
 }
 

@@ -40,7 +40,7 @@ export function RunningRequests({ family, onClose }: RunningProps): JSX.Element 
         skeleton={<Skeleton rows={3} />}
         empty={() => (requests.length === 0 ? <Empty>{text.none}</Empty> : undefined)}
       >
-        {({ isIncomplete }) => (
+        {({ nextPageToken }) => (
           <ul class="endings stack">
             {requests.map((one) => (
               <li class="spread" key={one.requestId}>
@@ -62,7 +62,7 @@ export function RunningRequests({ family, onClose }: RunningProps): JSX.Element 
                 )}
               </li>
             ))}
-            {isIncomplete && <li class="faint">{text.more}</li>}
+            {nextPageToken !== "" && <li class="faint">{text.more}</li>}
           </ul>
         )}
       </View>

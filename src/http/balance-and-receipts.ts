@@ -11,11 +11,11 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import {
   type Attempt,
   BasisSchema,
+  BillingService,
   Outcome,
   OutcomeSchema,
   type Pool,
   type Receipt,
-  BillingService,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Budget, BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";

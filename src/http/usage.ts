@@ -4,11 +4,11 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import {
+  BillingService,
   Bucket,
   UsageGroup,
   type UsageRow,
   type UsageSums,
-  BillingService,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { familyName } from "../base/families.ts";
 import {

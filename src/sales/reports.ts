@@ -111,7 +111,7 @@ function groupsOf<Group extends number>(groups: readonly Group[], known: readonl
 export async function querySales(
   { reports }: ReportParts,
   request: QuerySalesRequest,
-  call: AuthenticatedCall,
+  call: Pick<AuthenticatedCall, "accountId">,
 ): Promise<QuerySalesResponse> {
   const days = readDays(request);
   const by = groupsOf(request.groupBy, [
@@ -274,7 +274,7 @@ export function marginMicro(chargedMicro: bigint, costPico: bigint): bigint {
 export async function queryRevenue(
   { reports }: ReportParts,
   request: QueryRevenueRequest,
-  call: AuthenticatedCall,
+  call: Pick<AuthenticatedCall, "accountId">,
 ): Promise<QueryRevenueResponse> {
   const days = readDays(request);
   const by = groupsOf(request.groupBy, [
@@ -390,7 +390,7 @@ function readAdded(json: Json) {
 export async function listProviderBills(
   { reports }: ReportParts,
   request: ListProviderBillsRequest,
-  call: AuthenticatedCall,
+  call: Pick<AuthenticatedCall, "accountId">,
 ): Promise<ListProviderBillsResponse> {
   const days = readDays(request);
   for (const field of ["from", "to"] as const)

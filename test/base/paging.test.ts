@@ -1,32 +1,40 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { expect, test, vi } from "vitest";
+import {
+  BillingService,
+  ListAccountsRequestSchema,
+  ListChargesRequestSchema,
+  ListTransfersRequestSchema,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import {
-  encodePageToken,
+  askedPage,
   encodeTimeCursor,
-  pageSizeOf,
-  parsePageToken,
+  pageSizeMaxOf,
+  parseListCursor,
   parseTimeCursor,
   readPage,
   readTimeRange,
   type TimeCursor,
   walkPages,
+  wholeList,
 } from "../../src/base/paging.ts";
 import { timesFrom } from "../support/arbitraries.ts";
 
 const names = ["a", "b", "c", "d"];
+const { listAccounts, listTransfers, listCharges } = BillingService.method;
+const call = { accountId: "acc_1" };
 
 function list(pageSize: number, pageToken = "") {
+  const request = create(ListAccountsRequestSchema, { pageSize, pageToken });
   return readPage(
-    { pageSize, pageToken },
-    {
-      read: async (after, limit) => {
-        const start = after === undefined ? 0 : names.indexOf(after) + 1;
-        return names.slice(start, start + limit);
-      },
-      cursorOf: (name) => name,
-    },
+    listAccounts,
+    request,
+    call,
+    wholeList(names, (name) => name),
   );
 }
 
@@ -51,7 +59,9 @@ test("pages of any size are together the list, also where many entries have one 
       let pageToken = "";
       do {
         const page = await readPage(
-          { pageSize, pageToken },
+          listAccounts,
+          create(ListAccountsRequestSchema, { pageSize, pageToken }),
+          call,
           {
             read: async (after, limit) => {
               expect(limit).toBe(pageSize + 1);
@@ -100,37 +110,46 @@ test("a walk reads no page after one that is not full", async () => {
   expect(read).toHaveBeenCalledTimes(1);
 });
 
-test("a page has at most 1,000 entries, or as many as its list allows", () => {
-  expect(pageSizeOf({ pageSize: 1_000 })).toBe(1_000);
-  expect(pageSizeOf({ pageSize: 50 }, { sizeDefault: 5, sizeMax: 50 })).toBe(50);
-  expect(pageSizeOf({ pageSize: 0 }, { sizeDefault: 5, sizeMax: 50 })).toBe(5);
-  expect(() => pageSizeOf({ pageSize: 51 }, { sizeMax: 50 })).toThrow(invalid("page_size"));
+test("a page has 50 entries, and at most what the kind of its list allows", async () => {
+  expect(askedPage(listAccounts, create(ListAccountsRequestSchema), call).size).toBe(50);
+  const largest = [listAccounts, BillingService.method.queryUsage].map(pageSizeMaxOf);
+  expect([...largest, pageSizeMaxOf(OperationsService.method.findAccounts)]).toEqual([
+    ...[1_000, 2_000, 200],
+  ]);
+  expect((await list(1_000)).entries).toEqual(names);
+  await expect(list(1_001)).rejects.toThrow(invalid("page_size"));
 });
 
-test("a page size of 0 is the default", async () => {
-  expect(await list(0)).toStrictEqual({ entries: names, nextPageToken: "" });
-});
-
-const nul = Buffer.from("a\0").toString("base64url");
-for (const { fault, pageSize = 1, pageToken = "", field } of [
-  { fault: "a size above 1000", pageSize: 1001, field: "page_size" },
-  { fault: "a token that is not base64url", pageToken: "a?", field: "page_token" },
-  {
-    fault: "a token that is not UTF-8",
-    pageToken: `${encodePageToken("")}_w`,
-    field: "page_token",
-  },
-  {
-    fault: "a token with more after it",
-    pageToken: `${encodePageToken("")}=`,
-    field: "page_token",
-  },
-  { fault: "a token with a NUL", pageToken: nul, field: "page_token" },
+const tokenOf = (cursor: string) =>
+  askedPage(listAccounts, create(ListAccountsRequestSchema), call).tokenOf(cursor);
+for (const { fault, pageToken } of [
+  { fault: "is not base64url", pageToken: "a?" },
+  { fault: "is not UTF-8", pageToken: `${tokenOf("")}_w` },
+  { fault: "has more after it", pageToken: `${tokenOf("a")}=` },
+  { fault: "has a NUL", pageToken: tokenOf("a\0") },
+  { fault: "has another cursor", pageToken: changed(tokenOf("a"), -1) },
+  { fault: "has another hash", pageToken: changed(tokenOf("a"), 0) },
+  { fault: "is shorter than a hash", pageToken: "YWJj" },
+  { fault: "is of an entry that is gone", pageToken: tokenOf("e") },
 ]) {
-  test(`${fault} is an invalid request`, async () => {
-    await expect(list(pageSize, pageToken)).rejects.toThrow(invalid(field));
+  test(`a token that ${fault} is an invalid request`, async () => {
+    await expect(list(1, pageToken)).rejects.toThrow(invalid("page_token"));
   });
 }
+
+/** The token with another byte at a place. */
+function changed(token: string, place: number): string {
+  const bytes = Buffer.from(token, "base64url");
+  const at = place < 0 ? bytes.length + place : place;
+  bytes[at] = (bytes[at] ?? 0) ^ 1;
+  return bytes.toString("base64url");
+}
+
+test("a cursor that should be a list is one", () => {
+  expect(parseListCursor('["a",1]')).toEqual(["a", 1]);
+  for (const cursor of ["", "{}", "[", "1"])
+    expect(() => parseListCursor(cursor)).toThrow(invalid("page_token"));
+});
 
 test("a cursor of time and id is read as it was written", () => {
   const cursor = { at: new Date("2026-03-01T12:00:00.123Z"), id: "req_1" };
@@ -139,16 +158,36 @@ test("a cursor of time and id is read as it was written", () => {
     expect(() => parseTimeCursor(text)).toThrow(ApiError);
 });
 
-test("a token continues the question that it was made of, and no other", () => {
-  const question = ["acc_1", ["key_1", "key_2"], 5n, new Date(0)];
-  const token = encodePageToken("req_1", question);
-  expect(Buffer.from(token, "base64url")).toHaveLength(12 + "req_1".length);
-  expect(parsePageToken(token, [...question])).toBe("req_1");
-  const others = [["acc_2", ...question.slice(1)], ["acc_1", ["key_1,key_2"], 5n, new Date(0)], []];
+type Charges = MessageInitShape<typeof ListChargesRequestSchema>;
+
+test("a token continues its own list: of the same method, account and request", () => {
+  const tags = { team: "a", env: "b" };
+  const from = timestampFromDate(new Date(0));
+  const asked: Charges = { filter: { keyId: "key_1", minAmountMicrocredits: 5n, tags }, from };
+  const pageOf = (request: Charges, of = call) =>
+    askedPage(listCharges, create(ListChargesRequestSchema, request), of);
+  const pageToken = pageOf(asked).tokenOf("req_1");
+  expect(Buffer.from(pageToken, "base64url")).toHaveLength(9 + "req_1".length);
+  // Another size is no other list, and maps have no order.
+  const reordered = { env: "b", team: "a" };
+  const same: Charges = { ...asked, filter: { ...asked.filter, tags: reordered }, pageSize: 7 };
+  expect(pageOf({ ...same, pageToken })).toMatchObject({ after: "req_1", size: 7 });
+  const others: Charges[] = [
+    {},
+    { ...asked, accountId: "acc_1" },
+    { ...asked, filter: { ...asked.filter, keyId: "key_2" } },
+    { ...asked, filter: { ...asked.filter, minAmountMicrocredits: 6n } },
+    { ...asked, filter: { ...asked.filter, tags: { team: "a" } } },
+    { ...asked, to: timestampFromDate(new Date(0)) },
+  ];
   for (const other of others)
-    expect(() => parsePageToken(token, other)).toThrow(invalid("page_token"));
-  const unbound = encodePageToken("req_1");
-  expect(() => parsePageToken(unbound, question)).toThrow(invalid("page_token"));
+    expect(() => pageOf({ ...other, pageToken })).toThrow(invalid("page_token"));
+  expect(() => pageOf({ ...asked, pageToken }, { accountId: "acc_2" })).toThrow(
+    invalid("page_token"),
+  );
+  const ofAccounts = tokenOf("a");
+  const request = create(ListTransfersRequestSchema, { pageToken: ofAccounts });
+  expect(() => askedPage(listTransfers, request, call)).toThrow(invalid("page_token"));
 });
 
 function invalid(field: string): unknown {

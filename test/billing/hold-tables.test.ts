@@ -315,7 +315,9 @@ test("the running requests of an account, of a dead node and of all are found an
         const inOrder = own.toSorted(
           (one, other) => one.admittedMs - other.admittedMs || one.request - other.request,
         );
-        const listed = await postgres.run(sql.listRunningOf, { accountId, rows });
+        const listed = await postgres.run(sql.listRunningOf, {
+          ...{ accountId, rows, afterAt: null, afterId: "" },
+        });
         expect(listed.map(({ requestId }) => requestId)).toEqual(
           inOrder.slice(0, rows).map(({ requestId }) => requestId),
         );

@@ -510,6 +510,8 @@ const members = answer(PeopleService.method.listMembers, () => ({
       ...{ joinedAt: at("2026-04-05T06:07:08Z"), lastSeenAt: at("2026-11-20T13:02:00Z") },
     },
   ],
+}));
+const invitations = answer(PeopleService.method.listInvitations, () => ({
   invitations: [
     {
       ...{ invitationId: "inv_1", email: "dee@acme.example", role: AccountRole.MEMBER },
@@ -1305,7 +1307,7 @@ const cases: Readonly<Record<string, Case>> = {
   },
   members: {
     path: "members",
-    answers: [owner, members, budgets],
+    answers: [owner, members, invitations, budgets],
     shown: {
       tables: {
         "The members of this account": [

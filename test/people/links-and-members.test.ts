@@ -84,7 +84,7 @@ describe("a link", () => {
       "revoked",
       async (link) => {
         const client = node.as(owner.token);
-        const { invitations } = await client.listMembers({ accountId: "acc_a" });
+        const { invitations } = await client.listInvitations({ accountId: "acc_a" });
         const invitationId = invitations[0]?.invitationId ?? "";
         await client.revokeInvitation({ accountId: "acc_a", invitationId });
         return link;

@@ -52,7 +52,7 @@ afterAll(async () => {
 const { MEMBER, OWNER } = AccountRole;
 const mailsTo = (address: string) => smtp.mails.filter(({ to }) => to.includes(address));
 const invitationTo = async (email: string, from = node) => {
-  const { invitations } = await from.as(owner.token).listMembers({ accountId: "acc_a" });
+  const { invitations } = await from.as(owner.token).listInvitations({ accountId: "acc_a" });
   return invitations.find((one) => one.email === email);
 };
 const invite = (email: string, role: AccountRole = MEMBER) =>

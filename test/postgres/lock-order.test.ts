@@ -380,10 +380,10 @@ test("under a random load no transaction locks against the order, and none deadl
       ),
     approve: async () => {
       const parts = { postgres, ...people.forApprovals, carryOut };
-      const { approvals } = await listApprovals(parts, create(ListApprovalsRequestSchema));
-      const approvalId = approvals[0]?.approvalId ?? "";
       const caller = await people.authenticate(callOf(other).requestHeader);
       const call = { ...callOf(other), caller, accountId: "", allowed: Object(null) };
+      const { approvals } = await listApprovals(parts, create(ListApprovalsRequestSchema), call);
+      const approvalId = approvals[0]?.approvalId ?? "";
       return approve(parts, create(ApproveRequestSchema, { approvalId }), call);
     },
     askForToken: (at) =>

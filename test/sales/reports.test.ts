@@ -54,10 +54,11 @@ async function fresh(cost = "cost: { input: 0.5, output: 2 }") {
     call,
     midnight,
     costVersion,
-    query: (question: Question) => sales.querySales(create(QuerySalesRequestSchema, question)),
+    query: (question: Question) =>
+      sales.querySales(create(QuerySalesRequestSchema, question), call),
     revenue: (
       question: Exclude<MessageInitShape<typeof QueryRevenueRequestSchema>, { $typeName: string }>,
-    ) => sales.queryRevenue(create(QueryRevenueRequestSchema, question)),
+    ) => sales.queryRevenue(create(QueryRevenueRequestSchema, question), call),
     liabilities: async (from: Timestamp, to: Timestamp) => {
       const request = create(GetLiabilitiesRequestSchema, { from, to });
       return (await sales.getLiabilities(request)).rows;
@@ -384,7 +385,7 @@ test("the bill of a provider stands beside the cost, and is replaced by a later 
     to: timestampFromDate(new Date(world.month(0))),
   };
   const list = create(ListProviderBillsRequestSchema, range);
-  expect((await world.sales.listProviderBills(list)).bills).toMatchObject([
+  expect((await world.sales.listProviderBills(list, world.call)).bills).toMatchObject([
     { provider: "gone", month, costPicodollars: "0", billedMicrodollars: 1n },
     {
       provider: "vendor",

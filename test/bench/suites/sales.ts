@@ -15,6 +15,7 @@ import {
   SalesGroup,
 } from "../../../gen/gateway/operations/v1/operations_pb.ts";
 import { createLog } from "../../../src/base/log.ts";
+import { reportRowsMax } from "../../../src/base/shown-figures.ts";
 import type { Postgres } from "../../../src/postgres/postgres.ts";
 import { createSales, SalesRollup } from "../../../src/sales/sales.ts";
 import { connectLedger, runSql } from "../books.ts";
@@ -121,9 +122,11 @@ async function timeReports(postgres: Postgres, what: string): Promise<Row[]> {
   const range = { from: at(1 - historyMonths), to: at(1) };
   const { ACCOUNT, MODEL, PROVIDER } = SalesGroup;
   const accountIds = [`sum_${sumAccounts}`, busiestAccount];
+  const everything = { accountId: "" };
+  const pageSize = reportRowsMax;
   const salesBy = (groupBy: SalesGroup[], bucket: SalesBucket = SalesBucket.UNSPECIFIED) => {
-    const request = create(QuerySalesRequestSchema, { ...range, groupBy, bucket });
-    return () => reports.querySales(request);
+    const request = create(QuerySalesRequestSchema, { ...range, groupBy, bucket, pageSize });
+    return () => reports.querySales(request, everything);
   };
   const asked: Readonly<Record<string, () => Promise<unknown>>> = {
     "sales by model and provider, a month a row": salesBy([MODEL, PROVIDER], SalesBucket.MONTH),
@@ -134,12 +137,13 @@ async function timeReports(postgres: Postgres, what: string): Promise<Row[]> {
     "sales of two accounts by day and model": () =>
       reports.querySales(
         create(QuerySalesRequestSchema, {
-          ...{ ...range, accountIds, groupBy: [MODEL], bucket: SalesBucket.DAY },
+          ...{ ...range, accountIds, groupBy: [MODEL], bucket: SalesBucket.DAY, pageSize },
         }),
+        everything,
       ),
     "bills of providers": () =>
-      reports.listProviderBills(create(ListProviderBillsRequestSchema, range)),
-    revenue: () => reports.queryRevenue(create(QueryRevenueRequestSchema, range)),
+      reports.listProviderBills(create(ListProviderBillsRequestSchema, range), everything),
+    revenue: () => reports.queryRevenue(create(QueryRevenueRequestSchema, range), everything),
     "liabilities of each day": () =>
       reports.getLiabilities(create(GetLiabilitiesRequestSchema, range)),
   };

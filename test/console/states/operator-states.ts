@@ -376,7 +376,7 @@ const promotionUses = answer(operations.listPromotionUses, () => ({
       ...{ orderId: "ord_1", isTakenBack: true, transferId: "tra_1" },
     },
   ].map((use, index) => ({ ...use, usedAt: ago(index * day) })),
-  isIncomplete: true,
+  nextPageToken: "more",
 }));
 const documents = answer(operations.listDocuments, () => ({
   documents: [DocumentKind.CREDIT_NOTE, DocumentKind.RECEIPT].map((kind, index) => ({
@@ -421,7 +421,7 @@ const mails = answer(operations.listMails, () => ({
       ...{ address: "n…@new.example", invitationId: "lnk_1" },
     },
   ],
-  isIncomplete: true,
+  nextPageToken: "more",
 }));
 const noMails = answer(operations.listMails, () => ({}));
 const noUses = answer(operations.listPromotionUses, () => ({}));

@@ -203,6 +203,8 @@ const listMembers = answer(people.listMembers, () => ({
       joinedAt: ago(3 * day),
     },
   ],
+}));
+const listInvitations = answer(people.listInvitations, () => ({
   invitations: [
     {
       invitationId: "invitation_1",
@@ -437,7 +439,7 @@ const forecast = (free: bigint, daysLeft?: number) => [
   })),
 ];
 
-const whole = [listKeys, listMembers, usage, charges, catalogue, acts, sessions];
+const whole = [listKeys, listMembers, listInvitations, usage, charges, catalogue, acts, sessions];
 const alertsOf = (more: MessageInitShape<typeof ListAlertsResponseSchema>) =>
   answer(AlertsService.method.listAlerts, () => more);
 const alertSettings: MessageInitShape<typeof AlertSettingsSchema> = {
@@ -605,7 +607,7 @@ export const peopleStates: readonly PageStates[] = [
       empty: [answer(keysMethod.listKeys, () => ({}))],
       failed: [failing(keysMethod.listKeys, "internal")],
       full: whole,
-      many: [listManyKeys, listMembers],
+      many: [listManyKeys, listMembers, listInvitations],
       viewer: [role(AccountRole.VIEWER), ...whole],
     },
   },
@@ -630,6 +632,7 @@ export const peopleStates: readonly PageStates[] = [
       unused: [
         getKey(keyOf(6, { name: "", monthSpentMicrocredits: 0n, lastUsedAt: undefined })),
         listMembers,
+        listInvitations,
         noUsage,
         noCharges,
         answer(people.listAuditEvents, () => ({})),

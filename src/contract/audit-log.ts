@@ -8,10 +8,12 @@ import {
   type DescMethod,
   type DescMethodServerStreaming,
   type DescMethodUnary,
+  getOption,
   isFieldSet,
   isMessage,
   type Message,
 } from "@bufbuild/protobuf";
+import { Recorded, recorded } from "../../gen/gateway/common/v1/options_pb.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
 import { toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -202,57 +204,48 @@ export class OperatorLooks {
   }
 }
 
-// An explicit list, because other fields hold secrets and free text.
-const recordedFields = new Set([
-  "account_id",
-  "family",
-  "key_id",
-  "order_id",
-  "secret_id",
-  "management_key_id",
-  "most_keys",
-  "children",
-  "session_id",
-  "invitation_id",
-  "passkey_id",
-  "transfer_id",
-  "approval_id",
-  "person_id",
-  "token_id",
-  "scope",
-  "kind",
-  "role",
-  "operator",
-  "disabled",
-  "amount_microcredits",
-  "amount_microdollars",
-  "usd_cents",
-  "requests_per_minute",
-  "daily_cap_microcredits",
-  "weekly_cap_microcredits",
-  "monthly_cap_microcredits",
-  "total_cap_microcredits",
-  "requests_at_once",
-  "account_reader",
-]);
-/** Texts that are safe only in an answer: there the gateway has checked them. */
-const answeredFields = new Set(["allowed_models"]);
+/** A field that the audit looks at. */
+type RecordedField = {
+  readonly field: DescField;
+  readonly recorded: Recorded;
+  /** Of a field that is a message. */
+  readonly inner: DescMessage | undefined;
+};
+const recordedByType = new WeakMap<DescMessage, readonly RecordedField[]>();
+
+/** Read once for each type: other fields hold secrets and free text, so each one says it. */
+function recordedOf(type: DescMessage): readonly RecordedField[] {
+  const known = recordedByType.get(type);
+  if (known) return known;
+  const fields = type.fields
+    .filter((field) => !field.oneof && !isRedacted(field))
+    .map((field) => ({ field, recorded: getOption(field, recorded), inner: field.message }))
+    .filter(({ recorded: when, inner }) => when !== Recorded.UNSPECIFIED || inner);
+  recordedByType.set(type, fields);
+  return fields;
+}
+
+/** True for secrets, passwords, tokens and links. */
+function isRedacted({ proto }: DescField): boolean {
+  return proto.options?.debugRedact === true;
+}
+
 // Keeps a secret out of the record that was sent in place of an id.
 const idForm = /^[a-z]{3}_[0-9A-Za-z]{1,64}$/;
 
 /** The recorded fields of a message and of the messages in it. */
 function fieldsOf(type: DescMessage, message: Message, isAnswer: boolean): Record<string, string> {
   const fields: Record<string, string> = {};
-  for (const field of type.fields) {
+  for (const { field, recorded: when, inner } of recordedOf(type)) {
     if (!isFieldSet(message, field)) continue;
     const value: unknown = Reflect.get(message, field.localName);
-    if (field.message && isMessage(value))
-      Object.assign(fields, fieldsOf(field.message, value, isAnswer));
-    const text = recordedFields.has(field.name)
-      ? textOf(field, value)
-      : isAnswer && answeredFields.has(field.name) && Array.isArray(value)
-        ? value.join(" ")
-        : undefined;
+    if (inner && isMessage(value)) Object.assign(fields, fieldsOf(inner, value, isAnswer));
+    const text =
+      when === Recorded.ALWAYS
+        ? textOf(field, value)
+        : isAnswer && when === Recorded.IN_ANSWERS && Array.isArray(value)
+          ? value.join(" ")
+          : undefined;
     if (text !== undefined) fields[field.localName] = text;
   }
   return fields;

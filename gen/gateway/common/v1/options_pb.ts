@@ -2,19 +2,19 @@
 // @generated from file gateway/common/v1/options.proto (package gateway.common.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
-import { extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { AccountRole, AdminScope, ManagementScope, OperatorRole } from "./roles_pb.ts";
 import { file_gateway_common_v1_roles } from "./roles_pb.ts";
 import type { FieldOptions, MethodOptions } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
-import type { Message } from "@bufbuild/protobuf";
+import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
 /**
  * Describes the file gateway/common/v1/options.proto.
  */
 export const file_gateway_common_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSKHAgoHQ2FsbGVycxILCgNrZXkYASABKAgSLAoFYWRtaW4YAiABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlEi4KBnBlcnNvbhgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEg4KBmFueW9uZRgFIAEoCBIWCg5hY2NvdW50X3JlYWRlchgGIAEoCBI2CgptYW5hZ2VtZW50GAcgAygOMiIuZ2F0ZXdheS5jb21tb24udjEuTWFuYWdlbWVudFNjb3BlOlYKB2NhbGxlcnMSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxj9iAMgASgLMhouZ2F0ZXdheS5jb21tb24udjEuQ2FsbGVyc1IHY2FsbGVyczo6CgdhdWRpdGVkEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/4gDIAEoCFIHYXVkaXRlZDo4CgZzdHJvbmcSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxiAiQMgASgIUgZzdHJvbmc6OgoHZW5kbGVzcxIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGIGJAyABKAhSB2VuZGxlc3M6OgoHbGVuaWVudBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGIKJAyABKAhSB2xlbmllbnQ6OwoIcmVxdWlyZWQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGP6IAyABKAhSCHJlcXVpcmVkQj8KEWdhdGV3YXkuY29tbW9uLnYxUAFaKG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9jb21tb24vdjE7Y29tbW9udjFiBnByb3RvMw", [file_gateway_common_v1_roles, file_google_protobuf_descriptor]);
+  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSKHAgoHQ2FsbGVycxILCgNrZXkYASABKAgSLAoFYWRtaW4YAiABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlEi4KBnBlcnNvbhgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEg4KBmFueW9uZRgFIAEoCBIWCg5hY2NvdW50X3JlYWRlchgGIAEoCBI2CgptYW5hZ2VtZW50GAcgAygOMiIuZ2F0ZXdheS5jb21tb24udjEuTWFuYWdlbWVudFNjb3BlKlIKCFJlY29yZGVkEhgKFFJFQ09SREVEX1VOU1BFQ0lGSUVEEAASEwoPUkVDT1JERURfQUxXQVlTEAESFwoTUkVDT1JERURfSU5fQU5TV0VSUxACOlYKB2NhbGxlcnMSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxj9iAMgASgLMhouZ2F0ZXdheS5jb21tb24udjEuQ2FsbGVyc1IHY2FsbGVyczo6CgdhdWRpdGVkEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/4gDIAEoCFIHYXVkaXRlZDo4CgZzdHJvbmcSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxiAiQMgASgIUgZzdHJvbmc6OgoHZW5kbGVzcxIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGIGJAyABKAhSB2VuZGxlc3M6OgoHbGVuaWVudBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGIKJAyABKAhSB2xlbmllbnQ6OwoIcmVxdWlyZWQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGP6IAyABKAhSCHJlcXVpcmVkOlgKCHJlY29yZGVkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxiDiQMgASgOMhsuZ2F0ZXdheS5jb21tb24udjEuUmVjb3JkZWRSCHJlY29yZGVkQj8KEWdhdGV3YXkuY29tbW9uLnYxUAFaKG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9jb21tb24vdjE7Y29tbW9udjFiBnByb3RvMw", [file_gateway_common_v1_roles, file_google_protobuf_descriptor]);
 
 /**
  * The callers that may use a method: it suffices to be one of them. The same code enforces this on
@@ -88,6 +88,49 @@ export const CallersSchema: GenMessage<Callers> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_options, 0);
 
 /**
+ * Whether a field is part of the audit event of a call, and of its line in the audit log. It is so
+ * in the request and the answer themselves and in the messages in them, but for lists, maps and
+ * oneofs. Of texts, only ids are recorded, except where the answer shows them.
+ *
+ * @generated from enum gateway.common.v1.Recorded
+ */
+export const Recorded = {
+  /**
+   * Not recorded.
+   *
+   * @generated from enum value: RECORDED_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * @generated from enum value: RECORDED_ALWAYS = 1;
+   */
+  ALWAYS: 1,
+
+  /**
+   * Texts that are safe only in an answer: there the gateway has checked them.
+   *
+   * @generated from enum value: RECORDED_IN_ANSWERS = 2;
+   */
+  IN_ANSWERS: 2,
+} as const;
+
+/**
+ * Whether a field is part of the audit event of a call, and of its line in the audit log. It is so
+ * in the request and the answer themselves and in the messages in them, but for lists, maps and
+ * oneofs. Of texts, only ids are recorded, except where the answer shows them.
+ *
+ * @generated from enum gateway.common.v1.Recorded
+ */
+export type Recorded = (typeof Recorded)[keyof typeof Recorded] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.common.v1.Recorded.
+ */
+export const RecordedSchema: GenEnum<Recorded> = /*@__PURE__*/
+  enumDesc(file_gateway_common_v1_options, 0);
+
+/**
  * Without this option no caller may call the method.
  *
  * @generated from extension: gateway.common.v1.Callers callers = 50301;
@@ -138,4 +181,12 @@ export const lenient: GenExtension<MethodOptions, boolean> = /*@__PURE__*/
  */
 export const required: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
   extDesc(file_gateway_common_v1_options, 5);
+
+/**
+ * Recorded in the audit. A field with `debug_redact` never is.
+ *
+ * @generated from extension: gateway.common.v1.Recorded recorded = 50307;
+ */
+export const recorded: GenExtension<FieldOptions, Recorded> = /*@__PURE__*/
+  extDesc(file_gateway_common_v1_options, 6);
 

@@ -48,6 +48,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "message-limits",
       "reason",
       "replays",
+      "update-mask",
     ],
   },
   { providers: ["providers", "check-providers"] },

@@ -15,6 +15,7 @@ import {
   type Key,
   KeyAttention,
   KeyOrder,
+  KeySchema,
   KeyStatus,
   KeysService,
   type ListKeysRequest,
@@ -51,6 +52,7 @@ import { checkTagKey, checkTags } from "../base/tags.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall, Person } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
+import { readMask } from "../contract/update-mask.ts";
 import type { Runner } from "../postgres/statement.ts";
 import {
   digestBytes,
@@ -700,22 +702,24 @@ function checkUpdate(
   resolve: ResolveModel,
 ): { keyId: string; controls: Partial<Controls> } {
   if (!key || key.keyId === "") throw invalidField("key.key_id", "is required");
-  const controls = readControls(key, updateMask?.paths, resolve, { values: "key." });
+  const rule = { ...ofKey, selector: "key_id", values: "key." };
+  const controls = readControls(key, readMask(rule, key, updateMask), resolve, rule.values);
   return { keyId: checkId("key.key_id", key.keyId), controls };
 }
 
+/** What masks over a key may name. */
+export const ofKey = { type: KeySchema, changeable };
+
 /**
- * The members of a key that a mask names. `names`: what the fields of the values and the mask begin
- * with. Throws `invalid_request` and `model_not_found`.
+ * The members of a key that a mask names, of those in `ofKey`. `prefix`: what the names of fields
+ * begin with in errors. Throws `invalid_request` and `model_not_found`.
  */
 export function readControls(
   key: Key,
-  paths: readonly string[] = [],
+  paths: readonly string[],
   resolve: ResolveModel,
-  { values: prefix, mask = "" }: { readonly values: string; readonly mask?: string },
+  prefix: string,
 ): Partial<Controls> {
-  const maskField = `${mask}update_mask`;
-  if (paths.length === 0) throw invalidField(maskField, "has to name at least one field");
   const controls: { -readonly [Name in keyof Controls]?: Controls[Name] } = {};
   for (const path of paths) {
     const field = `${prefix}${path}`;
@@ -751,8 +755,6 @@ export function readControls(
       case "tags":
         controls.tags = checkTags(key.tags, field);
         break;
-      default:
-        throw invalidField(maskField, "names a field that cannot be changed", changeable);
     }
   }
   return controls;

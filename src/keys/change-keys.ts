@@ -15,6 +15,7 @@ import { ApiError, type ErrorReason, invalidField } from "../base/errors.ts";
 import { checkTagKey, checkTags, sortedTags, tagsMax, tagsText } from "../base/tags.ts";
 import { checkStrong } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
+import { readMask } from "../contract/update-mask.ts";
 import {
   admitToAll,
   budgetFacts,
@@ -25,6 +26,7 @@ import {
   keysAtOnceMax,
   limitText,
   liveMaxFor,
+  ofKey,
   type Parts,
   type Permit,
   pausedBy,
@@ -257,7 +259,14 @@ function checkKeys(keys: readonly KeyAsRead[]): Map<string, KeyAsRead> {
   return named;
 }
 
+/** What is no limit of several keys. */
 const notLimits = ["name", "account_reader", "tags"];
+const limitsRule = {
+  type: ofKey.type,
+  changeable: ofKey.changeable.filter((name) => !notLimits.includes(name)),
+  values: "limits.limits.",
+  mask: "limits.update_mask",
+};
 
 /** Throws `invalid_request` and `model_not_found`. */
 function checkChange({ change }: ChangeKeysRequest, { resolveModel }: Parts): Change {
@@ -269,11 +278,9 @@ function checkChange({ change }: ChangeKeysRequest, { resolveModel }: Parts): Ch
       return { kind: change.case };
     case "limits": {
       const { limits, updateMask } = change.value;
-      const paths = updateMask?.paths ?? [];
-      if (paths.some((path) => notLimits.includes(path)))
-        throw invalidField("limits.update_mask", "names what is no limit of several keys");
-      const names = { values: "limits.limits.", mask: "limits." };
-      const controls = readControls(limits ?? create(KeySchema), paths, resolveModel, names);
+      const paths = readMask(limitsRule, limits, updateMask);
+      const { values } = limitsRule;
+      const controls = readControls(limits ?? create(KeySchema), paths, resolveModel, values);
       return { kind: "limits", controls };
     }
     case "tags": {

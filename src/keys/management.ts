@@ -51,6 +51,7 @@ import type {
   Origin,
 } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
+import { readMask } from "../contract/update-mask.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import {
@@ -267,7 +268,7 @@ export async function updateManagementKey(
 ) {
   if (!managementKey || managementKey.managementKeyId === "")
     throw invalidField("management_key.management_key_id", "is required");
-  const changed = checkChanges(managementKey, updateMask?.paths ?? []);
+  const changed = checkChanges(managementKey, readMask(maskRule, managementKey, updateMask));
   const { managementKeyId, accountId } = await findOwn(parts, managementKey.managementKeyId, call);
   await parts.postgres.transaction(async (tx) => {
     await checkStillOwner(parts, tx, call, accountId);
@@ -439,17 +440,16 @@ function checkSettings(request: CreateManagementKeyRequest) {
   };
 }
 
-const changeable = [
-  "name",
-  "scopes",
-  "most_keys",
-  "child_limits",
-  "allowed_addresses",
-  "expires_at",
-];
+const maskRule = {
+  type: ManagementKeySchema,
+  selector: "management_key_id",
+  changeable: [
+    ...["name", "scopes", "most_keys", "child_limits", "allowed_addresses", "expires_at"],
+  ],
+  values: "management_key.",
+};
 
 function checkChanges(key: ManagementKey, paths: readonly string[]): Partial<Settings> {
-  if (paths.length === 0) throw invalidField("update_mask", "has to name at least one field");
   const changed: Partial<Settings> = {};
   for (const path of paths) {
     const field = `management_key.${path}`;
@@ -472,8 +472,6 @@ function checkChanges(key: ManagementKey, paths: readonly string[]): Partial<Set
       case "expires_at":
         changed.expiresAt = checkExpiry(field, key.expiresAt);
         break;
-      default:
-        throw invalidField("update_mask", "names a field that cannot be changed", changeable);
     }
   }
   return changed;

@@ -805,7 +805,7 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
    * One or more of `name`, `requests_per_minute`, `allowed_models`, `daily_cap_microcredits`,
    * `weekly_cap_microcredits`, `monthly_cap_microcredits`, `total_cap_microcredits`,
    * `requests_at_once`, `account_reader`, `expires_at`, `allowed_addresses`, `tags`. A field that
-   * is in the mask and absent in `key` is cleared.
+   * is in the mask and absent in `key` is cleared. One that is set and not in it is refused.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */
@@ -1822,7 +1822,8 @@ export type UpdateManagementKeyRequest = Message<"gateway.keys.v1.UpdateManageme
 
   /**
    * One or more of `name`, `scopes`, `most_keys`, `child_limits`, `allowed_addresses`,
-   * `expires_at`. A field that is in the mask and absent in `management_key` is cleared.
+   * `expires_at`. A field that is in the mask and absent in `management_key` is cleared. One
+   * that is set and not in it is refused.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */

@@ -27,6 +27,7 @@ import {
   readKeyFields,
 } from "./key-fields.ts";
 import { KeyLimits } from "./key-form.tsx";
+import { masked } from "./masked.ts";
 import { notify } from "./messages.ts";
 import { Secret, SecretSnippets } from "./secret.tsx";
 import { Notice } from "./small.tsx";
@@ -158,7 +159,7 @@ export function EditKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element 
     const read = readKeyFields(fields);
     if (paths.length > 0)
       await call(KeysService.method.updateKey, {
-        key: { keyId: apiKey.keyId, ...read },
+        key: { keyId: apiKey.keyId, ...masked(read, paths) },
         updateMask: { paths },
       });
     if (isForMember && member !== undefined)

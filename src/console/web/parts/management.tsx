@@ -32,6 +32,7 @@ import { ChoiceField, Form, TextField } from "./form.tsx";
 import { keysChanged, RotateDialog, SecretDialog } from "./key-dialogs.tsx";
 import { linesOf } from "./key-fields.ts";
 import { AddressesField } from "./key-form.tsx";
+import { masked } from "./masked.ts";
 import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
 import { useSeen } from "./seen.ts";
@@ -426,8 +427,10 @@ function EditDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element {
       await call(KeysService.method.updateManagementKey, {
         managementKey: {
           managementKeyId: apiKey.managementKeyId,
-          ...read,
-          childLimits: { ...otherLimits(apiKey), ...read.childLimits },
+          ...masked(
+            { ...read, childLimits: { ...otherLimits(apiKey), ...read.childLimits } },
+            mask,
+          ),
         },
         updateMask: { paths: mask },
       });

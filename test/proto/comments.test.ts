@@ -1,0 +1,38 @@
+// Comments in the protos: they are the reference of the API.
+
+import { expect, test } from "vitest";
+import { comments } from "../../gen/comments.ts";
+import { ourEnums, ourFields, ourMessages, ourMethods, shortName } from "../support/protos.ts";
+
+const methodOf = new Set(ourMethods.flatMap(({ input, output }) => [input, output]));
+
+/** How many have no comment yet. It may only shrink. */
+const bare = { messages: 0, fields: 0, enums: 0, values: 0 };
+
+test("messages, fields and enums have comments, but for those of methods, which say it", () => {
+  const found = {
+    messages: ourMessages.filter((one) => !methodOf.has(one) && !comments[one.typeName]).length,
+    fields: ourFields.filter(({ parent, name }) => !comments[`${parent.typeName}.${name}`]).length,
+    enums: ourEnums.filter(({ typeName }) => !comments[typeName]).length,
+    values: ourEnums.flatMap(({ typeName, values }) =>
+      values.filter(({ name, number }) => number !== 0 && !comments[`${typeName}.${name}`]),
+    ).length,
+  };
+  expect(found).toEqual(bare);
+});
+
+/** Methods that name no error. */
+const withoutErrors: readonly string[] = [];
+
+test("a method says which errors it has of its own", () => {
+  const found = ourMethods.filter(
+    ({ parent, name }) => !/Errors?:/.test(comments[`${parent.typeName}.${name}`] ?? ""),
+  );
+  expect(found.map(({ name }) => name).sort()).toEqual(withoutErrors);
+});
+
+test("no type has the name of another one", () => {
+  const names = [...ourMessages, ...ourEnums].map(shortName);
+  const twice = names.filter((name, index) => names.indexOf(name) !== index);
+  expect(twice.sort()).toEqual([]);
+});

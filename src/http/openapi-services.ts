@@ -11,6 +11,7 @@ import {
   type JsonObject,
   ScalarType,
 } from "@bufbuild/protobuf";
+import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import { codeToHttpStatus, codeToString } from "@connectrpc/connect/protocol-connect";
 import { comments } from "../../gen/comments.ts";
 import { audited, callers, required, strong } from "../../gen/gateway/common/v1/options_pb.ts";
@@ -108,6 +109,7 @@ function describeMethod(desc: DescMethod): JsonObject {
     summary: summary.replace(/\.$/, ""),
     description: [rest.join(" "), callersText(desc)].filter((one) => one !== "").join("\n\n"),
     security: securityOf(desc),
+    "x-idempotency": MethodOptions_IdempotencyLevel[desc.idempotency],
     parameters: [parameterRef("ConnectTimeout"), parameterRef("RequestId")],
     requestBody: { required: true, content: content(input) },
     responses: {

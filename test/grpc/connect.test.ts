@@ -328,6 +328,13 @@ describe("an unknown media type", () => {
     expect([response.status, response.headers.get("allow")]).toEqual([405, "POST"]);
     expect(await readFailure(response)).toMatchObject({ code: "unimplemented" });
   });
+
+  test("and a GET, also of a method that changes nothing, is one", async () => {
+    const query = new URLSearchParams({ connect: "v1", encoding: "json", message: "{}" });
+    const response = await fetch(`${await open()}/${listAccounts}?${query}`);
+    expect([response.status, response.headers.get("allow")]).toEqual([405, "POST"]);
+    expect(await readFailure(response)).toMatchObject({ code: "unimplemented" });
+  });
 });
 
 describe("the reflection service", () => {

@@ -15,7 +15,7 @@ import {
   CreateManagementKeyRequestSchema,
   type Key,
   type KeyResult,
-  type KeySchema,
+  KeySchema,
   KeyStatus,
   KeysService,
   KeyResult_Outcome as Outcome,
@@ -236,10 +236,10 @@ describe("limits of many keys", () => {
   test("change where they are named, and nowhere else", async () => {
     const one = await makeBy(owner, { requestsPerMinute: 5, dailyCapMicrocredits: 7n });
     const two = await makeBy(owner, { monthlyCapMicrocredits: 9n, allowedModels: ["haiku"] });
-    const change = limitTo(
-      { dailyCapMicrocredits: 3n, weeklyCapMicrocredits: 8n, name: "not this" },
-      ["daily_cap_microcredits", "requests_per_minute"],
-    );
+    const change = limitTo({ dailyCapMicrocredits: 3n }, [
+      "daily_cap_microcredits",
+      "requests_per_minute",
+    ]);
     expect(outcomesOf(await changeBy(owner, { keys: [one, two].map(asRead), change }))).toEqual([
       "CHANGED",
       "CHANGED",
@@ -292,6 +292,12 @@ describe("limits of many keys", () => {
           ["requestsPerMinute", of.perMinute] as const,
         ].filter(([, value]) => value !== undefined),
       );
+    const namedIn = (fields: object, named: readonly string[]) =>
+      Object.fromEntries(
+        Object.entries(fields).filter(([name]) =>
+          KeySchema.fields.some((one) => one.localName === name && named.includes(one.name)),
+        ),
+      );
     const paths = fc.subarray(
       [...caps.map((cap) => `${cap}_cap_microcredits`), "requests_at_once", "requests_per_minute"],
       { minLength: 1 },
@@ -303,7 +309,7 @@ describe("limits of many keys", () => {
         const { service, call } = open(owner);
         await service.updateKey(
           create(UpdateKeyRequestSchema, {
-            key: { keyId: one.keyId, ...fieldsOf(next) },
+            key: { keyId: one.keyId, ...namedIn(fieldsOf(next), named) },
             updateMask: { paths: named },
           }),
           call,
@@ -312,7 +318,7 @@ describe("limits of many keys", () => {
           keys: [{ keyId: other.keyId }],
           change: {
             case: "limits",
-            value: { limits: fieldsOf(next), updateMask: { paths: named } },
+            value: { limits: namedIn(fieldsOf(next), named), updateMask: { paths: named } },
           },
         });
         const pick = async (keyId: string) => {
@@ -604,6 +610,20 @@ test.for<[string, Changes, string]>([
       change: { case: "limits", value: { limits: { name: "x" }, updateMask: { paths: ["name"] } } },
     },
     "invalid_request limits.update_mask",
+  ],
+  [
+    "a limit beside the mask",
+    {
+      keys: [{ keyId: "key_x" }],
+      change: {
+        case: "limits",
+        value: {
+          limits: { requestsPerMinute: 1, dailyCapMicrocredits: 1n },
+          updateMask: { paths: ["requests_per_minute"] },
+        },
+      },
+    },
+    "invalid_request limits.limits.daily_cap_microcredits",
   ],
   [
     "a limit that no key has",

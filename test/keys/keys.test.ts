@@ -441,6 +441,13 @@ test("the error of an invalid request names its field, and nothing is stored", a
     [client.rotateKey({ keyId, overlap: { seconds: 0n, nanos: -1 } }), "invalid_request overlap"],
     [update({}, []), "invalid_request update_mask"],
     [update({}, ["status"]), "invalid_request update_mask"],
+    [update({}, ["*"]), "invalid_request update_mask"],
+    [update({}, ["key_id"]), "invalid_request update_mask"],
+    [
+      update({ name: "new", requestsPerMinute: 1 }, ["name"]),
+      "invalid_request key.requests_per_minute",
+    ],
+    [update({ accountId, name: "new" }, ["name"]), "invalid_request key.account_id"],
     [
       update({ requestsPerMinute: -2 }, ["requests_per_minute"]),
       "invalid_request key.requests_per_minute",

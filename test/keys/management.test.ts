@@ -588,10 +588,14 @@ describe("a change", () => {
     for (const [paths, field] of [
       [[], "update_mask"],
       [["secrets"], "update_mask"],
+      [["*"], "update_mask"],
       [["most_keys"], "management_key.most_keys"],
       [["scopes"], "management_key.scopes"],
     ] as const)
       expect(await errorOf(update(id, {}, ...paths))).toBe(`invalid_request ${field}`);
+    expect(await errorOf(update(id, { name: "new", mostKeys: 3 }, "name"))).toBe(
+      "invalid_request management_key.most_keys",
+    );
     const stranger = { ...owner, memberships: [{ accountId: "acc_b", role: AccountRole.OWNER }] };
     const { rotateManagementKey, revokeManagementKey } = open(stranger);
     for (const call of [rotateManagementKey, revokeManagementKey])

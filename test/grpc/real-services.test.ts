@@ -11,6 +11,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { KeyOrder } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { readConfig } from "../../src/config/environment.ts";
@@ -93,6 +94,37 @@ async function asGoodCaller(desc: DescMethod): Promise<CallOptions> {
   if (session === undefined || !isSignedIn) session = await signIn();
   return as(session);
 }
+
+describe.for(bindingNames)("a page token over %s", (binding) => {
+  test("continues its own list, and no other", async () => {
+    const { keys, billing } = bindings[binding];
+    const { accounts } = await billing.listAccounts({ pageSize: 2 }, asAdmin);
+    const { accountId = "" } = accounts[0] ?? {};
+    const other = await billing.createAccount({ name: `over ${binding}` }, asAdmin);
+    const asked = { accountId, order: KeyOrder.NAME };
+    const first = await keys.listKeys({ ...asked, pageSize: 1 }, asAdmin);
+    const { nextPageToken: pageToken } = first;
+    const next = await keys.listKeys({ ...asked, pageSize: 5, pageToken }, asAdmin);
+    expect([...first.keys, ...next.keys].map(({ name }) => name)).toEqual(
+      (await keys.listKeys(asked, asAdmin)).keys.map(({ name }) => name),
+    );
+    expect(next.keys.length).toBeGreaterThan(0);
+    const elsewhere = { ...asked, accountId: other.account?.accountId ?? "" };
+    const changed = Buffer.from(pageToken, "base64url");
+    changed[changed.length - 1] = (changed.at(-1) ?? 0) ^ 1;
+    const list = (request: object) => keys.listKeys(request, asAdmin);
+    for (const [what, ask] of [
+      ["of another list", () => billing.listTransfers({ accountId, pageToken }, asAdmin)],
+      ["of another account", () => list({ ...elsewhere, pageToken })],
+      ["of another filter", () => list({ ...asked, query: "k", pageToken })],
+      ["of another order", () => list({ ...asked, reversed: true, pageToken })],
+      ["that was changed", () => list({ ...asked, pageToken: changed.toString("base64url") })],
+    ] as const) {
+      const { reason, facts } = await errorOf(ask());
+      expect(`${reason} ${facts.field}`, what).toBe("invalid_request page_token");
+    }
+  });
+});
 
 // One call after the other: a method may end the session of the next one.
 describe.for(bindingNames)("every method over %s", (binding) => {

@@ -254,7 +254,7 @@ test("an update changes the members of its mask, clears absent ones, and takes e
   const keyId = key?.keyId ?? "";
   await keys.authenticate(bearer(secret));
   await client.updateKey({
-    key: { keyId, name: "ignored", requestsPerMinute: 8, allowedModels: ["haiku"] },
+    key: { keyId, requestsPerMinute: 8, allowedModels: ["haiku"] },
     updateMask: { paths: ["requests_per_minute", "allowed_models", "monthly_cap_microcredits"] },
   });
   const caller = await keys.authenticate(bearer(secret));

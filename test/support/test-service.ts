@@ -10,10 +10,18 @@ import {
 import {
   FieldDescriptorProto_Label,
   FieldDescriptorProto_Type,
+  FieldOptionsSchema,
   FileDescriptorProtoSchema,
   MethodOptionsSchema,
 } from "@bufbuild/protobuf/wkt";
-import { audited, CallersSchema, callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
+import {
+  audited,
+  CallersSchema,
+  callers,
+  Recorded,
+  recorded,
+  strong,
+} from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 
 type Marks = {
@@ -48,8 +56,15 @@ function optionsOf(marks: Marks) {
   return options;
 }
 
+function fieldOptions(isRecorded: boolean) {
+  const options = create(FieldOptionsSchema);
+  if (isRecorded) setExtension(options, recorded, Recorded.ALWAYS);
+  return options;
+}
+
 const text = (name: string, number: number) => ({
   name,
+  options: fieldOptions(name === "account_id"),
   number,
   label: FieldDescriptorProto_Label.OPTIONAL,
   type: FieldDescriptorProto_Type.STRING,

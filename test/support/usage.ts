@@ -9,6 +9,7 @@ import {
   type UsageRow,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
+import { reportRowsMax } from "../../src/base/shown-figures.ts";
 import { noTags, type Tags } from "../../src/base/tags.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
@@ -122,8 +123,9 @@ export async function freshUsage() {
       const at = row.today.getTime() - count * dayMs + ms;
       return new Date(count < 0 ? at : Math.min(at, openedMs));
     },
+    /** One page of a question, the largest unless it says another size. */
     query: (question: Question, scope: Scope) =>
-      reports.queryUsage(create(requestSchema, question), scope),
+      reports.queryUsage(create(requestSchema, { pageSize: reportRowsMax, ...question }), scope),
     /** All pages of a question. */
     async queryAll(question: Question, scope: Scope): Promise<QueryUsageResponse[]> {
       const pages: QueryUsageResponse[] = [];

@@ -88,16 +88,14 @@ export const CallersSchema: GenMessage<Callers> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_options, 0);
 
 /**
- * Whether a field is part of the audit event of a call, and of its line in the audit log. It is so
- * in the request and the answer themselves and in the messages in them, but for lists, maps and
- * oneofs. Of texts, only ids are recorded, except where the answer shows them.
+ * Whether a field is part of the audit event of a call, and of its line in the audit log. Not set:
+ * it is not. This holds in the request, the answer and the messages in them, but for lists, maps
+ * and oneofs. Of texts, only ids are recorded, except where the answer shows them.
  *
  * @generated from enum gateway.common.v1.Recorded
  */
 export const Recorded = {
   /**
-   * Not recorded.
-   *
    * @generated from enum value: RECORDED_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -116,9 +114,9 @@ export const Recorded = {
 } as const;
 
 /**
- * Whether a field is part of the audit event of a call, and of its line in the audit log. It is so
- * in the request and the answer themselves and in the messages in them, but for lists, maps and
- * oneofs. Of texts, only ids are recorded, except where the answer shows them.
+ * Whether a field is part of the audit event of a call, and of its line in the audit log. Not set:
+ * it is not. This holds in the request, the answer and the messages in them, but for lists, maps
+ * and oneofs. Of texts, only ids are recorded, except where the answer shows them.
  *
  * @generated from enum gateway.common.v1.Recorded
  */

@@ -46,6 +46,10 @@ function run(words) {
   for (const signal of ["SIGTERM", "SIGHUP", "SIGUSR2"])
     process.on(signal, () => child.kill(signal));
   process.on("SIGINT", () => {});
+  // The shell of npx ends at a signal and passes none on.
+  const parent = process.ppid;
+  const watch = () => process.ppid === parent || child.kill("SIGTERM");
+  if (process.env.npm_command === "exec") setInterval(watch, 1_000).unref();
   child.on("error", (error) => {
     console.error(error.message);
     process.exitCode = 1;

@@ -60,10 +60,10 @@ beforeAll(async () => {
       if (url === undefined) throw new Error(child.output());
       return url;
     },
-    { timeout: 170_000, interval: 200 },
+    { timeout: 500_000, interval: 200 },
   );
   keys = JSON.parse(await readFile(join(home, "empty/data/first-keys.json"), "utf8"));
-}, 180_000);
+}, 600_000);
 afterAll(async () => {
   child.process.kill("SIGTERM");
   await child.ended;
@@ -77,7 +77,11 @@ test("a gateway of the package answers requests that are paid, small and large",
   for (const padding of [0, parsedAtOnceMax]) {
     const answer = await fetch(`${address}/v1/messages`, {
       method: "POST",
-      headers: { "x-api-key": keys.v1, "content-type": "application/json" },
+      headers: {
+        "x-api-key": keys.v1,
+        "anthropic-version": "2023-06-01",
+        "content-type": "application/json",
+      },
       body: body + " ".repeat(padding),
     });
     expect([answer.status, Object(await answer.json()).type]).toEqual([200, "message"]);

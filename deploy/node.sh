@@ -3,7 +3,10 @@
 # that is installed, if that is 24.7 or later, and otherwise the packaged one. An installed one gets
 # the security updates of its system.
 set -u
-modules=${0%/*}/../node_modules
+home=$(cd "${0%/*}/.." && pwd)
+modules=$home/node_modules
+# The packages of an installed package are beside it.
+case $home in */node_modules/*) modules=${home%/*} ;; esac
 
 # What a Node answers that is new enough; nothing for another one, or one that does not run.
 suits() {

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes a release of the commit that is tagged as this version, in release/: the sources, the list
-# of their packages (CycloneDX), the chart, and their checksums. From anywhere in the repository:
+# Makes a release of the commit that is tagged as this version, in release/: the sources, the package
+# that npx starts, the list of their packages (CycloneDX), the chart, and their checksums. From
+# anywhere in the repository, after `npm ci`:
 #
 #   deploy/release.sh                          # the files
 #   IMAGE=registry.example.com/gateway deploy/release.sh    # and the image, which it pushes
@@ -32,6 +33,7 @@ rm -rf release
 mkdir release
 name=model-gateway-$version
 git archive --format=tar.gz --prefix="$name/" -o "release/$name.tar.gz" HEAD
+npm pack --silent --pack-destination release >/dev/null
 node deploy/list-packages.mjs >"release/$name.cdx.json"
 # A chart is an archive of its folder.
 git archive --format=tar.gz --prefix=model-gateway/ -o "release/$name-chart.tgz" HEAD:deploy/chart

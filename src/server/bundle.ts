@@ -2,7 +2,7 @@
 // start, and 50 MB of every process. `npm install` makes the bundle. Without one, or when a source
 // has changed since, the gateway runs from its sources.
 
-import { readFileSync, statSync } from "node:fs";
+import { globSync, readFileSync, statSync } from "node:fs";
 import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -46,8 +46,14 @@ export async function writeBundle(folder = builtFolder): Promise<string> {
   const esbuild = await import("esbuild");
   const { metafile } = await esbuild.build({
     // Those that the program imports by need have a name, so that `npm install` can compile them.
-    entryPoints: ["program", "run", "gateway"].map((name) => join(root, `src/server/${name}.ts`)),
+    entryPoints: [
+      ...["program", "run", "gateway"].map((name) => `src/server/${name}.ts`),
+      "src/postgres/embedded/make-template.ts",
+      ...globSync("src/cli/*.ts", { cwd: root }),
+      ...globSync("src/**/*-worker.ts", { cwd: root }),
+    ],
     outdir: made,
+    entryNames: "[name]",
     absWorkingDir: root,
     bundle: true,
     // What is imported by need stays in files of its own.
@@ -75,14 +81,23 @@ export async function writeBundle(folder = builtFolder): Promise<string> {
   return folder;
 }
 
-/** What packages that are no modules need, and the functions that `placesOf` calls. */
+/**
+ * What packages that are no modules need, and the functions that `placesOf` calls. The packages of
+ * an installed package are beside it.
+ */
 const banner = `import { createRequire as _createRequire } from "node:module";
 import { fileURLToPath as _fileUrlToPath } from "node:url";
 const require = _createRequire(import.meta.url);
-const _urlOf = (path) => new URL(path, import.meta.url).href;
+const _besides = /\\/node_modules\\/[^/]+\\/[^/]+\\/[^/]+$/.test(import.meta.url);
+const _urlHere = (path) =>
+  new URL(_besides ? path.replace("../node_modules/", "../../") : path, import.meta.url);
+const _urlOf = (path) => _urlHere(path).href;
 const _pathOf = (path) => _fileUrlToPath(_urlOf(path));`;
 
-/** A module that asks where it is gets the place of its source: it reads files from there. */
+/**
+ * A module that asks where it is gets the place of its source: it reads files from there. A thread
+ * gets its own file of the bundle: where packages are, Node runs no TypeScript.
+ */
 function placesOf(folder: string): Plugin {
   return {
     name: "places",
@@ -92,6 +107,7 @@ function placesOf(folder: string): Plugin {
         const file = JSON.stringify(relative(folder, path));
         const inFolder = JSON.stringify(relative(folder, dirname(path)));
         const contents = text
+          .replaceAll(/new URL\("\.\/([\w-]+)\.ts", import\.meta\.url\)/g, '_urlHere("./$1.js")')
           .replaceAll("import.meta.url", `_urlOf(${file})`)
           .replaceAll("import.meta.dirname", `_pathOf(${inFolder})`)
           .replaceAll(/\b__dirname\b/g, `_pathOf(${inFolder})`)

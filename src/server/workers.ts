@@ -20,7 +20,7 @@ import { WorkerMetrics } from "./worker-metrics.ts";
 import type { ReadyMessage, ToParent, ToWorker } from "./worker-protocol.ts";
 
 /** What a worker loads before all else. */
-const orphanPath = join(import.meta.dirname, "orphan.cts");
+const orphanPath = join(import.meta.dirname, "orphan.cjs");
 /** After so many deaths within a minute the gateway ends: restarting does not help. */
 const deathsMax = 3;
 const deathsMs = 60_000;

@@ -264,7 +264,8 @@ function releaseFolder(): { folder: string; run: (env: NodeJS.ProcessEnv) => str
   writeFileSync(join(programs, "docker"), `#!/bin/sh\n${note}\n${inspect}\necho ${digest}\n`, {
     mode: 0o755,
   });
-  writeFileSync(join(programs, "cosign"), `#!/bin/sh\n${note}\n`, { mode: 0o755 });
+  for (const name of ["cosign", "npm"])
+    writeFileSync(join(programs, name), `#!/bin/sh\n${note}\n`, { mode: 0o755 });
   const run = (env: NodeJS.ProcessEnv) => {
     const PATH = `${programs}:${process.env.PATH}`;
     execFileSync("deploy/release.sh", [], {
@@ -280,7 +281,8 @@ function releaseFolder(): { folder: string; run: (env: NodeJS.ProcessEnv) => str
 test("a release has sources, packages, chart and checksums, and a signed image", () => {
   const { folder, run } = releaseFolder();
   try {
-    const calls = run({ IMAGE: "registry.example.com/gateway" }).split("\n");
+    const [packing, ...calls] = run({ IMAGE: "registry.example.com/gateway" }).split("\n");
+    expect(packing).toBe("npm pack --silent --pack-destination release");
     const image = `registry.example.com/gateway:${packageFile.version}`;
     expect(calls[0]).toMatch(/^cosign sign-blob .* release\/SHA256SUMS$/);
     const bases = ["docker.io/library/node", "gcr.io/distroless/nodejs24-debian13"];

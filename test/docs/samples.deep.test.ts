@@ -21,6 +21,7 @@ const run = promisify(execFile);
 const byHand = {
   "npm ci --omit=dev && npm start": "test/server/process.deep.test.ts starts gateways",
   "METRICS_PORT=9464 npm start": "test/server/metrics.test.ts reads metrics",
+  "npx --package": "test/deploy/package.deep.test.ts starts the package",
   "npm ci && npm test": "runs this very suite",
   "npm run test:deep": "runs this very suite",
   "PROVIDER_KEY=… npm start": "needs a credential of a provider",

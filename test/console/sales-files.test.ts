@@ -90,6 +90,7 @@ test("the lines of sales.csv are the rows of the method, on as many pages as the
     ...range,
     bucket: SalesBucket.DAY,
     groupBy: [SalesGroup.ACCOUNT, SalesGroup.MODEL, SalesGroup.PROVIDER],
+    pageSize: 2_000,
   };
   const answer = await read(`sales.csv?${query}&group_by=account,model,provider`);
   expect(answer.headers.get("content-type")).toBe("text/csv; charset=utf-8");
@@ -188,7 +189,7 @@ test("every process serves the same files, and keeps none of them", async () => 
         },
         body: JSON.stringify({
           ...{ from: `${from}T00:00:00Z`, to: `${to}T00:00:00Z`, pageToken },
-          ...{ bucket: "SALES_BUCKET_DAY", groupBy: ["SALES_GROUP_ACCOUNT"] },
+          ...{ bucket: "SALES_BUCKET_DAY", groupBy: ["SALES_GROUP_ACCOUNT"], pageSize: 2_000 },
         }),
       });
       return Object(await answer.json());

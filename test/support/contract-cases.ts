@@ -18,7 +18,6 @@ import {
   type Callers,
   callers,
   endless,
-  required,
   strong,
 } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
@@ -26,6 +25,7 @@ import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_
 import type { ApiError } from "../../src/base/errors.ts";
 import type { HttpAdmin } from "../../src/config/environment.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
+import { limitsOf } from "../../src/contract/limits.ts";
 import { apiErrorOf } from "./bindings.ts";
 import {
   anyMessage,
@@ -362,7 +362,7 @@ function rightsOf(desc: DescMethod) {
     isStrong: getOption(desc, strong),
     hasAccount: accountId !== undefined,
     /** True if every caller has to name an account. */
-    needsAccount: accountId !== undefined && getOption(accountId, required),
+    needsAccount: accountId !== undefined && limitsOf(accountId)?.isRequired === true,
   };
 }
 

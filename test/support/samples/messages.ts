@@ -6,7 +6,6 @@ import {
   type DescField,
   type DescMessage,
   fromJsonString,
-  getOption,
   type Message,
   ScalarType,
   toJsonString,
@@ -19,7 +18,7 @@ import {
   TimestampSchema,
 } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
-import { required } from "../../../gen/gateway/common/v1/options_pb.ts";
+import { limitsOf } from "../../../src/contract/limits.ts";
 
 /** The account that the least requests name, which is that of the key of the scripted services. */
 export const leastAccountId = "acc_1";
@@ -43,7 +42,7 @@ function complete(type: DescMessage, message: Message): Message {
   // Together with an account it is refused.
   if (type.field.allAccounts) reflected.clear(type.field.allAccounts);
   for (const field of type.fields) {
-    if (getOption(field, required) && !reflected.isSet(field)) {
+    if (limitsOf(field)?.isRequired && !reflected.isSet(field)) {
       if (field.fieldKind === "list") reflected.get(field).add(leastItem(field));
       else if (field.fieldKind === "message") reflected.set(field, leastInner(field.message));
       else if (field.fieldKind === "enum") reflected.set(field, listedNumbers(field.enum)[1]);
@@ -59,7 +58,7 @@ function complete(type: DescMessage, message: Message): Message {
 }
 
 export function requiredFields(type: DescMessage): DescField[] {
-  return type.fields.filter((field) => getOption(field, required));
+  return type.fields.filter((field) => limitsOf(field)?.isRequired);
 }
 
 function leastItem(field: DescField & { fieldKind: "list" }): unknown {

@@ -31,17 +31,19 @@ export type Limits = {
   readonly isRequired?: true;
   /** The empty value stands for absence, and no other limit counts for it. */
   readonly skipsZero?: true;
-  /** Characters of a text, bytes of bytes. */
+  /** Characters of a text. */
   readonly lengthMin?: number;
   readonly lengthMax?: number;
-  /** Bytes of a text in UTF-8. */
+  /** Bytes, of a text in UTF-8. */
   readonly bytesMax?: number;
   /** The form of a text, and the same in words, which continue "is". */
   readonly pattern?: RegExp;
   readonly form?: string;
-  /** The smallest and the largest number. Of a Duration: its nanoseconds. */
+  /** The smallest and the largest number, of a Duration in nanoseconds. */
   readonly least?: number | bigint;
   readonly most?: number | bigint;
+  /** Of a Duration. */
+  readonly unit?: "nanoseconds";
   /** Values that an enum must not have. */
   readonly notIn?: readonly number[];
   /** Entries of a list or map. */
@@ -118,11 +120,12 @@ export function readLimits(field: DescField, rules: FieldRules): Limits {
     isRequired: own.get("required") === true || undefined,
     skipsZero: own.get("ignore") === Ignore.IF_ZERO_VALUE || undefined,
     lengthMin: countOf("min_len"),
-    lengthMax: countOf("max_len"),
-    bytesMax: countOf("max_bytes"),
+    lengthMax: kind === "bytes" ? undefined : countOf("max_len"),
+    bytesMax: kind === "bytes" ? countOf("max_len") : countOf("max_bytes"),
     ...(typeof pattern === "string" && readPattern(pattern, field, name)),
     least: boundOf(values.get("gte")),
     most: boundOf(values.get("lte")),
+    unit: kind === "duration" ? "nanoseconds" : undefined,
     notIn: isIterable(notIn) ? [...notIn].map(Number) : undefined,
     itemsMin: countOf("min_items") ?? countOf("min_pairs"),
     itemsMax: countOf("max_items") ?? countOf("max_pairs"),
@@ -231,17 +234,18 @@ function checkOfText({ lengthMin, lengthMax, bytesMax, pattern, form }: Limits):
     return undefined;
   const min = lengthMin ?? 0;
   const max = lengthMax ?? Number.POSITIVE_INFINITY;
+  const most = bytesMax ?? Number.POSITIVE_INFINITY;
   return (value) => {
     if (value instanceof Uint8Array)
-      return value.length > max ? fault(`has more than ${count(max, "byte")}`) : undefined;
+      return value.length > most ? fault(`has more than ${count(most, "byte")}`) : undefined;
     if (typeof value !== "string") return undefined;
     // A character takes one or two units, so that most texts need not be counted.
     if (value.length > max && (value.length > 2 * max || lengthOf(value) > max))
       return fault(`has more than ${count(max, "character")}`);
     if (value.length < min || (value.length < 2 * min && lengthOf(value) < min))
       return fault(`has fewer than ${count(min, "character")}`);
-    if (bytesMax !== undefined && Buffer.byteLength(value) > bytesMax)
-      return fault(`has more than ${count(bytesMax, "byte")}`);
+    if (bytesMax !== undefined && Buffer.byteLength(value) > most)
+      return fault(`has more than ${count(most, "byte")}`);
     return pattern && !pattern.test(value) ? fault(`is ${form}`) : undefined;
   };
 }

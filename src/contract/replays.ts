@@ -93,8 +93,10 @@ function keyOf(
   if (given !== "" && field !== "" && given !== field)
     throw invalidField("idempotency_key", "differs from the header Idempotency-Key");
   const key = field || given;
-  if (key.length > keyLengthMax || !key.isWellFormed())
-    throw invalidField("idempotency_key", `has to be at most ${keyLengthMax} characters`);
+  // The field has its limit, and the header no other.
+  if ([...given].length > keyLengthMax)
+    throw invalidField("idempotency_key", `has more than ${keyLengthMax} characters`);
+  if (!key.isWellFormed()) throw invalidField("idempotency_key", "is no text of whole characters");
   return key;
 }
 

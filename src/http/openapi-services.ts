@@ -26,7 +26,7 @@ import {
 import { errorCatalog } from "../base/errors.ts";
 import { described, list, oneOf, open, ref, type Schema, text, time } from "../base/json-schema.ts";
 import { scopesFor } from "../contract/callers.ts";
-import { count, type Limits, limitsOf, rangeText } from "../contract/limits.ts";
+import { count, type Limits, limitsOf, rangeText, secondsOf } from "../contract/limits.ts";
 import { json } from "./operation.ts";
 
 /** The media type of a stream of messages. */
@@ -205,7 +205,7 @@ function atMostOne({ oneofs }: DescMessage): Schema {
 
 function fieldSchema(field: DescField): Schema {
   const limits = limitsOf(field);
-  const schema = withLimits(typeOf(field), limits);
+  const schema = withLimits(typeOf(field), limits, field.enum);
   const words = comments[`${field.parent.typeName}.${field.name}`];
   const description = [words, limits && wordsOf(limits)].filter((one) => one !== undefined);
   return {
@@ -226,7 +226,7 @@ function noZero(field: DescField, { type, minLength = 1 }: Schema): Schema {
 }
 
 /** The schema of a value with what JSON Schema can say of its limits. */
-function withLimits(schema: Schema, limits: Limits | undefined): Schema {
+function withLimits(schema: Schema, limits: Limits | undefined, desc?: DescEnum): Schema {
   if (!limits) return schema;
   const { lengthMin, lengthMax, bytesMax, pattern, least, most, itemsMin, itemsMax } = limits;
   const isText = schema.type === "string" && schema.contentEncoding === undefined;
@@ -237,6 +237,9 @@ function withLimits(schema: Schema, limits: Limits | undefined): Schema {
     ...(isText && !limits.skipsZero && lengthMin !== undefined && { minLength: lengthMin }),
     // A text of so many bytes has at most as many characters.
     ...(isText && given("maxLength", lengthMax ?? bytesMax)),
+    ...(limits.notIn && {
+      not: oneOf(...limits.notIn.map((number) => desc?.value[number]?.name ?? "")),
+    }),
     ...(pattern && { pattern: `${empty}${pattern.source}` }),
     ...(typeof least === "number" && !limits.skipsZero && { minimum: least }),
     ...(typeof most === "number" && { maximum: most }),
@@ -247,7 +250,7 @@ function withLimits(schema: Schema, limits: Limits | undefined): Schema {
       ...given("minItems", limits.skipsZero ? undefined : itemsMin),
       ...given("maxItems", itemsMax),
       ...(limits.isUnique && { uniqueItems: true }),
-      items: withLimits(Object(schema.items), limits.items),
+      items: withLimits(Object(schema.items), limits.items, desc),
     }),
     ...(schema.type === "object" && {
       ...given("minProperties", limits.skipsZero ? undefined : itemsMin),
@@ -263,10 +266,11 @@ function given(name: string, limit: number | undefined): Schema {
 }
 
 /** What JSON Schema cannot say. */
-function wordsOf({ least, most, bytesMax, isFuture }: Limits): string | undefined {
+function wordsOf({ least, most, unit, bytesMax, isFuture }: Limits): string | undefined {
   if (isFuture) return "It is in the future.";
   if (bytesMax !== undefined) return `It has at most ${count(bytesMax, "byte")}.`;
   if (typeof (least ?? most) !== "bigint") return undefined;
+  if (unit) return `It ${rangeText(secondsOf(least), secondsOf(most))} seconds.`;
   return `It ${rangeText(least, most)}.`;
 }
 

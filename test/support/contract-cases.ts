@@ -30,8 +30,10 @@ import { apiErrorOf } from "./bindings.ts";
 import {
   anyMessage,
   anyRequest,
+  type Edge,
   enumPaths,
   leastRequest,
+  limitEdges,
   nameOfPath,
   requiredFields,
   setEnum,
@@ -106,6 +108,29 @@ export function invalidRequests({ input }: DescMethod) {
   return { missing, unlisted, unstorable };
 }
 
+/** The edges that a binding answers in another way than the limits say. */
+export async function wrongEdges(
+  desc: DescMethod,
+  edges: readonly Edge[],
+  call: CallMethod,
+): Promise<string[]> {
+  const wrong: string[] = [];
+  for (const { field, kind, isValid, request } of edges) {
+    const answer = call(desc, request, as(goodCredential(desc)));
+    const found = await answer.then(
+      () => "valid",
+      (error: unknown) => {
+        const { reason, facts } = apiErrorOf(error);
+        return `${reason} ${facts.field}`;
+      },
+    );
+    const expected = isValid ? "valid" : `invalid_request ${field}`;
+    if (found !== expected)
+      wrong.push(`${pathOf(desc)} ${field} ${kind}: ${found}, not ${expected}`);
+  }
+  return wrong;
+}
+
 export type Case = { readonly name: string; readonly run: () => Promise<void> };
 
 /** The cases of one method over one binding of the scripted services. */
@@ -119,6 +144,7 @@ export function contractCases(
   const good = as(goodCredential(desc));
   const count = desc.methodKind === "unary" ? 1 : 3;
   const { missing, unlisted, unstorable } = invalidRequests(desc);
+  const edges = limitEdges(desc.input);
   const rejects = async (requests: typeof missing) => {
     const rejected = [];
     for (const { request } of requests) {
@@ -151,6 +177,10 @@ export function contractCases(
     unstorable.length > 0 && {
       name: "refuses a character that no database stores, and names its field",
       run: () => rejects(unstorable),
+    },
+    edges.length > 0 && {
+      name: "takes values at the edge of each limit, and refuses those beyond with their fields",
+      run: async () => expect(await wrongEdges(desc, edges, call)).toEqual([]),
     },
     {
       name: "ends with its deadline",

@@ -23,8 +23,6 @@ export const file_gateway_alerts_v1_alerts: GenFile = /*@__PURE__*/
  */
 export type AlertRule = Message<"gateway.alerts.v1.AlertRule"> & {
   /**
-   * Not UNSPECIFIED.
-   *
    * @generated from field: gateway.alerts.v1.AlertKind kind = 1;
    */
   kind: AlertKind;
@@ -68,8 +66,8 @@ export type AlertSettings = Message<"gateway.alerts.v1.AlertSettings"> & {
   belowMicrocredits?: bigint | undefined;
 
   /**
-   * Alert when the credits of a pool last for fewer days at the pace of the last week, 1 to 365.
-   * Absent: never.
+   * Alert when the credits of a pool last for fewer days at the pace of the last week. Absent:
+   * never.
    *
    * @generated from field: optional uint32 below_days = 2;
    */
@@ -84,16 +82,16 @@ export type AlertSettings = Message<"gateway.alerts.v1.AlertSettings"> & {
   rules: AlertRule[];
 
   /**
-   * Where alerts are posted: https, at most 2,000 characters, a public address. Empty: nowhere.
-   * SetAlerts with an address also switches the webhook on.
+   * Where alerts are posted: https, a public address. Empty: nowhere. SetAlerts with an address
+   * also switches the webhook on.
    *
    * @generated from field: string webhook_url = 4;
    */
   webhookUrl: string;
 
   /**
-   * At how many percents of a limit an alert is raised: up to 10, each once, 1 to 100. An answer
-   * has them in order. Empty: at 80 and 100. A rule without a channel ends these alerts.
+   * At how many percents of a limit an alert is raised. An answer has them in order. Empty: at 80
+   * and 100. A rule without a channel ends these alerts.
    *
    * @generated from field: repeated uint32 percents = 5;
    */

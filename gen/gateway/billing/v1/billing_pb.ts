@@ -117,15 +117,13 @@ export type BillingDetails = Message<"gateway.billing.v1.BillingDetails"> & {
   name: string;
 
   /**
-   * At most 1,000 characters; may have several lines.
+   * May have several lines.
    *
    * @generated from field: string address = 2;
    */
   address: string;
 
   /**
-   * At most 50 characters.
-   *
    * @generated from field: string tax_id = 3;
    */
   taxId: string;
@@ -148,7 +146,7 @@ export type SuspendAccountRequest = Message<"gateway.billing.v1.SuspendAccountRe
   accountId: string;
 
   /**
-   * For the members of the account. 5 to 1,000 characters.
+   * For the members of the account.
    *
    * @generated from field: string reason = 2;
    */
@@ -189,7 +187,7 @@ export type ResumeAccountRequest = Message<"gateway.billing.v1.ResumeAccountRequ
   accountId: string;
 
   /**
-   * For the audit event. 5 to 1,000 characters.
+   * For the audit event.
    *
    * @generated from field: string reason = 2;
    */
@@ -372,7 +370,7 @@ export type ListedModel = Message<"gateway.billing.v1.ListedModel"> & {
   price?: PriceTerms | undefined;
 
   /**
-   * Hundredths of a percent off that price, 0 to 10,000. Absent: the discount of the list.
+   * Hundredths of a percent off that price. Absent: the discount of the list.
    *
    * @generated from field: optional uint32 discount_bp = 2;
    */
@@ -401,14 +399,14 @@ export type PriceListVersion = Message<"gateway.billing.v1.PriceListVersion"> & 
   n: number;
 
   /**
-   * Hundredths of a percent off the price of every model, 0 to 10,000.
+   * Hundredths of a percent off the price of every model.
    *
    * @generated from field: uint32 discount_bp = 2;
    */
   discountBp: number;
 
   /**
-   * By the ids of models, at most 100.
+   * By the ids of models.
    *
    * @generated from field: map<string, gateway.billing.v1.ListedModel> models = 3;
    */
@@ -509,8 +507,6 @@ export type CreatePriceListRequest = Message<"gateway.billing.v1.CreatePriceList
   models: { [key: string]: ListedModel };
 
   /**
-   * 5 to 1,000 characters.
-   *
    * @generated from field: string reason = 4;
    */
   reason: string;
@@ -585,8 +581,6 @@ export type AddPriceListVersionRequest = Message<"gateway.billing.v1.AddPriceLis
   models: { [key: string]: ListedModel };
 
   /**
-   * 5 to 1,000 characters.
-   *
    * @generated from field: string reason = 5;
    */
   reason: string;
@@ -681,8 +675,6 @@ export type SetAccountPriceListRequest = Message<"gateway.billing.v1.SetAccountP
   priceListId: string;
 
   /**
-   * 5 to 1,000 characters.
-   *
    * @generated from field: string reason = 3;
    */
   reason: string;
@@ -836,7 +828,7 @@ export type CreateAccountRequest = Message<"gateway.billing.v1.CreateAccountRequ
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns the account that
-   * the first one made. At most 255 characters. The header `Idempotency-Key` does the same.
+   * the first one made. The header `Idempotency-Key` does the same.
    *
    * @generated from field: string idempotency_key = 2;
    */
@@ -1388,22 +1380,22 @@ export type CreateTransferRequest = Message<"gateway.billing.v1.CreateTransferRe
   kind: TransferKind;
 
   /**
-   * Positive. Only an adjustment may be negative. The absolute value is at most 2^53.
+   * Positive. Only an adjustment may be negative.
    *
    * @generated from field: int64 amount_microcredits = 4;
    */
   amountMicrocredits: bigint;
 
   /**
-   * 1 to 200 characters, unique within the account. The gateway itself uses those that begin with
-   * `pay:`, `refund:`, `promo:` or `first-start`: NOT_PERMITTED for all others.
+   * Unique within the account. The gateway itself uses those that begin with `pay:`, `refund:`,
+   * `promo:` or `first-start`: NOT_PERMITTED for all others.
    *
    * @generated from field: string idempotency_key = 5;
    */
   idempotencyKey: string;
 
   /**
-   * Required of a person: 5 to 1,000 characters. A program may leave it out.
+   * Required of a person, at least 5 characters. A program may leave it out.
    *
    * @generated from field: string reason = 6;
    */
@@ -1467,22 +1459,16 @@ export type MoveCreditsRequest = Message<"gateway.billing.v1.MoveCreditsRequest"
   to: Family;
 
   /**
-   * Positive.
-   *
    * @generated from field: int64 amount_microcredits = 4;
    */
   amountMicrocredits: bigint;
 
   /**
-   * At most 200 characters.
-   *
    * @generated from field: string idempotency_key = 5;
    */
   idempotencyKey: string;
 
   /**
-   * 5 to 1,000 characters.
-   *
    * @generated from field: string reason = 6;
    */
   reason: string;
@@ -1633,8 +1619,7 @@ export const ListTransfersResponseSchema: GenMessage<ListTransfersResponse> = /*
  */
 export type PlaceHoldRequest = Message<"gateway.billing.v1.PlaceHoldRequest"> & {
   /**
-   * `req_` and 8 to 64 of a-z, A-Z, 0-9, `_`, `-`; unused in the account of the key. An id that is
-   * a UUIDv7 must not be of another day to come.
+   * Unused in the account of the key. An id that is a UUIDv7 must not be of another day to come.
    *
    * @generated from field: string request_id = 1;
    */
@@ -1655,7 +1640,7 @@ export type PlaceHoldRequest = Message<"gateway.billing.v1.PlaceHoldRequest"> & 
   model: string;
 
   /**
-   * Upper bound of the input tokens of all categories together. At most 2^31 - 1.
+   * Upper bound of the input tokens of all categories together.
    *
    * @generated from field: uint32 input = 4;
    */
@@ -1674,14 +1659,14 @@ export type PlaceHoldRequest = Message<"gateway.billing.v1.PlaceHoldRequest"> & 
   minOutput: number;
 
   /**
-   * The requested output tokens, thinking included. From min_output to 2^31 - 1.
+   * The requested output tokens, thinking included. At least min_output.
    *
    * @generated from field: uint32 max_output = 7;
    */
   maxOutput: number;
 
   /**
-   * After this time the gateway may settle the hold itself: 1 s to 24 h. Absent: 15 minutes.
+   * After this time the gateway may settle the hold itself. Absent: 15 minutes.
    *
    * @generated from field: google.protobuf.Duration deadline = 8;
    */
@@ -1689,7 +1674,7 @@ export type PlaceHoldRequest = Message<"gateway.billing.v1.PlaceHoldRequest"> & 
 
   /**
    * A random text, chosen once for each request. It separates a repeat of this call from another
-   * caller's use of the same request id. 8 to 64 of a-z, A-Z, 0-9, `_`, `-`.
+   * caller's use of the same request id.
    *
    * @generated from field: string nonce = 9;
    */
@@ -1703,7 +1688,7 @@ export type PlaceHoldRequest = Message<"gateway.billing.v1.PlaceHoldRequest"> & 
   tags: { [key: string]: string };
 
   /**
-   * Upper bound of the web searches. At most 2^31 - 1.
+   * Upper bound of the web searches.
    *
    * @generated from field: uint32 web_searches = 11;
    */
@@ -2311,7 +2296,7 @@ export type ChargeFilter = Message<"gateway.billing.v1.ChargeFilter"> & {
   outcomes: Outcome[];
 
   /**
-   * Of this amount or more. Not negative.
+   * Of this amount or more.
    *
    * @generated from field: int64 min_amount_microcredits = 4;
    */
@@ -2594,14 +2579,14 @@ export type QueryUsageRequest = Message<"gateway.billing.v1.QueryUsageRequest"> 
   groupBy: UsageGroup[];
 
   /**
-   * Only these keys, at most 1,000. Empty: all. Unknown keys and those of others look unused.
+   * Only these keys. Empty: all. Unknown keys and those of others look unused.
    *
    * @generated from field: repeated string key_ids = 6;
    */
   keyIds: string[];
 
   /**
-   * Only these models, at most 1,000. Empty: all. Unknown models look unused.
+   * Only these models. Empty: all. Unknown models look unused.
    *
    * @generated from field: repeated string models = 7;
    */
@@ -2631,7 +2616,7 @@ export type QueryUsageRequest = Message<"gateway.billing.v1.QueryUsageRequest"> 
   groupByTag: string;
 
   /**
-   * Only requests with this tag: at most one, and the one of `group_by_tag` if there are both.
+   * Only requests with this tag, which is the one of `group_by_tag` if there are both.
    *
    * @generated from field: map<string, string> tags = 11;
    */
@@ -2970,7 +2955,7 @@ export type QueryErrorsRequest = Message<"gateway.billing.v1.QueryErrorsRequest"
   groupBy: ErrorGroup[];
 
   /**
-   * Only these keys, at most 1,000. Empty: all.
+   * Only these keys. Empty: all.
    *
    * @generated from field: repeated string key_ids = 6;
    */

@@ -18,8 +18,8 @@ export const file_gateway_common_v1_budget: GenFile = /*@__PURE__*/
   fileDesc("Ch5nYXRld2F5L2NvbW1vbi92MS9idWRnZXQucHJvdG8SEWdhdGV3YXkuY29tbW9uLnYxIvsCCgxCdWRnZXRMaW1pdHMSMQoSZGFpbHlfbWljcm9jcmVkaXRzGAEgASgDQhC6SA0iCxiAgICAgICAECgASACIAQESMgoTd2Vla2x5X21pY3JvY3JlZGl0cxgCIAEoA0IQukgNIgsYgICAgICAgBAoAEgBiAEBEjMKFG1vbnRobHlfbWljcm9jcmVkaXRzGAMgASgDQhC6SA0iCxiAgICAgICAECgASAKIAQESMQoSdG90YWxfbWljcm9jcmVkaXRzGAQgASgDQhC6SA0iCxiAgICAgICAECgASAOIAQESKAoQcmVxdWVzdHNfYXRfb25jZRgFIAEoDUIJukgGKgQYwIQ9SASIAQFCFQoTX2RhaWx5X21pY3JvY3JlZGl0c0IWChRfd2Vla2x5X21pY3JvY3JlZGl0c0IXChVfbW9udGhseV9taWNyb2NyZWRpdHNCFQoTX3RvdGFsX21pY3JvY3JlZGl0c0ITChFfcmVxdWVzdHNfYXRfb25jZSJkCgVQYXllchIQCgZrZXlfaWQYASABKAlIABITCglwZXJzb25faWQYAiABKAlIABIbChFtYW5hZ2VtZW50X2tleV9pZBgDIAEoCUgAEg4KBHBvb2wYBCABKAhIAEIHCgVwYXllciLrAQoGQnVkZ2V0EicKBXBheWVyGAEgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUGF5ZXISKQoGZmFtaWx5GAIgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5Ei8KBmxpbWl0cxgDIAEoCzIfLmdhdGV3YXkuY29tbW9uLnYxLkJ1ZGdldExpbWl0cxIwCgd3aW5kb3dzGAQgAygLMh8uZ2F0ZXdheS5jb21tb24udjEuQnVkZ2V0V2luZG93EhkKEWhlbGRfbWljcm9jcmVkaXRzGAUgASgDEg8KB3J1bm5pbmcYBiABKA0i9AIKDEJ1ZGdldFdpbmRvdxI0CgZ3aW5kb3cYASABKA4yJC5nYXRld2F5LmNvbW1vbi52MS5CdWRnZXRXaW5kb3cuTmFtZRIfChJzcGVudF9taWNyb2NyZWRpdHMYAiABKANIAIgBARIeChFmcmVlX21pY3JvY3JlZGl0cxgDIAEoA0gBiAEBEi0KCXJlc2V0c19hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHwoSbGltaXRfbWljcm9jcmVkaXRzGAUgASgDSAKIAQEiWQoETmFtZRIUChBOQU1FX1VOU1BFQ0lGSUVEEAASDAoITkFNRV9EQVkQARINCglOQU1FX1dFRUsQAhIOCgpOQU1FX01PTlRIEAMSDgoKTkFNRV9UT1RBTBAEQhUKE19zcGVudF9taWNyb2NyZWRpdHNCFAoSX2ZyZWVfbWljcm9jcmVkaXRzQhUKE19saW1pdF9taWNyb2NyZWRpdHNCPwoRZ2F0ZXdheS5jb21tb24udjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L2NvbW1vbi92MTtjb21tb252MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_common_v1_family, file_google_protobuf_timestamp]);
 
 /**
- * The most that a payer may spend of one pool, in micro-credits, up to 2^53. Absent: no limit. 0:
- * nothing, which leaves room for what costs nothing.
+ * The most that a payer may spend of one pool, in micro-credits. Absent: no limit. 0: nothing,
+ * which leaves room for what costs nothing.
  *
  * @generated from message gateway.common.v1.BudgetLimits
  */
@@ -53,7 +53,7 @@ export type BudgetLimits = Message<"gateway.common.v1.BudgetLimits"> & {
   totalMicrocredits?: bigint | undefined;
 
   /**
-   * Requests that run at the same time, up to 1,000,000.
+   * Requests that run at the same time.
    *
    * @generated from field: optional uint32 requests_at_once = 5;
    */

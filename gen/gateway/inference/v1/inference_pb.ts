@@ -108,14 +108,14 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
   stream?: boolean | undefined;
 
   /**
-   * 0 to 2. A provider whose models take up to 1 gets 1 instead of more.
+   * A provider whose models take up to 1 gets 1 instead of more.
    *
    * @generated from field: optional double temperature = 7;
    */
   temperature?: number | undefined;
 
   /**
-   * 0 to 1. A native provider gets it only without `temperature`: its models take one of them.
+   * A native provider gets it only without `temperature`: its models take one of them.
    *
    * @generated from field: optional double top_p = 8;
    */
@@ -190,9 +190,8 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
   extensions?: JsonObject | undefined;
 
   /**
-   * Names with values, which the charge keeps and usage is summed by: at most ten. A key is 1 to 32
-   * of a-z, A-Z, 0-9, `_`, `.`, `-`, and begins with a letter or digit. A value is 1 to 64
-   * characters without commas and control characters.
+   * Names with values, which the charge keeps and usage is summed by. A value has no commas and no
+   * control characters.
    *
    * @generated from field: map<string, string> tags = 20;
    */

@@ -202,7 +202,7 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   budget?: Budget | undefined;
 
   /**
-   * From where the key may be used: at most 100 addresses and CIDR ranges, IPv4 and IPv6, such as
+   * From where the key may be used: addresses and CIDR ranges, IPv4 and IPv6, such as
    * `203.0.113.7`, `10.0.0.0/8` and `2001:db8::/32`. Empty: from everywhere.
    *
    * @generated from field: repeated string allowed_addresses = 36;
@@ -226,8 +226,8 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   revision: number;
 
   /**
-   * By which people group keys, such as `team: a`: at most 10, each value of 1 to 64 characters
-   * without commas. Requests have tags of their own. Absent in the answer of Authenticate.
+   * By which people group keys, such as `team: a`: values have no commas. Requests have tags of
+   * their own. Absent in the answer of Authenticate.
    *
    * @generated from field: map<string, string> tags = 39;
    */
@@ -317,28 +317,28 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
   family: Family;
 
   /**
-   * 1 to 200 characters: no control characters, none that nobody sees, no blank at either end.
+   * No control characters, none that nobody sees, no blank at either end.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * The most admitted requests in any 60 seconds, up to 1,000,000. Absent: unlimited. 0: none.
+   * The most admitted requests in any 60 seconds. Absent: unlimited. 0: none.
    *
    * @generated from field: optional uint32 requests_per_minute = 4;
    */
   requestsPerMinute?: number | undefined;
 
   /**
-   * At most 100 model ids or aliases. Empty: all models.
+   * Model ids or aliases. Empty: all models.
    *
    * @generated from field: repeated string allowed_models = 5;
    */
   allowedModels: string[];
 
   /**
-   * The most micro-credits in a UTC calendar month, 0 to 2^53. Absent: unlimited.
+   * The most micro-credits in a UTC calendar month. Absent: unlimited.
    *
    * @generated from field: optional int64 monthly_cap_microcredits = 6;
    */
@@ -352,7 +352,7 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
   accountReader: boolean;
 
   /**
-   * In the future. Absent: the key does not expire.
+   * Absent: the key does not expire.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 8;
    */
@@ -360,16 +360,15 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one made, the secret included, and creates nothing. A random one, such as a UUID, of at most
-   * 255 characters; with fewer than 22 the repeat returns no secret. The header `Idempotency-Key`
-   * does the same.
+   * one made, the secret included, and creates nothing. A random one, such as a UUID: with fewer
+   * than 22 characters the repeat returns no secret. The header `Idempotency-Key` does the same.
    *
    * @generated from field: string idempotency_key = 9;
    */
   idempotencyKey: string;
 
   /**
-   * From where the key may be used: at most 100 addresses and CIDR ranges, IPv4 and IPv6, such as
+   * From where the key may be used: addresses and CIDR ranges, IPv4 and IPv6, such as
    * `203.0.113.7`, `10.0.0.0/8` and `2001:db8::/32`. Empty: from everywhere.
    *
    * @generated from field: repeated string allowed_addresses = 20;
@@ -377,7 +376,7 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
   allowedAddresses: string[];
 
   /**
-   * The most micro-credits in a UTC day, in a UTC week and in total, 0 to 2^53. Absent: unlimited.
+   * The most micro-credits in a UTC day, in a UTC week and in total. Absent: unlimited.
    *
    * @generated from field: optional int64 daily_cap_microcredits = 30;
    */
@@ -394,7 +393,7 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
   totalCapMicrocredits?: bigint | undefined;
 
   /**
-   * The most requests that may run at the same time, up to 1,000,000. Absent: unlimited. 0: none.
+   * The most requests that may run at the same time. Absent: unlimited. 0: none.
    *
    * @generated from field: optional uint32 requests_at_once = 33;
    */
@@ -538,7 +537,7 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
 
   /**
    * Only keys whose name or the hint of a secret contains this text, or whose id or secret it is.
-   * At most 200 characters. Case matters in hints, not in names. Empty: every key.
+   * Case matters in hints, not in names. Empty: every key.
    *
    * @generated from field: string query = 5;
    */
@@ -574,7 +573,7 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
   withModelKeys: boolean;
 
   /**
-   * Only keys with every one of these tags, at most 10.
+   * Only keys with every one of these tags.
    *
    * @generated from field: map<string, string> tags = 10;
    */
@@ -595,8 +594,7 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
   attention: KeyAttention;
 
   /**
-   * Only these keys, at most 1,000. Empty: every key. Unknown ones and those of others are left
-   * out.
+   * Only these keys. Empty: every key. Unknown ones and those of others are left out.
    *
    * @generated from field: repeated string key_ids = 13;
    */
@@ -849,7 +847,7 @@ export type ChangeKeysRequest = Message<"gateway.keys.v1.ChangeKeysRequest"> & {
   accountId: string;
 
   /**
-   * 1 to 1,000 keys, each once.
+   * Each once.
    *
    * @generated from field: repeated gateway.keys.v1.KeyAsRead keys = 2;
    */
@@ -1114,7 +1112,7 @@ export type RotateKeyRequest = Message<"gateway.keys.v1.RotateKeyRequest"> & {
   keyId: string;
 
   /**
-   * How long the earlier secrets remain valid: 0 to 7 days. Absent: 24 hours.
+   * How long the earlier secrets remain valid. Absent: 24 hours.
    *
    * @generated from field: google.protobuf.Duration overlap = 2;
    */
@@ -1122,9 +1120,8 @@ export type RotateKeyRequest = Message<"gateway.keys.v1.RotateKeyRequest"> & {
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one made, the secret included, and creates nothing. A random one, such as a UUID, of at most
-   * 255 characters; with fewer than 22 the repeat returns no secret. The header `Idempotency-Key`
-   * does the same.
+   * one made, the secret included, and creates nothing. A random one, such as a UUID: with fewer
+   * than 22 characters the repeat returns no secret. The header `Idempotency-Key` does the same.
    *
    * @generated from field: string idempotency_key = 3;
    */
@@ -1541,14 +1538,14 @@ export type ManagementKey = Message<"gateway.keys.v1.ManagementKey"> & {
   name: string;
 
   /**
-   * At least one, each once.
+   * At least one.
    *
    * @generated from field: repeated gateway.common.v1.ManagementScope scopes = 4;
    */
   scopes: ManagementScope[];
 
   /**
-   * How many keys that are neither revoked nor expired it may have created, 1 to 1000.
+   * How many keys that are neither revoked nor expired it may have created, at least 1.
    *
    * @generated from field: uint32 most_keys = 5;
    */
@@ -1704,7 +1701,7 @@ export type CreateManagementKeyRequest = Message<"gateway.keys.v1.CreateManageme
   allowedAddresses: string[];
 
   /**
-   * In the future. Absent: it does not expire.
+   * Absent: it does not expire.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 7;
    */
@@ -1712,9 +1709,8 @@ export type CreateManagementKeyRequest = Message<"gateway.keys.v1.CreateManageme
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one made, the secret included, and creates nothing. A random one, such as a UUID, of at most
-   * 255 characters; with fewer than 22 the repeat returns no secret. The header `Idempotency-Key`
-   * does the same.
+   * one made, the secret included, and creates nothing. A random one, such as a UUID: with fewer
+   * than 22 characters the repeat returns no secret. The header `Idempotency-Key` does the same.
    *
    * @generated from field: string idempotency_key = 8;
    */
@@ -1864,7 +1860,7 @@ export type RotateManagementKeyRequest = Message<"gateway.keys.v1.RotateManageme
   managementKeyId: string;
 
   /**
-   * How long the earlier secrets remain valid: 0 to 7 days. Absent: 24 hours.
+   * How long the earlier secrets remain valid. Absent: 24 hours.
    *
    * @generated from field: google.protobuf.Duration overlap = 2;
    */

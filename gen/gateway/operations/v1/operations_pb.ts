@@ -189,8 +189,8 @@ export const AccountOwnerSchema: GenMessage<AccountOwner> = /*@__PURE__*/
  */
 export type SearchRequest = Message<"gateway.operations.v1.SearchRequest"> & {
   /**
-   * At most 200 characters: an id or a part of a name, as in SearchHitKind. An amount that arrived
-   * is written with its coin and its UTC day: `0.0123 BTC 2026-11-20`.
+   * An id or a part of a name, as in SearchHitKind. An amount that arrived is written with its coin
+   * and its UTC day: `0.0123 BTC 2026-11-20`.
    *
    * @generated from field: string query = 1;
    */
@@ -310,15 +310,13 @@ export type AddNoteRequest = Message<"gateway.operations.v1.AddNoteRequest"> & {
   accountId: string;
 
   /**
-   * At most 2,000 characters, also in several lines.
+   * May have several lines.
    *
    * @generated from field: string text = 2;
    */
   text: string;
 
   /**
-   * At most 200 characters.
-   *
    * @generated from field: string idempotency_key = 3;
    */
   idempotencyKey: string;
@@ -447,14 +445,14 @@ export type ResendDocumentRequest = Message<"gateway.operations.v1.ResendDocumen
   to: DocumentReceiver;
 
   /**
-   * 5 to 1,000 characters, for the audit event.
+   * For the audit event.
    *
    * @generated from field: string reason = 4;
    */
   reason: string;
 
   /**
-   * At most 255 characters. Empty: a repeat mails it again.
+   * Empty: a repeat mails it again.
    *
    * @generated from field: string idempotency_key = 5;
    */
@@ -496,14 +494,14 @@ export type ResendNoticeRequest = Message<"gateway.operations.v1.ResendNoticeReq
   alertId: string;
 
   /**
-   * 5 to 1,000 characters, for the audit event.
+   * For the audit event.
    *
    * @generated from field: string reason = 3;
    */
   reason: string;
 
   /**
-   * At most 255 characters. Empty: a repeat mails it again.
+   * Empty: a repeat mails it again.
    *
    * @generated from field: string idempotency_key = 4;
    */
@@ -2403,7 +2401,7 @@ export const ProviderBillSchema: GenMessage<ProviderBill> = /*@__PURE__*/
  */
 export type SetProviderBillRequest = Message<"gateway.operations.v1.SetProviderBillRequest"> & {
   /**
-   * As the configuration names it, at most 200 characters.
+   * As the configuration names it.
    *
    * @generated from field: string provider = 1;
    */
@@ -2424,8 +2422,6 @@ export type SetProviderBillRequest = Message<"gateway.operations.v1.SetProviderB
   billedMicrodollars: bigint;
 
   /**
-   * At most 1,000 characters.
-   *
    * @generated from field: string note = 4;
    */
   note: string;

@@ -165,7 +165,7 @@ export type CreateOrderRequest = Message<"gateway.payments.v1.CreateOrderRequest
   method: string;
 
   /**
-   * 1 to 200 characters, unique within the account.
+   * Unique within the account.
    *
    * @generated from field: string idempotency_key = 5;
    */
@@ -333,7 +333,7 @@ export type OrderFilter = Message<"gateway.payments.v1.OrderFilter"> & {
   to?: Timestamp | undefined;
 
   /**
-   * Of packs of this price or more. Not negative.
+   * Of packs of this price or more.
    *
    * @generated from field: int64 least_microdollars = 7;
    */
@@ -889,7 +889,8 @@ export type CancelOrderRequest = Message<"gateway.payments.v1.CancelOrderRequest
   orderId: string;
 
   /**
-   * Of an operator who is no member of the account: 5 to 1,000 characters. Others may leave it out.
+   * Required of an operator who is no member of the account, at least 5 characters. Others may
+   * leave it out.
    *
    * @generated from field: string reason = 2;
    */
@@ -1261,15 +1262,13 @@ export type DecideOrderRequest = Message<"gateway.payments.v1.DecideOrderRequest
   } | { case: undefined; value?: undefined };
 
   /**
-   * 5 to 1,000 characters.
-   *
    * @generated from field: string reason = 5;
    */
   reason: string;
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one did, and does nothing. At most 255 characters. The header `Idempotency-Key` does the same.
+   * one did, and does nothing. The header `Idempotency-Key` does the same.
    *
    * @generated from field: string idempotency_key = 6;
    */
@@ -1688,7 +1687,7 @@ export type BeginSweepRequest = Message<"gateway.payments.v1.BeginSweepRequest">
   network: string;
 
   /**
-   * 1 to 1,000 deposit addresses.
+   * Deposit addresses.
    *
    * @generated from field: repeated string addresses = 2;
    */
@@ -1887,15 +1886,13 @@ export type BeginRefundRequest = Message<"gateway.payments.v1.BeginRefundRequest
   } | { case: undefined; value?: undefined };
 
   /**
-   * 5 to 1,000 characters.
-   *
    * @generated from field: string reason = 4;
    */
   reason: string;
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one did, and does nothing. At most 255 characters. The header `Idempotency-Key` does the same.
+   * one did, and does nothing. The header `Idempotency-Key` does the same.
    *
    * @generated from field: string idempotency_key = 5;
    */
@@ -1943,7 +1940,7 @@ export type CompleteRefundRequest = Message<"gateway.payments.v1.CompleteRefundR
   orderId: string;
 
   /**
-   * The id of the transaction that sent the coins. At most 200 characters.
+   * The id of the transaction that sent the coins.
    *
    * @generated from field: string transaction = 2;
    */
@@ -2451,7 +2448,7 @@ export type CreatePromotionRequest = Message<"gateway.payments.v1.CreatePromotio
   name: string;
 
   /**
-   * At least 8 letters and digits, 64 characters at most. Empty: a new code of 16 characters.
+   * At least 8 letters and digits. Empty: a new code of 16 characters.
    *
    * @generated from field: string code = 2;
    */
@@ -2463,21 +2460,19 @@ export type CreatePromotionRequest = Message<"gateway.payments.v1.CreatePromotio
   family: Family;
 
   /**
-   * 1 to 2^53.
-   *
    * @generated from field: int64 bonus_microcredits = 4;
    */
   bonusMicrocredits: bigint;
 
   /**
-   * In the future. Absent: it never ends.
+   * Absent: it never ends.
    *
    * @generated from field: google.protobuf.Timestamp ends_at = 5;
    */
   endsAt?: Timestamp | undefined;
 
   /**
-   * How many accounts can use it, up to 2^31 - 1. 0: any number.
+   * How many accounts can use it. 0: any number.
    *
    * @generated from field: uint32 most = 6;
    */
@@ -2632,7 +2627,7 @@ export type ReceiveHookRequest = Message<"gateway.payments.v1.ReceiveHookRequest
   headers: { [key: string]: string };
 
   /**
-   * The bytes as they arrived. At most 64 KB.
+   * The bytes as they arrived.
    *
    * @generated from field: bytes body = 3;
    */

@@ -604,8 +604,6 @@ export type RedeemLinkRequest = Message<"gateway.people.v1.RedeemLinkRequest"> &
   passkeyAnswerJson: string;
 
   /**
-   * At least 12 characters.
-   *
    * @generated from field: string password = 5;
    */
   password: string;
@@ -851,8 +849,6 @@ export type ConfirmEmailRequest = Message<"gateway.people.v1.ConfirmEmailRequest
   passkeyAnswerJson: string;
 
   /**
-   * At least 12 characters.
-   *
    * @generated from field: string password = 4;
    */
   password: string;
@@ -1282,7 +1278,7 @@ export const RemoveIdentityResponseSchema: GenMessage<RemoveIdentityResponse> = 
  */
 export type SetPasswordRequest = Message<"gateway.people.v1.SetPasswordRequest"> & {
   /**
-   * At least 12 characters. Empty: removes the password.
+   * Empty: removes the password.
    *
    * @generated from field: string password = 1;
    */
@@ -1534,9 +1530,8 @@ export type InviteRequest = Message<"gateway.people.v1.InviteRequest"> & {
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one made, the link included, and creates nothing. A random one, such as a UUID, of at most 255
-   * characters; with fewer than 22 the repeat returns no link. The header `Idempotency-Key` does
-   * the same.
+   * one made, the link included, and creates nothing. A random one, such as a UUID: with fewer than
+   * 22 characters the repeat returns no link. The header `Idempotency-Key` does the same.
    *
    * @generated from field: string idempotency_key = 5;
    */
@@ -1926,7 +1921,7 @@ export type MakeSignInLinkRequest = Message<"gateway.people.v1.MakeSignInLinkReq
   mail: boolean;
 
   /**
-   * For the audit event. 5 to 1,000 characters.
+   * For the audit event.
    *
    * @generated from field: string reason = 3;
    */
@@ -1934,8 +1929,8 @@ export type MakeSignInLinkRequest = Message<"gateway.people.v1.MakeSignInLinkReq
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns the first link,
-   * and makes none. A random one, such as a UUID, of at most 255 characters; with fewer than 22 the
-   * repeat returns no link. The header `Idempotency-Key` does the same.
+   * and makes none. A random one, such as a UUID: with fewer than 22 characters the repeat returns
+   * no link. The header `Idempotency-Key` does the same.
    *
    * @generated from field: string idempotency_key = 4;
    */
@@ -2059,8 +2054,7 @@ export const AdminTokenSchema: GenMessage<AdminToken> = /*@__PURE__*/
  */
 export type CreateAdminTokenRequest = Message<"gateway.people.v1.CreateAdminTokenRequest"> & {
   /**
-   * 1 to 100 letters, digits, spaces, `.`, `_` and `-`. No other token ever had it, revoked ones
-   * included, so that the audit log stays clear.
+   * No other token ever had it, revoked ones included, so that the audit log stays clear.
    *
    * @generated from field: string name = 1;
    */
@@ -2073,9 +2067,8 @@ export type CreateAdminTokenRequest = Message<"gateway.people.v1.CreateAdminToke
 
   /**
    * Makes a repeat safe: within a day, the same request under the same key returns what the first
-   * one made, the secret included, and creates nothing. A random one, such as a UUID, of at most
-   * 255 characters; with fewer than 22 the repeat returns no secret. The header `Idempotency-Key`
-   * does the same.
+   * one made, the secret included, and creates nothing. A random one, such as a UUID: with fewer
+   * than 22 characters the repeat returns no secret. The header `Idempotency-Key` does the same.
    *
    * @generated from field: string idempotency_key = 3;
    */
@@ -2475,14 +2468,14 @@ export type SaveViewRequest = Message<"gateway.people.v1.SaveViewRequest"> & {
   accountId: string;
 
   /**
-   * 1 to 200 characters, as every name.
+   * With the rules of CreateKeyRequest.name.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * As View.address: at most 2,000 characters.
+   * As View.address.
    *
    * @generated from field: string address = 3;
    */

@@ -158,7 +158,7 @@ function ruleValues(
  * break here and there.
  */
 const portable =
-  /^\^(?:[^\\.()[\]^$\u{80}-\u{10ffff}]|\((?:\?:)?|\)|\\[dwDWtnr.^$*+?()[\]{}|/\\-]|\\x[0-7][0-9a-f]|\[\^?(?:[^\\\]\u{80}-\u{10ffff}]|\\[dwtnr.^$*+?()[\]{}|/\\-]|\\x[0-7][0-9a-f])+\])*\$$/u;
+  /^\^(?:[^\\.()[\]^$\u{80}-\u{10ffff}]|\((?:\?:|(?!\?))|\)|\\[dwDWtnr.^$*+?()[\]{}|/\\-]|\\x[0-7][0-9a-f]|\[\^?(?:[^\\\]\u{80}-\u{10ffff}]|\\[dwtnr.^$*+?()[\]{}|/\\-]|\\x[0-7][0-9a-f])+\])*\$$/u;
 
 function readPattern(source: string, field: DescField, name: string): Pick<Limits, "pattern"> {
   if (!portable.test(source)) throw new Error(`${name}: ${source} is no portable pattern`);

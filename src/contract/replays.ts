@@ -93,10 +93,9 @@ function keyOf(
   if (given !== "" && field !== "" && given !== field)
     throw invalidField("idempotency_key", "differs from the header Idempotency-Key");
   const key = field || given;
-  // The field has its limit, and the header no other.
-  if ([...given].length > keyLengthMax)
+  // The field has this limit in the protos. The header has no other.
+  if ([...key].length > keyLengthMax || !key.isWellFormed())
     throw invalidField("idempotency_key", `has more than ${keyLengthMax} characters`);
-  if (!key.isWellFormed()) throw invalidField("idempotency_key", "is no text of whole characters");
   return key;
 }
 

@@ -395,10 +395,10 @@ test("the bill of a provider stands beside the cost, and is replaced by a later 
     },
   ]);
   for (const [given, message] of [
-    [{ provider: "p", month: "2026-13" }, /^month: must be a month/],
+    [{ provider: "p", month: "2026-13" }, /^month: is a month/],
     [{ provider: " ", month }, /^provider: must not be blank/],
-    [{ provider: "p", month, billedMicrodollars: -1n }, /must not be negative/],
-    [{ provider: "p", month, note: "x".repeat(1_001) }, /^note: is at most/],
+    [{ provider: "p", month, billedMicrodollars: -1n }, /^billed_microdollars: is at least 0/],
+    [{ provider: "p", month, note: "x".repeat(1_001) }, /^note: has more than 1,000 characters/],
   ] as const)
     await expect(set(given)).rejects.toThrow(message);
 });

@@ -100,6 +100,7 @@ export function invalidRequests({ input }: DescMethod) {
       const request = leastRequest(input);
       const text = "a\0b";
       const reflected = reflect(input, request, false);
+      reflected.clear(field);
       if (field.fieldKind === "list") reflected.get(field).add(text);
       else if (field.fieldKind === "map") reflected.get(field).set("a", text);
       else reflected.set(field, text);

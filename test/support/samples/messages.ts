@@ -296,7 +296,7 @@ function scalarEdges(limits: Limits, field: DescField): ValueEdge[] {
     ...(isFuture
       ? [
           { kind: "isFuture", value: timestampFromMs(Date.now() - 1_000), isValid: false },
-          { kind: "isFuture", value: timestampFromMs(Date.now() + 60_000), isValid: true },
+          { kind: "isFuture", value: timestampFromMs(Date.now() + 86_400_000), isValid: true },
         ]
       : []),
   ];

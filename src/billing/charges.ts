@@ -10,7 +10,6 @@ import {
   ListChargesResponseSchema,
   type Receipt,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { invalidField } from "../base/errors.ts";
 import {
   askedPage,
   encodeTimeCursor,
@@ -88,8 +87,6 @@ export function chosenCharges(
 ): ChosenCharges | undefined {
   const { keyId = "", model = "", outcomes = [], minAmountMicrocredits = 0n } = filter ?? {};
   const tags = checkTags(filter?.tags ?? noTags, "filter.tags");
-  if (minAmountMicrocredits < 0n)
-    throw invalidField("filter.min_amount_microcredits", "is negative");
   if (onlyKey !== undefined && keyId !== "" && keyId !== onlyKey) return undefined;
   return {
     keyId: onlyKey ?? (keyId === "" ? undefined : keyId),

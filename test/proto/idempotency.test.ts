@@ -3,7 +3,8 @@
 import { getOption } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel as Level } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
-import { audited, required } from "../../gen/gateway/common/v1/options_pb.ts";
+import { audited } from "../../gen/gateway/common/v1/options_pb.ts";
+import { limitsOf } from "../../src/contract/limits.ts";
 import { beginsWith, ourMethods } from "../support/protos.ts";
 
 /** They change nothing. */
@@ -30,7 +31,7 @@ const others: Readonly<Record<string, Level>> = {
 describe.for([...ourMethods])("$name", (desc) => {
   const { name, input, idempotency, proto } = desc;
   const key = input.field.idempotencyKey;
-  const isKeyed = key !== undefined && getOption(key, required);
+  const isKeyed = key !== undefined && limitsOf(key)?.isRequired === true;
 
   test("says what a repeat changes", () => {
     expect(proto.options && Object.hasOwn(proto.options, "idempotencyLevel")).toBe(true);

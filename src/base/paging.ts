@@ -7,7 +7,6 @@ import { createHash } from "node:crypto";
 import type { DescMessage, DescMethodUnary, Message, MessageShape } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { type ApiError, invalidField } from "./errors.ts";
-import { reportRowsMax } from "./shown-figures.ts";
 
 /** The fields that each request for a list has. */
 export type PageRequest = {
@@ -34,18 +33,6 @@ export type TimeCursor = { readonly at: Date; readonly id: string };
 
 /** The entries of a page that was asked for without a size. */
 export const pageSizeDefault = 50;
-/** The most entries of a page, by the beginning of the method's name. */
-const pageSizesMax: readonly (readonly [name: string, max: number])[] = [
-  ["Query", reportRowsMax],
-  ["FindAccounts", 200],
-  ["", 1_000],
-];
-
-/** The most entries of a page of a method. */
-export function pageSizeMaxOf({ name }: PagedMethod): number {
-  return pageSizesMax.find(([beginning]) => name.startsWith(beginning))?.[1] ?? pageSizeDefault;
-}
-
 /** The page that a request asks for. */
 export type AskedPage = {
   /** Its most entries. */
@@ -58,16 +45,14 @@ export type AskedPage = {
 
 /**
  * The page that a request asks for, for a list that reads it by itself. Throws `invalid_request`
- * for a size that is too large, and for a token that was not made for this method, account and
- * request.
+ * for a token that was not made for this method, account and request. The most entries of a page
+ * are a limit of the field.
  */
 export function askedPage<Request extends DescMessage>(
   method: PagedMethod<Request>,
   request: MessageShape<Request> & PageRequest,
   { accountId }: OfAccount,
 ): AskedPage {
-  const max = pageSizeMaxOf(method);
-  if (request.pageSize > max) throw invalidField("page_size", `is at most ${max}`);
   const question = `${method.parent.typeName}/${method.name} ${accountId} ${textOf(request)}`;
   return {
     size: request.pageSize || pageSizeDefault,

@@ -5,6 +5,7 @@
 import {
   type DescField,
   type DescMessage,
+  type DescMethod,
   getOption,
   hasOption,
   isMessage,
@@ -79,6 +80,12 @@ export function limitsOf(field: DescField): Limits | undefined {
     : undefined;
   known.set(field, limits ?? null);
   return limits;
+}
+
+/** The most entries of a page of what a method lists. */
+export function pageSizeMaxOf({ input }: DescMethod): number {
+  const size = input.field.pageSize;
+  return Number(size && limitsOf(size)?.most);
 }
 
 /** The rules that are evaluated, by the kind of the field. */

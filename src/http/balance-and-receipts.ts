@@ -37,7 +37,6 @@ import {
   time,
 } from "../base/json-schema.ts";
 import { credits, creditsOfNano, parseCredits, usd } from "../base/money.ts";
-import { pageSizeMaxOf } from "../base/paging.ts";
 import {
   choiceOf,
   countParam,
@@ -50,6 +49,7 @@ import {
 import { parseTags, sortedTags } from "../base/tags.ts";
 import { categoryColumns, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
+import { pageSizeMaxOf } from "../contract/limits.ts";
 import { encodeLeftOut } from "../formats/codec.ts";
 import { callFor, identityOf, pathParam, queryParam, rfc3339OrNull, sendJson } from "./context.ts";
 import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";

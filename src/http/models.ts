@@ -22,9 +22,9 @@ import {
   time,
 } from "../base/json-schema.ts";
 import { credits, microPerMillion, usd } from "../base/money.ts";
-import { pageSizeMaxOf } from "../base/paging.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
+import { pageSizeMaxOf } from "../contract/limits.ts";
 import { callFor, pathParam, rfc3339OrNull, sendJson } from "./context.ts";
 import { json, type Operation } from "./operation.ts";
 

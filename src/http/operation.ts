@@ -3,7 +3,8 @@
 
 import type { ErrorReason } from "../base/errors.ts";
 import { described, ref, type Schema } from "../base/json-schema.ts";
-import { type PagedMethod, pageSizeDefault, pageSizeMaxOf } from "../base/paging.ts";
+import { type PagedMethod, pageSizeDefault } from "../base/paging.ts";
+import { pageSizeMaxOf } from "../contract/limits.ts";
 import type { CredentialForm } from "./authenticate.ts";
 import type { Envelope } from "./error-table.ts";
 

@@ -25,7 +25,6 @@ import {
   time,
 } from "../base/json-schema.ts";
 import { credits, usd } from "../base/money.ts";
-import { pageSizeMaxOf } from "../base/paging.ts";
 import {
   choiceOf,
   countParam,
@@ -37,6 +36,7 @@ import {
 import { parseTags } from "../base/tags.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
+import { pageSizeMaxOf } from "../contract/limits.ts";
 import { callFor, rfc3339OrNull, sendJson } from "./context.ts";
 import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";
 

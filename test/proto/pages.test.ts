@@ -2,6 +2,8 @@
 
 import { ScalarType } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
+import { reportRowsMax } from "../../src/base/shown-figures.ts";
+import { pageSizeMaxOf } from "../../src/contract/limits.ts";
 import { beginsWith, ourMethods } from "../support/protos.ts";
 
 /** Lists that have no pages, and why. */
@@ -19,7 +21,14 @@ test("lists without pages are the known ones", () => {
   expect(without.sort()).toEqual(Object.keys(whole).sort());
 });
 
-describe.for(lists.filter(({ name }) => !(name in whole)))("$name", ({ input, output }) => {
+describe.for(lists.filter(({ name }) => !(name in whole)))("$name", (method) => {
+  const { name, input, output } = method;
+
+  test("has a bound for its pages by the kind of its list", () => {
+    const most = name === "FindAccounts" ? 200 : name.startsWith("Query") ? reportRowsMax : 1_000;
+    expect(pageSizeMaxOf(method)).toBe(most);
+  });
+
   test("takes the size and the token of a page, and answers the next token", () => {
     expect(input.field.pageSize?.scalar).toBe(ScalarType.UINT32);
     expect(input.field.pageToken?.scalar).toBe(ScalarType.STRING);

@@ -750,8 +750,8 @@ export type ListInvitationMailsRow = { mailId: string; invitationId: string; add
 export const listInvitationMails: Many<{ accountId: string }, ListInvitationMailsRow> = many(
   "people/list-invitation-mails",
   `-- people/list-invitation-mails
-select m.mail_id, m.link_id as invitation_id, m.address, m.state, m.problem, m.attempts, m.next_at,
-  m.made_at
+select m.mail_id, m.link_id as invitation_id, m.address, m.state, m.problem, m.attempts,
+  m.next_at, m.made_at
 from links l
 join mails m on m.link_id = l.link_id
 -- Older mails are removed.

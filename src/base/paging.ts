@@ -25,8 +25,12 @@ export type Page<Entry> = {
 /** A method that lists something in pages. */
 export type PagedMethod<Request extends DescMessage = DescMessage> = DescMethodUnary<Request>;
 
-/** The account of a call. Empty: it concerns none, or all of them. */
-type OfAccount = { readonly accountId: string };
+/** What a call sees: also its scope, for lists that show a caller only what is of one key. */
+type OfAccount = {
+  /** Empty: it concerns no account, or all of them. */
+  readonly accountId: string;
+  readonly onlyKey?: string | undefined;
+};
 
 /** A position in a list that is ordered by time and id. */
 export type TimeCursor = { readonly at: Date; readonly id: string };
@@ -51,9 +55,10 @@ export type AskedPage = {
 export function askedPage<Request extends DescMessage>(
   method: PagedMethod<Request>,
   request: MessageShape<Request> & PageRequest,
-  { accountId }: OfAccount,
+  { accountId, onlyKey = "" }: OfAccount,
 ): AskedPage {
-  const question = `${method.parent.typeName}/${method.name} ${accountId} ${textOf(request)}`;
+  const path = `${method.parent.typeName}/${method.name}`;
+  const question = [path, accountId, onlyKey, textOf(request)].join(" ");
   return {
     size: request.pageSize || pageSizeDefault,
     after: parseToken(request.pageToken, question),

@@ -32,7 +32,7 @@ afterAll(() => people.stop());
 const as = ({ token }: SignedIn) => node.as(token);
 
 async function namesOf(person: SignedIn): Promise<string[]> {
-  const { views } = await as(person).listViews({ accountId });
+  const { views } = await as(person).listViews({ accountId, pageSize: 1_000 });
   return views.map(({ name, ofAccount }) => (ofAccount ? `account: ${name}` : name));
 }
 

@@ -38,8 +38,8 @@ update mails
 
 -- name: ListInvitationMails :many
 -- Lists the mails of the invitations to an account, newest first.
-select m.mail_id, m.link_id as "invitation_id!", m.address, m.state, m.problem, m.attempts, m.next_at,
-  m.made_at
+select m.mail_id, m.link_id as "invitation_id!", m.address, m.state, m.problem, m.attempts,
+  m.next_at, m.made_at
 from links l
 join mails m on m.link_id = l.link_id
 -- Older mails are removed.

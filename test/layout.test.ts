@@ -49,6 +49,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "reason",
       "replays",
       "update-mask",
+      "limits",
     ],
   },
   { providers: ["providers", "check-providers"] },

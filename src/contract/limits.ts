@@ -291,7 +291,7 @@ export function rangeText(
     : `is from ${numberText(least)} to ${numberText(most)}`;
 }
 
-export function numberText(number: number | bigint): string {
+function numberText(number: number | bigint): string {
   return number.toLocaleString("en-US");
 }
 

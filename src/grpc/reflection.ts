@@ -34,7 +34,7 @@ const omitted = new Set<DescFile>([
 const omittedNames = new Set([...omitted].map((file) => file.proto.name));
 
 function describeFile(file: DescFile): Buffer {
-  // To descriptor.proto these options are unknown fields. Decoding without unknown fields drops them.
+  // To descriptor.proto options are unknown fields. Decoding without unknown fields drops them.
   const proto = fromBinary(
     FileDescriptorProtoSchema,
     toBinary(FileDescriptorProtoSchema, file.proto),

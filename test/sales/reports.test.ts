@@ -237,12 +237,20 @@ test("what is no range of whole UTC days, or too long, is refused by name", asyn
       { from: world.midnight(420), to: world.midnight(0) },
       /^from: is more than 13 months before to/,
     ],
-    [{ from: world.midnight(1), to: world.midnight(0), bucket: 9 }, /^bucket: /],
-    [{ from: world.midnight(1), to: world.midnight(0), groupBy: [9] }, /^group_by: /],
-    [{ from: world.midnight(1), to: world.midnight(0), families: [9] }, /^families: /],
   ] as const;
   for (const [question, message] of refused)
     await expect(world.query(Object(question))).rejects.toThrow(message);
+  const unknown = [
+    [{ bucket: 9 }, /^bucket: /],
+    [{ groupBy: [9] }, /^group_by\[0\]: /],
+    [{ groupBy: [SalesGroup.UNSPECIFIED] }, /^group_by\[0\]: /],
+    [{ families: [9] }, /^families\[0\]: /],
+  ] as const;
+  const range = { from: world.midnight(1), to: world.midnight(0) };
+  for (const [more, message] of unknown) {
+    const request = Object.assign(create(QuerySalesRequestSchema, range), more);
+    expect(() => checkRequest(QuerySalesRequestSchema, request)).toThrow(message);
+  }
 });
 
 test("what is owed at the end of each day is the sum of transfers less that of usage days", async () => {

@@ -7,6 +7,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type Alert,
   AlertSchema,
+  AlertSettingsSchema,
   type AlertsService,
   type Delivery,
   DeliverySchema,
@@ -27,7 +28,7 @@ import {
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import * as sql from "../../gen/sql/alerts.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import {
   encodeTimeCursor,
@@ -345,10 +346,9 @@ function createWaits(message: string) {
 
 async function setAlerts(
   { store, statusOf }: ServiceParts,
-  { settings, newWebhookSecret }: SetAlertsRequest,
+  { settings = create(AlertSettingsSchema), newWebhookSecret }: SetAlertsRequest,
   { accountId, note }: AuthenticatedCall,
 ) {
-  if (!settings) throw invalidField("settings", "is required");
   const { webhookUrl, form, ...given } = readSettings(accountId, settings);
   if (accountId !== "") {
     const status = await statusOf.readStatus(accountId);

@@ -12,7 +12,6 @@ import {
   type BudgetLimits as LimitsMessage,
   type Payer,
 } from "../../gen/gateway/common/v1/budget_pb.ts";
-import { invalidField } from "./errors.ts";
 import { type FamilyName, familyOf } from "./families.ts";
 
 const dayMs = 86_400_000;
@@ -145,28 +144,6 @@ export function readLimits(message: LimitsMessage): BudgetLimits {
     total: message.totalMicrocredits ?? null,
     requestsAtOnce: message.requestsAtOnce ?? null,
   };
-}
-
-const limitMax = 2n ** 53n;
-const requestsAtOnceMax = 1_000_000;
-
-/** Throws `invalid_request` with the field, as `fieldOf` calls it, of a limit that is too high. */
-export function checkLimits(
-  limits: BudgetLimits,
-  fieldOf: (name: keyof BudgetLimits) => string,
-): BudgetLimits {
-  for (const name of ["day", "week", "month", "total"] as const) {
-    const limit = limits[name];
-    if (limit !== null && (limit < 0n || limit > limitMax))
-      throw invalidField(fieldOf(name), `has to be from 0 to ${limitMax}`);
-  }
-  const { requestsAtOnce: most } = limits;
-  if (most !== null && !(Number.isInteger(most) && most >= 0 && most <= requestsAtOnceMax))
-    throw invalidField(
-      fieldOf("requestsAtOnce"),
-      `has to be a whole number from 0 to ${requestsAtOnceMax}`,
-    );
-  return limits;
 }
 
 function toLimits({ day, week, month, total, requestsAtOnce }: BudgetLimits): LimitsMessage {

@@ -159,13 +159,8 @@ export class MisplacedUses {
 const dayMs = 86_400_000;
 const dayOf = (atMs: number) => new Date(atMs).toISOString().slice(0, 10);
 
-/** Of one list. */
-const addressesMax = 100;
-
 /** The list of a credential, each entry in its one form. Throws `invalid_request`. */
 export function checkAddresses(field: string, list: readonly string[]): string[] {
-  if (list.length > addressesMax)
-    throw invalidField(field, `has to name at most ${addressesMax} addresses and ranges`);
   const ranges = list.map((text, index) => {
     const read = readRange(text);
     if ("fault" in read) throw invalidField(`${field}[${index}]`, read.fault);

@@ -14,6 +14,13 @@ export function familyName(family: Family): FamilyName | undefined {
   return family === Family.V2 ? "v2" : undefined;
 }
 
-export function familyOf(name: FamilyName): Family {
+/** The same of a family that a request has to name, which its check has made sure of. */
+export function namedFamily(family: Family): FamilyName {
+  const name = familyName(family);
+  if (name === undefined) throw new Error(`${family} is no family`);
+  return name;
+}
+
+export function familyOf(name: FamilyName): typeof Family.V1 | typeof Family.V2 {
   return name === "v1" ? Family.V1 : Family.V2;
 }

@@ -10,11 +10,8 @@ const hidden = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
 /** What a reader sees. U+2800 is a pattern of Braille without a dot. */
 const visible = /[^\p{White_Space}\p{Default_Ignorable_Code_Point}\u{2800}]/u;
 
-/** The name of something. Throws `invalid_request`. */
+/** The name of something, whose length was checked. Throws `invalid_request`. */
 export function checkName(field: string, name: string): string {
-  // Counts code points. The number of UTF-16 units bounds the work.
-  if (name.length > 2 * lengthMax || [...name].length > lengthMax)
-    throw invalidField(field, `has to be at most ${lengthMax} characters`);
   if (!name.isWellFormed() || hidden.test(name))
     throw invalidField(field, "must not hold control characters, or others that nobody sees");
   if (!visible.test(name)) throw invalidField(field, "has to have a character that can be seen");
@@ -27,11 +24,8 @@ export function checkOptionalName(field: string, name: string): string {
   return name === "" ? "" : checkName(field, name);
 }
 
-/** The text, which may have several lines. Throws `invalid_request`. */
-export function checkText(field: string, text: string, charactersMax: number): string {
-  // Counts code points. The number of UTF-16 units bounds the work.
-  if (text.length > 2 * charactersMax || [...text].length > charactersMax)
-    throw invalidField(field, `is longer than ${charactersMax} characters`);
+/** The text, which may have several lines. Its length was checked. Throws `invalid_request`. */
+export function checkText(field: string, text: string): string {
   if (!text.isWellFormed() || /[^\P{Cc}\n]/u.test(text))
     throw invalidField(field, "must not hold control characters");
   return text;

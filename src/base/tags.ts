@@ -62,11 +62,6 @@ function checkedValue(text: string, key: string, at: string): string {
   return value;
 }
 
-/** Throws `invalid_request` for `field` unless the text can be the key of a tag. */
-export function checkTagKey(key: string, field: string): void {
-  if (!keyForm.test(key)) throw invalidField(field, `the key of a tag ${keyRule}`);
-}
-
 /** Reads `team=a,env=ci`. A value may have an equal sign. Throws `invalid_request` for `field`. */
 export function parseTags(text: string, field: string): Tags {
   // Lists in headers may have empty elements.
@@ -111,14 +106,17 @@ export function withoutTags<Member>(
   return Object.fromEntries(others);
 }
 
-/** Checks the tags of a request that has a field for them. Throws `invalid_request` for `field`. */
+/**
+ * Reads the tags of a field, whose number, keys and lengths were checked. Throws `invalid_request`
+ * for `field`.
+ */
 export function checkTags(tags: Tags, field: string): Tags {
-  for (const _ in tags)
-    return readEntries(
-      Object.entries(tags).map(([key, value]) => [key, value, field] as const),
-      field,
-    );
-  return noTags;
+  let checked: Record<string, string> | undefined;
+  for (const key in tags) {
+    checked ??= {};
+    checked[key] = checkedValue(tags[key] ?? "", key, field);
+  }
+  return checked ?? noTags;
 }
 
 /**

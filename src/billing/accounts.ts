@@ -120,8 +120,8 @@ export async function setBillingDetails(
 ) {
   const [name, address, taxId] = [
     checkOptionalName("billing_details.name", billingDetails?.name ?? ""),
-    checkText("billing_details.address", billingDetails?.address ?? "", 1000),
-    checkText("billing_details.tax_id", billingDetails?.taxId ?? "", 50),
+    checkText("billing_details.address", billingDetails?.address ?? ""),
+    checkText("billing_details.tax_id", billingDetails?.taxId ?? ""),
   ];
   const account = await transaction(async (tx) => {
     await lockOpenAccount(tx, accountId);
@@ -288,8 +288,6 @@ export async function* exportAccount(
 /** Charges of one message: about a megabyte. */
 const exportedCharges = 500;
 
-const queryLengthMax = 200;
-
 /** What a query of ListAccounts looks for. */
 export type AccountQuery = {
   /** Part of a name, in small letters. Empty: all accounts. */
@@ -303,7 +301,7 @@ export async function accountQuery(
   reports: Pick<LedgerStore, "run" | "findPayer" | "findRunning" | "findCharges">,
   text: string,
 ): Promise<AccountQuery> {
-  const query = checkText("query", text, queryLengthMax).trim();
+  const query = checkText("query", text).trim();
   const found = [query];
   const hint = hintIn(query);
   if (hint)

@@ -24,7 +24,6 @@ import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import {
   type BudgetLimits,
-  checkLimits,
   columnsOf,
   limitNames,
   readBudget,
@@ -33,7 +32,7 @@ import {
   unlimited,
 } from "../base/budgets.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { type FamilyName, familyName, familyNames } from "../base/families.ts";
+import { type FamilyName, familyName, familyNames, namedFamily } from "../base/families.ts";
 import { invalidPageToken, readPage } from "../base/paging.ts";
 import { actorOf, checkStrong } from "../contract/callers.ts";
 import type {
@@ -193,7 +192,7 @@ export async function setBudget(
   const { caller, note } = call;
   const named = checkPayer(payer);
   if (named.case === "keyId") throw invalidField("payer", "is a key: UpdateKey sets its limits");
-  const next = checkMessage(limits);
+  const next = limitsAsked(limits);
   const rows = await changeBudgets(parts, call, { named, families }, async (tx, id) => {
     const before = await tx.run(sql.readBudgetsOf, id);
     const old = before.find(({ family }) => family === id.family);
@@ -244,7 +243,7 @@ async function changeBudgets(
   change: (tx: Runner, id: BudgetId) => Promise<void>,
 ): Promise<BudgetMessage[]> {
   const { named } = asked;
-  const families = checkFamilies(asked.families);
+  const families = familiesOf(asked.families);
   const payer = columnOf(named);
   const { rows, keyIds } = await transaction(async (tx) => {
     if ((await tx.run(sql.lockAccountPools, { accountId })).length === 0)
@@ -387,7 +386,7 @@ export async function setDefaultMemberLimits(
   request: SetDefaultMemberLimitsRequest,
   { accountId, caller, note }: AuthenticatedCall,
 ) {
-  const limits = checkMessage(request.limits);
+  const limits = limitsAsked(request.limits);
   const stored =
     request.limits && hasLimit(limits)
       ? JSON.stringify(toJson(BudgetLimitsSchema, request.limits))
@@ -443,26 +442,12 @@ function payerIn(column: string): NamedPayer {
   return { case: "keyId", value: column };
 }
 
-function checkFamilies(families: readonly Family[]): readonly FamilyName[] {
-  if (families.length === 0) return familyNames;
-  return families.map((family, index) => {
-    const name = familyName(family);
-    if (!name) throw invalidField(`families[${index}]`, "has to be FAMILY_V1 or FAMILY_V2");
-    return name;
-  });
+function familiesOf(families: readonly Family[]): readonly FamilyName[] {
+  return families.length === 0 ? familyNames : families.map(namedFamily);
 }
 
-const messageFields: Readonly<Record<keyof BudgetLimits, string>> = {
-  day: "daily_microcredits",
-  week: "weekly_microcredits",
-  month: "monthly_microcredits",
-  total: "total_microcredits",
-  requestsAtOnce: "requests_at_once",
-};
-
-function checkMessage(message: LimitsMessage | undefined): BudgetLimits {
-  const limits = message ? readLimits(message) : unlimited;
-  return checkLimits(limits, (name) => `limits.${messageFields[name]}`);
+function limitsAsked(message: LimitsMessage | undefined): BudgetLimits {
+  return message ? readLimits(message) : unlimited;
 }
 
 function isRaise(next: BudgetLimits, before: BudgetLimits): boolean {
@@ -475,6 +460,14 @@ function isRaise(next: BudgetLimits, before: BudgetLimits): boolean {
 function factsOf(named: NamedPayer): AuditFacts {
   return { payer: named.case === "pool" ? "pool" : columnOf(named) };
 }
+
+const messageFields: Readonly<Record<keyof BudgetLimits, string>> = {
+  day: "daily_microcredits",
+  week: "weekly_microcredits",
+  month: "monthly_microcredits",
+  total: "total_microcredits",
+  requestsAtOnce: "requests_at_once",
+};
 
 function limitFacts(limits: BudgetLimits): AuditFacts {
   const facts: Record<string, string> = {};

@@ -9,7 +9,6 @@ import {
   ListChargesResponseSchema,
   type Receipt,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { invalidField } from "../base/errors.ts";
 import {
   encodePageToken,
   encodeTimeCursor,
@@ -90,8 +89,6 @@ export function chosenCharges(
 ): ChosenCharges | undefined {
   const { keyId = "", model = "", outcomes = [], minAmountMicrocredits = 0n } = filter ?? {};
   const tags = checkTags(filter?.tags ?? noTags, "filter.tags");
-  if (minAmountMicrocredits < 0n)
-    throw invalidField("filter.min_amount_microcredits", "is negative");
   if (onlyKey !== undefined && keyId !== "" && keyId !== onlyKey) return undefined;
   return {
     keyId: onlyKey ?? (keyId === "" ? undefined : keyId),

@@ -47,9 +47,6 @@ import { PriceBook, type PriceList, PriceLists } from "./prices.ts";
 import { toAccount } from "./rows.ts";
 
 const listsMax = 200;
-const modelsMax = 100;
-const discountMax = 10_000;
-const discountBound = `is at most ${discountMax}`;
 
 export type PriceListParts = {
   readonly transaction: Postgres["transaction"];
@@ -386,12 +383,9 @@ function readVersion(
   { file }: PriceListParts,
   { discountBp, models }: Pick<CreatePriceListRequest, "discountBp" | "models">,
 ): Version {
-  const given = Object.entries(models);
-  if (given.length > modelsMax) throw invalidField("models", `has more than ${modelsMax} models`);
   const { models: entries, priceMultipliers } = file();
   const problems: ApiError[] = [];
-  if (discountBp > discountMax) problems.push(invalidField("discount_bp", discountBound));
-  const stored = given.flatMap(([id, { price, discountBp: bp }]) => {
+  const stored = Object.entries(models).flatMap(([id, { price, discountBp: bp }]) => {
     const at = `models[${id}]`;
     const refuse = (field: string, fault: string) => {
       problems.push(invalidField(field, fault));
@@ -399,7 +393,6 @@ function readVersion(
     };
     const entry = entries.find((one) => one.id === id);
     if (!entry) return refuse(at, "is no model of the catalogue");
-    if (bp !== undefined && bp > discountMax) refuse(`${at}.discount_bp`, discountBound);
     if (price === undefined && bp === undefined) return refuse(at, "needs a price or discount_bp");
     const terms = price && readTerms(fileOf(price), priceMultipliers);
     if (Array.isArray(terms)) return refuse(`${at}.price`, terms.join("; "));

@@ -16,7 +16,7 @@ import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { type FindTransfersRow, findTransfers, lockAccountPools } from "../../gen/sql/billing.ts";
 import { csvLine, textCell } from "../base/csv.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { familyName } from "../base/families.ts";
+import { namedFamily } from "../base/families.ts";
 import { idsBetween } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { credits, microCreditsPerMicroDollar, usd } from "../base/money.ts";
@@ -54,8 +54,6 @@ export type TransferParts = {
   readonly onTransfer: (accountId: string) => void;
 };
 
-// The largest integer that a double, and so any JSON client, represents exactly.
-const amountMax = 2n ** 53n;
 const smallestPackMicro = BigInt(packStepUsdCents) * microcreditsPerUsdCent;
 
 /**
@@ -169,11 +167,8 @@ export function carryOutTransfer(onTransfer: TransferParts["onTransfer"]): Carry
 /** Throws `invalid_request`. */
 function toNewTransfer(request: CreateTransferRequest, actor: string): NewTransfer {
   const { accountId, kind, amountMicrocredits: amount, idempotencyKey, reason } = request;
-  const family = familyName(request.family);
-  if (!family) throw invalidField("family", "is not a family");
-  checkText("idempotency_key", idempotencyKey, 200);
-  if (amount > amountMax || amount < -amountMax)
-    throw invalidField("amount_microcredits", "is larger than 2^53");
+  const family = namedFamily(request.family);
+  checkText("idempotency_key", idempotencyKey);
   if (amount < 0n && kind !== TransferKind.ADJUSTMENT)
     throw invalidField("amount_microcredits", "must be positive: the kind gives the direction");
   if (kind === TransferKind.PURCHASE && amount < smallestPackMicro) {
@@ -219,12 +214,9 @@ export async function moveCredits(
   if (isOwner && !ownersMove())
     throw new ApiError("not_permitted", { message: "Only operators move credits here." });
   const { amountMicrocredits: amount, idempotencyKey } = request;
-  const [from, to] = [familyName(request.from), familyName(request.to)];
-  if (!from) throw invalidField("from", "is not a family");
-  if (!to || to === from) throw invalidField("to", "has to be the other family");
-  if (amount <= 0n || amount > amountMax)
-    throw invalidField("amount_microcredits", "must be above 0 and at most 2^53");
-  checkText("idempotency_key", idempotencyKey, 200);
+  const [from, to] = [namedFamily(request.from), namedFamily(request.to)];
+  if (to === from) throw invalidField("to", "has to be the other family");
+  checkText("idempotency_key", idempotencyKey);
   const reason = readReason(request.reason, call);
   const both = { accountId, kind: TransferKind.ADJUSTMENT, reason, actor: actorOf(caller) };
   const out = { family: from, amountMicro: -amount, idempotencyKey: `move:out:${idempotencyKey}` };

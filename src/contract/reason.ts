@@ -5,8 +5,6 @@ import { checkText } from "../base/names.ts";
 import { reasonCharactersMin } from "../base/shown-figures.ts";
 import type { AuthenticatedCall } from "./contract.ts";
 
-const charactersMax = 1_000;
-
 /** The reason of an act, trimmed. Notes it for the audit event. Throws `invalid_request`. */
 export function readReason(text: string, call: Pick<AuthenticatedCall, "note">): string {
   const reason = readOptionalReason(text, call);
@@ -20,7 +18,7 @@ export function readOptionalReason(
   text: string,
   { note }: Pick<AuthenticatedCall, "note">,
 ): string {
-  const reason = checkText("reason", text, charactersMax).trim();
+  const reason = checkText("reason", text).trim();
   if (reason !== "") note?.({ reason });
   return reason;
 }

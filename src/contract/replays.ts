@@ -93,8 +93,9 @@ function keyOf(
   if (given !== "" && field !== "" && given !== field)
     throw invalidField("idempotency_key", "differs from the header Idempotency-Key");
   const key = field || given;
-  if (key.length > keyLengthMax || !key.isWellFormed())
-    throw invalidField("idempotency_key", `has to be at most ${keyLengthMax} characters`);
+  // The field has this limit in the protos. The header has no other.
+  if ([...key].length > keyLengthMax || !key.isWellFormed())
+    throw invalidField("idempotency_key", `has more than ${keyLengthMax} characters`);
   return key;
 }
 

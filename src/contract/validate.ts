@@ -1,20 +1,26 @@
-// Validates a request by its descriptor, the same on every binding: required fields are set, enums
-// hold listed values, and PostgreSQL can store the strings. (protobuf accepts unlisted enum
-// numbers, so that old programs can pass on new values. In a request they have no meaning.)
+// Validates a request by its descriptor, the same on every binding: required fields are set, values
+// are within the limits of their fields, enums hold listed values, times are possible, and
+// PostgreSQL can store the strings. (protobuf accepts unlisted enum numbers, so that old programs
+// can pass on new values. In a request they have no meaning.)
 
 import {
   type DescField,
   type DescMessage,
-  getOption,
   isFieldSet,
   isMessage,
   type Message,
   ScalarType,
 } from "@bufbuild/protobuf";
-import { required } from "../../gen/gateway/common/v1/options_pb.ts";
+import {
+  type Duration,
+  DurationSchema,
+  type Timestamp,
+  TimestampSchema,
+} from "@bufbuild/protobuf/wkt";
 import { file_gateway_inference_v1_content } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
+import { type Check, compileLimits, type Fault, limitsOf } from "./limits.ts";
 
 /** Throws `invalid_request` with the path of the first invalid field, as `messages[0].role`. */
 export function checkRequest(type: DescMessage, request: Message): void {
@@ -43,19 +49,16 @@ export function refuseUnknownFields(type: DescMessage, message: Message): void {
   }
 }
 
-/**
- * `path` holds parts such as `.messages`, `[0]`, `.role`. It is built only for an invalid field,
- * because conversations have thousands of items.
- */
-type Fault = { path: string[]; message: string; allowed: string[] };
-
 function findFault(type: DescMessage, message: Message): Fault | undefined {
   for (const rule of rulesOf(type)) {
-    const { field } = rule;
+    const { field, isRequired, check, isWalked } = rule;
+    const value = readField(message, rule);
     const fault =
-      rule.isRequired && !isFieldSet(message, field)
+      isRequired && !isFieldSet(message, field)
         ? absence
-        : findFieldFault(field, readField(message, rule));
+        : value === undefined
+          ? undefined
+          : (check?.(value) ?? (isWalked ? findFieldFault(field, value) : undefined));
     if (fault) return { ...fault, path: [`.${field.name}`, ...fault.path] };
   }
   return undefined;
@@ -77,9 +80,8 @@ function findFieldFault(field: DescField, value: unknown): Fault | undefined {
 
 function findValueFault(field: DescField, value: unknown): Fault | undefined {
   if (field.enum && typeof value === "number" && !field.enum.value[value]) {
-    const allowed = field.enum.values.filter(
-      (one) => one.number !== 0 || !getOption(field, required),
-    );
+    const isRequired = limitsOf(field)?.isRequired;
+    const allowed = field.enum.values.filter((one) => one.number !== 0 || !isRequired);
     return {
       path: [],
       message: `${value} is not a ${field.enum.name}`,
@@ -88,13 +90,36 @@ function findValueFault(field: DescField, value: unknown): Fault | undefined {
   }
   if (typeof value === "string" && value.includes("\0"))
     return { path: [], message: "must not contain the character U+0000", allowed: [] };
+  if (isMessage(value, TimestampSchema)) return isTime(value) ? undefined : noTime;
+  if (isMessage(value, DurationSchema)) return isDuration(value) ? undefined : noDuration;
   return field.message && isMessage(value) ? findFault(field.message, value) : undefined;
+}
+
+// Of the bounds of the standard types, which JSON keeps and a binary message need not.
+const noTime: Fault = { path: [], message: "is not in the years 1 to 9999", allowed: [] };
+const noDuration: Fault = { path: [], message: "is no duration", allowed: [] };
+const secondsMin = BigInt(Date.parse("0001-01-01T00:00:00Z") / 1000);
+const secondsEnd = BigInt(Date.parse("9999-12-31T23:59:59Z") / 1000) + 1n;
+const durationSecondsMax = 315_576_000_000n;
+
+function isTime({ seconds, nanos }: Timestamp): boolean {
+  return seconds >= secondsMin && seconds < secondsEnd && nanos >= 0 && nanos <= 999_999_999;
+}
+
+function isDuration({ seconds, nanos }: Duration): boolean {
+  const isMixed = (seconds > 0n && nanos < 0) || (seconds < 0n && nanos > 0);
+  return (
+    !isMixed &&
+    seconds >= -durationSecondsMax &&
+    seconds <= durationSecondsMax &&
+    Math.abs(nanos) <= 999_999_999
+  );
 }
 
 /** The value of a field. Undefined for one of a oneof that is not set. */
 function readField(
   message: Message,
-  { field, property, inOneof }: Omit<Rule, "isRequired">,
+  { field, property, inOneof }: Pick<Rule, "field" | "property" | "inOneof">,
 ): unknown {
   const value: unknown = Reflect.get(message, property);
   if (!inOneof) return value;
@@ -105,6 +130,10 @@ function readField(
 type Rule = {
   readonly field: DescField;
   readonly isRequired: boolean;
+  /** The limits of the field. */
+  readonly check: Check | undefined;
+  /** True if more than limits has to be looked at: a field with limits alone is not entered. */
+  readonly isWalked: boolean;
   /** The property of a message that holds the field. */
   readonly property: string;
   /** True if the field shares the property with others. */
@@ -120,7 +149,9 @@ function rulesOf(type: DescMessage): readonly Rule[] {
     .filter((field) => hasRules(field, new Set()))
     .map((field) => ({
       field,
-      isRequired: getOption(field, required),
+      isRequired: limitsOf(field)?.isRequired ?? false,
+      check: compileLimits(field),
+      isWalked: isWalked(field, new Set()),
       property: field.oneof?.localName ?? field.localName,
       inOneof: field.oneof !== undefined,
     }));
@@ -129,11 +160,16 @@ function rulesOf(type: DescMessage): readonly Rule[] {
 }
 
 function hasRules(field: DescField, seen: Set<DescMessage>): boolean {
-  if (field.enum || getOption(field, required) || isStoredText(field)) return true;
+  return limitsOf(field) !== undefined || isWalked(field, seen);
+}
+
+function isWalked(field: DescField, seen: Set<DescMessage>): boolean {
+  if (field.enum || isStoredText(field)) return true;
   const { message } = field;
+  if (!message || seen.has(message)) return false;
+  if (message === TimestampSchema || message === DurationSchema) return true;
   // google.protobuf.Struct is a plain object here, and the other standard types have no rules.
-  if (!message || seen.has(message) || message.typeName.startsWith("google.protobuf."))
-    return false;
+  if (message.typeName.startsWith("google.protobuf.")) return false;
   seen.add(message);
   return message.fields.some((inner) => hasRules(inner, seen));
 }

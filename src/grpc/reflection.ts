@@ -3,6 +3,7 @@
 import { type DescFile, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema, file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
 import { ReflectionService } from "@grpc/reflection";
+import { file_buf_validate_validate } from "../../gen/buf/validate/validate_pb.ts";
 import { file_gateway_common_v1_options } from "../../gen/gateway/common/v1/options_pb.ts";
 import { file_grpc_health_v1_health, Health } from "../../gen/grpc/health/v1/health_pb.ts";
 import { serviceTypes } from "../contract/contract.ts";
@@ -24,15 +25,16 @@ export function createReflection(): ReflectionService {
 }
 
 // The library re-encodes descriptors and corrupts extensions of descriptor.proto, which clients
-// reject with "duplicate id". So our options are left out; callers do not need them.
+// reject with "duplicate id". So options are left out; callers do not need them.
 const omitted = new Set<DescFile>([
+  file_buf_validate_validate,
   file_gateway_common_v1_options,
   file_google_protobuf_descriptor,
 ]);
 const omittedNames = new Set([...omitted].map((file) => file.proto.name));
 
 function describeFile(file: DescFile): Buffer {
-  // To descriptor.proto our options are unknown fields. Decoding without unknown fields drops them.
+  // To descriptor.proto options are unknown fields. Decoding without unknown fields drops them.
   const proto = fromBinary(
     FileDescriptorProtoSchema,
     toBinary(FileDescriptorProtoSchema, file.proto),

@@ -13,7 +13,7 @@ import {
 } from "@bufbuild/protobuf";
 import { codeToHttpStatus, codeToString } from "@connectrpc/connect/protocol-connect";
 import { comments } from "../../gen/comments.ts";
-import { audited, callers, required, strong } from "../../gen/gateway/common/v1/options_pb.ts";
+import { audited, callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
 import {
   AccountRole,
   AccountRoleSchema,
@@ -26,6 +26,7 @@ import {
 import { errorCatalog } from "../base/errors.ts";
 import { described, list, oneOf, open, ref, type Schema, text, time } from "../base/json-schema.ts";
 import { scopesFor } from "../contract/callers.ts";
+import { count, type Limits, limitsOf, rangeText, secondsOf } from "../contract/limits.ts";
 import { json } from "./operation.ts";
 
 /** The media type of a stream of messages. */
@@ -173,7 +174,7 @@ function callersText(desc: DescMethod): string {
 function addMessage(schemas: Record<string, Schema>, desc: DescMessage): void {
   if (schemas[desc.typeName] || desc.typeName in wellKnown) return;
   const requiredNames = desc.fields
-    .filter((field) => getOption(field, required))
+    .filter((field) => limitsOf(field)?.isRequired)
     .map(({ jsonName }) => jsonName);
   const schema: Schema = {
     type: "object",
@@ -203,18 +204,74 @@ function atMostOne({ oneofs }: DescMessage): Schema {
 }
 
 function fieldSchema(field: DescField): Schema {
-  const schema = typeOf(field);
-  const comment = descriptionOf(`${field.parent.typeName}.${field.name}`);
-  return { ...schema, ...(getOption(field, required) && noZero(field, schema)), ...comment };
+  const limits = limitsOf(field);
+  const schema = withLimits(typeOf(field), limits, field.enum);
+  const words = comments[`${field.parent.typeName}.${field.name}`];
+  const description = [words, limits && wordsOf(limits)].filter((one) => one !== undefined);
+  return {
+    ...schema,
+    ...(limits?.isRequired && noZero(field, schema)),
+    ...(description.length > 0 && { description: description.join(" ") }),
+  };
 }
 
 /** What a required field must not be: the value that stands for its absence. */
-function noZero(field: DescField, { type }: Schema): Schema {
+function noZero(field: DescField, { type, minLength = 1 }: Schema): Schema {
   if (type === "array") return { minItems: 1 };
+  if (field.fieldKind === "map") return { minProperties: 1 };
   if (field.enum) return { not: oneOf(field.enum.values[0]?.name ?? "") };
-  if (field.scalar === ScalarType.STRING) return { minLength: 1 };
+  if (field.scalar === ScalarType.STRING) return { minLength };
   if (field.message || field.scalar === ScalarType.BYTES) return {};
   return { not: { const: type === "string" ? "0" : 0 } };
+}
+
+/** The schema of a value with what JSON Schema can say of its limits. */
+function withLimits(schema: Schema, limits: Limits | undefined, desc?: DescEnum): Schema {
+  if (!limits) return schema;
+  const { lengthMin, lengthMax, bytesMax, pattern, least, most, itemsMin, itemsMax } = limits;
+  const isText = schema.type === "string" && schema.contentEncoding === undefined;
+  // The empty text stands for absence, and is one of the texts that the form allows.
+  const empty = limits.skipsZero ? "^$|" : "";
+  return {
+    ...schema,
+    ...(isText && !limits.skipsZero && lengthMin !== undefined && { minLength: lengthMin }),
+    // A text of so many bytes has at most as many characters.
+    ...(isText && given("maxLength", lengthMax ?? bytesMax)),
+    ...(limits.notIn && {
+      not: oneOf(...limits.notIn.map((number) => desc?.value[number]?.name ?? "")),
+    }),
+    ...(pattern && { pattern: `${empty}${pattern.source}` }),
+    ...(typeof least === "number" && !limits.skipsZero && { minimum: least }),
+    ...(typeof most === "number" && { maximum: most }),
+    // Numbers of 64 bits are texts in JSON.
+    ...(typeof least === "bigint" && schema.format === "int64" && { "x-minimum": String(least) }),
+    ...(typeof most === "bigint" && schema.format === "int64" && { "x-maximum": String(most) }),
+    ...(schema.type === "array" && {
+      ...given("minItems", limits.skipsZero ? undefined : itemsMin),
+      ...given("maxItems", itemsMax),
+      ...(limits.isUnique && { uniqueItems: true }),
+      items: withLimits(Object(schema.items), limits.items, desc),
+    }),
+    ...(schema.type === "object" && {
+      ...given("minProperties", limits.skipsZero ? undefined : itemsMin),
+      ...given("maxProperties", itemsMax),
+      ...(limits.keys && { propertyNames: withLimits(text, limits.keys) }),
+      additionalProperties: withLimits(Object(schema.additionalProperties), limits.values),
+    }),
+  };
+}
+
+function given(name: string, limit: number | undefined): Schema {
+  return limit === undefined ? {} : { [name]: limit };
+}
+
+/** What JSON Schema cannot say. */
+function wordsOf({ least, most, unit, bytesMax, isFuture }: Limits): string | undefined {
+  if (isFuture) return "It is in the future.";
+  if (bytesMax !== undefined) return `It has at most ${count(bytesMax, "byte")}.`;
+  if (typeof (least ?? most) !== "bigint") return undefined;
+  if (unit) return `It ${rangeText(secondsOf(least), secondsOf(most))} seconds.`;
+  return `It ${rangeText(least, most)}.`;
 }
 
 function typeOf(field: DescField): Schema {

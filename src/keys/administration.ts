@@ -3,7 +3,6 @@
 
 import { create } from "@bufbuild/protobuf";
 import { type Duration, type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
-import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type CreateKeyRequest,
@@ -39,15 +38,16 @@ import {
   type UpdateKeyResponse,
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { type BudgetLimits, checkLimits, limitNames, unlimited } from "../base/budgets.ts";
+import { type BudgetLimits, limitNames, unlimited } from "../base/budgets.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { checkAddresses } from "../base/client-address.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
+import { familyOf, namedFamily } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
 import { invalidPageToken, type Page, pageSizeOf, readPage } from "../base/paging.ts";
 import { keyDaysShown } from "../base/shown-figures.ts";
-import { checkTagKey, checkTags } from "../base/tags.ts";
+import { checkTags } from "../base/tags.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall, Person } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
@@ -105,7 +105,7 @@ export async function createKey(
   request: CreateKeyRequest,
   call: AuthenticatedCall,
 ): Promise<CreateKeyResponse> {
-  const family = checkFamily(request.family);
+  const family = familyOf(namedFamily(request.family));
   const { caller, note } = call;
   const asked = checkControls(request, parts.resolveModel);
   const accountId = checkId("account_id", call.accountId);
@@ -190,8 +190,6 @@ async function groupPage(
   filter: KeyFilter,
 ) {
   const { groupByTag: tag, valuePrefix: prefix } = request;
-  checkTagKey(tag, "group_by_tag");
-  checkText("value_prefix", prefix);
   const page = await readPage(request, {
     question: ["groups", tag, prefix, filter],
     read: (after, rows) => store.listGroups(accountId, filter, { tag, prefix, after, rows }),
@@ -308,10 +306,10 @@ export async function rotateKey(
   call: AuthenticatedCall,
 ): Promise<RotateKeyResponse> {
   const keyId = checkId("key_id", request.keyId);
-  const overlapMs = checkOverlap(request.overlap);
+  const overlapMs = overlapMsOf(request.overlap);
   const found = await findUsable(parts, keyId, call);
   const { family, accountId } = found;
-  const secret = newSecret(checkFamily(family));
+  const secret = newSecret(familyOf(namedFamily(family)));
   const once = onceFor(KeysService.method.rotateKey, request, { ...call, accountId });
   const admit = admitTo(parts, found, call);
   const created = await parts.store.rotateKey(keyId, secret, overlapMs, { admit, once });
@@ -644,14 +642,8 @@ function newSecret(family: KeyFamily): NewSecret {
 export type ResolveModel = (name: string) => string | undefined;
 
 const keysPerHourMax = 60;
-/** How many keys a call names at most. */
-export const keysAtOnceMax = 1_000;
-const requestsPerMinuteMax = 1_000_000;
-const allowedModelsMax = 100;
-const queryLengthMax = 200;
 const expiryMsMax = Date.UTC(9999, 11, 31);
 const overlapMsDefault = 24 * 3_600_000;
-const overlapMsMax = 7 * 24 * 3_600_000;
 const changeable = [
   "name",
   "requests_per_minute",
@@ -673,19 +665,13 @@ export function checkId(field: string, id: string): string {
   return id;
 }
 
-function checkFamily(family: Family): KeyFamily {
-  if (family === Family.V1) return Family.V1;
-  if (family === Family.V2) return Family.V2;
-  throw invalidField("family", "has to be FAMILY_V1 or FAMILY_V2");
-}
-
 /** Throws `invalid_request` and `model_not_found`. */
 function checkControls(request: CreateKeyRequest, resolve: ResolveModel): Controls {
   return {
     name: checkName("name", request.name),
-    requestsPerMinute: checkRequestsPerMinute("requests_per_minute", request.requestsPerMinute),
+    requestsPerMinute: request.requestsPerMinute ?? null,
     allowedModels: resolveModels("allowed_models", request.allowedModels, resolve),
-    budget: checkBudget("", request),
+    budget: budgetOf(request),
     accountReader: request.accountReader,
     expiresAt: checkExpiry("expires_at", request.expiresAt),
     allowedAddresses: checkAddresses("allowed_addresses", request.allowedAddresses),
@@ -723,7 +709,7 @@ export function readControls(
         controls.name = checkName(field, key.name);
         break;
       case "requests_per_minute":
-        controls.requestsPerMinute = checkRequestsPerMinute(field, key.requestsPerMinute);
+        controls.requestsPerMinute = key.requestsPerMinute ?? null;
         break;
       case "allowed_models":
         controls.allowedModels = resolveModels(field, key.allowedModels, resolve);
@@ -733,7 +719,7 @@ export function readControls(
       case "monthly_cap_microcredits":
       case "total_cap_microcredits":
       case "requests_at_once": {
-        const budget = checkBudget(prefix, key);
+        const budget = budgetOf(key);
         const name = budgetPaths[path];
         controls.budget = { ...controls.budget, [name]: budget[name] };
         break;
@@ -758,25 +744,11 @@ export function readControls(
 }
 
 /** How long the earlier secrets remain valid, in milliseconds. */
-export function checkOverlap(overlap: Duration | undefined): number {
-  if (!overlap) return overlapMsDefault;
-  const { seconds, nanos } = overlap;
-  const overlapMs = Number(seconds) * 1000 + nanos / 1e6;
-  if (nanos < 0 || nanos > 999_999_999 || seconds < 0n || overlapMs > overlapMsMax) {
-    throw invalidField("overlap", "has to be from 0 to 7 days (604800s)");
-  }
-  return overlapMs;
-}
-
-export function checkRequestsPerMinute(field: string, limit: number | undefined): number | null {
-  if (limit === undefined) return null;
-  if (Number.isInteger(limit) && limit >= 0 && limit <= requestsPerMinuteMax) return limit;
-  throw invalidField(field, `has to be a whole number from 0 to ${requestsPerMinuteMax}`);
+export function overlapMsOf(overlap: Duration | undefined): number {
+  return overlap ? Number(overlap.seconds) * 1000 + overlap.nanos / 1e6 : overlapMsDefault;
 }
 
 function resolveModels(field: string, names: readonly string[], resolve: ResolveModel): string[] {
-  if (names.length > allowedModelsMax)
-    throw invalidField(field, `has to name at most ${allowedModelsMax} models`);
   const ids = names.map((name, index) => {
     const id = resolve(name);
     if (id === undefined) throw new ApiError("model_not_found", { field: `${field}[${index}]` });
@@ -794,14 +766,8 @@ export function checkExpiry(field: string, expiresAt: Timestamp | undefined): Da
 }
 
 /** A whole secret finds its key by the hint, the only part of it that is stored. */
-function checkQuery(query: string): string {
-  checkText("query", query);
+function queryOf(query: string): string {
   return isSecret(query) ? hintOf(query) : query;
-}
-
-function checkText(field: string, text: string): void {
-  if (text.length > queryLengthMax)
-    throw invalidField(field, `has to be at most ${queryLengthMax} characters`);
 }
 
 const attentions: Readonly<Record<KeyAttention, KeyFilter["attention"]>> = {
@@ -814,12 +780,9 @@ const attentions: Readonly<Record<KeyAttention, KeyFilter["attention"]>> = {
 /** The keys that a list asks for. Throws `invalid_request`. */
 function checkFilter(request: ListKeysRequest): KeyFilter {
   const { statuses, status, query, tags, withoutTag, attention, keyIds } = request;
-  if (keyIds.length > keysAtOnceMax)
-    throw invalidField("key_ids", `has to be at most ${keysAtOnceMax} keys`);
-  if (withoutTag !== "") checkTagKey(withoutTag, "without_tag");
   return {
     statuses: statuses.length > 0 ? statuses : status === KeyStatus.UNSPECIFIED ? [] : [status],
-    text: checkQuery(query),
+    text: queryOf(query),
     tags: checkTags(tags, "tags"),
     withoutTag,
     attention: attentions[attention] ?? "",
@@ -835,9 +798,7 @@ const budgetPaths = {
   requests_at_once: "requestsAtOnce",
 } as const satisfies Record<string, keyof BudgetLimits>;
 
-/** `prefix`: of the names of fields. */
-export function checkBudget(
-  prefix: string,
+function budgetOf(
   of: Pick<
     Key,
     | "dailyCapMicrocredits"
@@ -847,18 +808,11 @@ export function checkBudget(
     | "requestsAtOnce"
   >,
 ): BudgetLimits {
-  return checkLimits(
-    {
-      day: of.dailyCapMicrocredits ?? null,
-      week: of.weeklyCapMicrocredits ?? null,
-      month: of.monthlyCapMicrocredits ?? null,
-      total: of.totalCapMicrocredits ?? null,
-      requestsAtOnce: of.requestsAtOnce ?? null,
-    },
-    (name) => {
-      for (const [path, one] of Object.entries(budgetPaths))
-        if (one === name) return `${prefix}${path}`;
-      return prefix;
-    },
-  );
+  return {
+    day: of.dailyCapMicrocredits ?? null,
+    week: of.weeklyCapMicrocredits ?? null,
+    month: of.monthlyCapMicrocredits ?? null,
+    total: of.totalCapMicrocredits ?? null,
+    requestsAtOnce: of.requestsAtOnce ?? null,
+  };
 }

@@ -21,8 +21,6 @@ import { onceFor } from "../contract/replays.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import { checkAccount, noSuchAccount } from "./store.ts";
 
-const textLengthMax = 2_000;
-
 /** A note waits for no customer's report: it is written by the connections of requests. */
 export type NotesParts = { readonly postgres: Pick<Postgres, "run" | "transaction"> };
 
@@ -61,8 +59,6 @@ export async function listNotes({ postgres }: NotesParts, request: ListNotesRequ
 function checkedText(text: string): string {
   const trimmed = text.trim();
   if (trimmed === "") throw invalidField("text", "must not be blank");
-  if (trimmed.length > 2 * textLengthMax || [...trimmed].length > textLengthMax)
-    throw invalidField("text", `is longer than ${textLengthMax} characters`);
   if (!trimmed.isWellFormed() || /[^\P{Cc}\n]/u.test(trimmed))
     throw invalidField("text", "must not hold control characters");
   return trimmed;

@@ -9,7 +9,7 @@ import {
   type ResendNoticeRequest,
   ResendNoticeResponseSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { readReason } from "../contract/reason.ts";
@@ -47,8 +47,6 @@ export async function resendDocument(
 ) {
   const { accountId, number, to } = request;
   readReason(request.reason, call);
-  if (to !== DocumentReceiver.OWNERS && to !== DocumentReceiver.BUYER)
-    throw invalidField("to", "must be DOCUMENT_RECEIVER_OWNERS or DOCUMENT_RECEIVER_BUYER");
   call.note?.({ number });
   const document = await parts.findDocument(accountId, number);
   if (!document) throw new ApiError("not_found", { message: "No such document.", field: "number" });

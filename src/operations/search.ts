@@ -27,7 +27,6 @@ import type { Reports } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { checkAccount } from "./store.ts";
 
-const queryLengthMax = 200;
 const hitsMax = 20;
 /** A shorter text is only the beginning of a whole name. */
 const wordLengthMin = 3;
@@ -154,9 +153,6 @@ async function lookUp(
 }
 
 function checkedQuery(query: string): string {
-  // The number of UTF-16 units bounds the work.
-  if (query.length > 2 * queryLengthMax || [...query].length > queryLengthMax)
-    throw invalidField("query", `is longer than ${queryLengthMax} characters`);
   if (!query.isWellFormed() || /\p{Cc}/u.test(query))
     throw invalidField("query", "must not hold control characters");
   return query.trim();

@@ -23,7 +23,7 @@ import {
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField, tooOften } from "../base/errors.ts";
-import { familyName, familyOf } from "../base/families.ts";
+import { familyOf, namedFamily } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkText } from "../base/names.ts";
 import { readPage, walkPages } from "../base/paging.ts";
@@ -76,9 +76,8 @@ export async function createOrder(
 ) {
   const { store } = parts;
   const { usdCents, idempotencyKey } = request;
-  const family = familyName(request.family);
-  if (!family) throw invalidField("family", "is not a family");
-  checkText("idempotency_key", idempotencyKey, 200);
+  const family = namedFamily(request.family);
+  checkText("idempotency_key", idempotencyKey);
   const { processor, method } = await findMethod(parts, request.method, signal);
   const usdMicro = BigInt(usdCents) * microDollarsPerCent;
   const { mostUsdMicro } = parts.offer();
@@ -172,8 +171,7 @@ export async function getDepositAddress(
   request: GetDepositAddressRequest,
   { accountId, signal }: AuthenticatedCall,
 ) {
-  const family = familyName(request.family);
-  if (!family) throw invalidField("family", "is not a family");
+  const family = namedFamily(request.family);
   const found = parts.addresses();
   if (!found) throw invalidField("network", "is not read here: no chain is", []);
   await findOpenAccount(parts, accountId, signal);

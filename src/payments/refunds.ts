@@ -243,7 +243,7 @@ export async function completeRefund(
   { orderId, transaction }: CompleteRefundRequest,
   call: AuthenticatedCall,
 ) {
-  checkText("transaction", transaction, 200);
+  checkText("transaction", transaction);
   const { accountId } = await findVisible(parts, orderId, call);
   call.note?.({ accountId });
   await parts.store.transaction(async (tables) => {

@@ -19,8 +19,6 @@ import { findVisible, type Parts } from "./parts.ts";
 import { type Asset, usualOf } from "./processor.ts";
 import type { PaymentsStore, SimulatedPayment, StoredOrder } from "./store.ts";
 
-const confirmationsMax = 1_000;
-
 export async function simulateDeposit(
   parts: Parts,
   request: SimulateDepositRequest,
@@ -31,9 +29,7 @@ export async function simulateDeposit(
   call.note?.({ accountId: order.accountId });
   if (!processors().get(order.processor)?.isSimulated)
     throw invalidField("order_id", "is no order of a simulated processor");
-  if (request.confirmations > confirmationsMax)
-    throw invalidField("confirmations", `is at most ${confirmationsMax}`);
-  checkText("deposit_id", request.depositId, 100);
+  checkText("deposit_id", request.depositId);
   if (request.event !== SimulatedEvent.UNSPECIFIED) await happen(parts, order, request);
   const depositId =
     request.event === SimulatedEvent.UNSPECIFIED ? await deposit(store, order, request) : "";
@@ -130,7 +126,7 @@ function assetOf(order: StoredOrder, request: SimulateDepositRequest): Asset {
       coins.map(({ asset }) => asset),
     );
   const usual = usualOf(coin);
-  checkText("network", request.network, 40);
+  checkText("network", request.network);
   const { decimals } = usual;
   if (request.network !== "") return { asset: name, network: request.network, decimals };
   return name === order.asset ? { asset: name, network: order.network, decimals } : usual;

@@ -189,11 +189,6 @@ export function carryOutAdminToken({ publish }: Pick<Parts, "publish">): CarryOu
 /** Throws `invalid_request` and `name_taken`. */
 function checkTokenName(text: string): string {
   const name = checkName("name", text);
-  if (!/^[0-9A-Za-z][0-9A-Za-z ._-]{0,99}$/.test(name))
-    throw invalidField(
-      "name",
-      "has to be 1 to 100 letters, digits, spaces, dots, _ and -, and begin with a letter or digit",
-    );
   if (name.toLowerCase() === environmentToken.name.toLowerCase())
     throw new ApiError("name_taken", { field: "name" });
   return name;

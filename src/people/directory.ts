@@ -34,11 +34,7 @@ import { digestToken } from "./sessions.ts";
 import { type LockedMember, type PeopleTables, tablesOn } from "./store.ts";
 import { checkProof } from "./ways-in.ts";
 
-const queryLengthMax = 200;
-
 export async function listPeople({ store }: Parts, request: ListPeopleRequest) {
-  if (request.query.length > queryLengthMax)
-    throw invalidField("query", `has to have at most ${queryLengthMax} characters`);
   const { entries: people, nextPageToken } = await readPage(request, {
     read: (after, limit) => store.listPeople(request.query, after ?? "", limit),
     cursorOf: ({ login }) => login,

@@ -24,7 +24,6 @@ import type { AuthenticatedCall, Membership } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
 import { checkLogin, type Parts } from "./parts.ts";
 import type { NewPasskey } from "./passkeys.ts";
-import { checkPassword } from "./passwords.ts";
 import { beginSession, digestToken } from "./sessions.ts";
 import {
   type IdentityName,
@@ -275,7 +274,6 @@ export async function checkWayIn(
   const person = link.purpose === "recovery" ? await store.findPerson(link.personId) : undefined;
   if (needsPasskey(parts, link, person?.operator))
     throw invalidField("password", "operators sign in with a passkey here");
-  checkPassword("password", password);
   const job = { lane: "change", owner: link.linkId, address: clientOf(call).address } as const;
   hasher.checkRoom(job);
   const forgive = await guessing.count("link", job.address);

@@ -21,7 +21,7 @@ import {
   UpdateMemberResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
-import { ApiError, invalidField, tooOften } from "../base/errors.ts";
+import { ApiError, tooOften } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
@@ -223,7 +223,6 @@ export function checkChange(
   role: AccountRole | undefined,
   { accountName, isClosed = false }: { accountName?: string; isClosed?: boolean } = {},
 ): AccountRole {
-  if (role === AccountRole.UNSPECIFIED) throw invalidField("role", "is required");
   const member = members.find((one) => one.personId === personId);
   if (!member) throw new ApiError("not_found", { field: "person_id", message: "No such member." });
   const isOtherOwner = (one: LockedMember) =>

@@ -43,8 +43,6 @@ import { checkSignUp, findAccount } from "./sign-up.ts";
 import type { FoundIdentity, PeopleTables } from "./store.ts";
 import { checkProof, lockOpen, lockToChange } from "./ways-in.ts";
 
-const queryLengthMax = 8_192;
-
 export async function beginOidc(
   parts: Parts,
   { provider, purpose, linkToken }: BeginOidcRequest,
@@ -76,7 +74,6 @@ async function checkPurpose(
   if (caller.kind !== "person") throw new ApiError("invalid_session");
   const { sessionId } = caller;
   if (purpose === OidcPurpose.CONFIRM) return { kind: "confirm", sessionId };
-  if (purpose !== OidcPurpose.ADD) throw invalidField("purpose", "is not known");
   checkStrong(caller);
   return { kind: "add", sessionId };
 }
@@ -88,8 +85,6 @@ export async function finishOidc(
 ): Promise<FinishOidcResponse> {
   const { store, guessing, flows } = parts;
   const one = findProvider(parts, provider);
-  if (query.length > queryLengthMax)
-    throw invalidField("query", `has to have at most ${queryLengthMax} characters`);
   const person = call.caller.kind === "person" ? call.caller : undefined;
   const returned = await flows.read(provider, flow, person?.sessionId);
   // Nobody makes us ask the provider who was not sent there by us.

@@ -2,9 +2,7 @@
 
 import { argon2, timingSafeEqual } from "node:crypto";
 import { promisify } from "node:util";
-import { invalidField } from "../base/errors.ts";
 import { randomSecret } from "../base/ids.ts";
-import { passwordLengthMin } from "../base/shown-figures.ts";
 import { type HashJob, HashLanes } from "./hash-lanes.ts";
 
 // In UTF-16 units. Longer texts only cost time.
@@ -12,15 +10,6 @@ const lengthMax = 1_000;
 const parameters = { memory: 19_456, passes: 2, parallelism: 1, tagLength: 32 } as const;
 
 const deriveKey = promisify(argon2);
-
-/** Throws `invalid_request`. Length is the only rule. */
-export function checkPassword(field: string, password: string): void {
-  if (password.length > 2 * lengthMax || [...password].length < passwordLengthMin)
-    throw invalidField(
-      field,
-      `has to have at least ${passwordLengthMin} characters, and at most 1000`,
-    );
-}
 
 /** Hashes passwords, each for a job of its lanes. Throws as `HashLanes.run`. */
 export class PasswordHasher {

@@ -24,7 +24,6 @@ import type { PeopleTables } from "./store.ts";
 
 /** Of a person in an account, and of the account itself. */
 const viewsMax = 50;
-const addressMax = 2_000;
 /** The pages that can be kept, each with its filters behind a `?`. */
 const pages = ["usage", "requests"];
 
@@ -121,8 +120,6 @@ function noSuchView(): ApiError {
  */
 function checkAddress(address: string): string {
   const shown = `has to be ${pages.map((page) => `"${page}"`).join(" or ")}, with filters behind a ?`;
-  if (address.length > addressMax)
-    throw invalidField("address", `has to be at most ${addressMax} characters`);
   // Printable ASCII, as URLs are written. No `#`, `\` or quotes.
   const [, page = "", query = ""] =
     /^([a-z]+)(?:\?([\w.~%&=+*!$'(),;:@/?-]*))?$/.exec(address) ?? [];

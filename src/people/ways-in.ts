@@ -20,7 +20,6 @@ import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
 import { keepWayIn, type Parts, personOf } from "./parts.ts";
-import { checkPassword } from "./passwords.ts";
 import type { PeopleTables } from "./store.ts";
 
 export async function addPasskey(
@@ -88,7 +87,6 @@ export async function setPassword(
   const { personId, sessionId } = personOf(call);
   let hash: string | undefined;
   if (password !== "") {
-    checkPassword("password", password);
     const job = { lane: "change", owner: personId, address: clientOf(call).address } as const;
     hasher.checkRoom(job);
     await guessing.count("set-password", job.address);

@@ -30,8 +30,9 @@ import {
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import * as sql from "../../gen/sql/sales.ts";
 import { invalidField } from "../base/errors.ts";
-import { familyName, familyOf } from "../base/families.ts";
+import { familyOf, namedFamily } from "../base/families.ts";
 import { decimal } from "../base/money.ts";
+import { checkText } from "../base/names.ts";
 import { encodePageToken, invalidPageToken, pageSizeOf, parsePageToken } from "../base/paging.ts";
 import { reportRowsMax } from "../base/shown-figures.ts";
 import { byCategory } from "../base/token-categories.ts";
@@ -43,8 +44,6 @@ import type { Json, Runner } from "../postgres/statement.ts";
 const monthsMax = 13;
 const picoDollarsPerMicroCredit = 5_000n;
 const picoDollarsPerMicroDollar = 1_000_000n;
-const providerLengthMax = 200;
-const noteLengthMax = 1_000;
 
 export type ReportParts = {
   /** Reads on connections that admissions do not use. */
@@ -72,7 +71,7 @@ function readDays(asked: AskedDays): Days {
 }
 
 function dayOf(field: string, at: Timestamp | undefined): string {
-  if (!at) throw invalidField(field, "is required");
+  if (!at) throw new Error(`${field} is not set`);
   const date = timestampDate(at);
   const year = date.getUTCFullYear();
   if (!(year >= 1970 && year <= 9000))
@@ -87,41 +86,22 @@ const startOf = (day: string) => new Date(`${day}T00:00:00Z`);
 const dayIn = (at: Date) => at.toISOString().slice(0, 10);
 const timestampOf = (day: string) => timestampFromDate(startOf(day));
 
-const bucketNames = new Map<SalesBucket, string>([
-  [SalesBucket.UNSPECIFIED, "none"],
-  [SalesBucket.DAY, "day"],
-  [SalesBucket.WEEK, "week"],
-  [SalesBucket.MONTH, "month"],
-]);
-
-function bucketOf(bucket: SalesBucket): string {
-  const name = bucketNames.get(bucket);
-  if (name === undefined) throw invalidField("bucket", "is not a time of rows");
-  return name;
-}
-
-/** Throws `invalid_request` for a group that is not known. */
-function groupsOf<Group extends number>(groups: readonly Group[], known: readonly Group[]) {
-  for (const group of groups)
-    if (!known.includes(group)) throw invalidField("group_by", "has a group that is not known");
-  return (group: Group) => groups.includes(group);
-}
+const bucketNames: Readonly<Record<SalesBucket, string>> = {
+  [SalesBucket.UNSPECIFIED]: "none",
+  [SalesBucket.DAY]: "day",
+  [SalesBucket.WEEK]: "week",
+  [SalesBucket.MONTH]: "month",
+};
 
 export async function querySales(
   { reports }: ReportParts,
   request: QuerySalesRequest,
 ): Promise<QuerySalesResponse> {
   const days = readDays(request);
-  const by = groupsOf(request.groupBy, [
-    ...[SalesGroup.ACCOUNT, SalesGroup.MODEL, SalesGroup.PROVIDER, SalesGroup.FAMILY],
-  ]);
-  const families = request.families.map((family) => {
-    const name = familyName(family);
-    if (name === undefined) throw invalidField("families", "is not a family");
-    return name;
-  });
+  const by = (group: SalesGroup) => request.groupBy.includes(group);
+  const families = request.families.map(namedFamily);
   const asked = {
-    bucket: bucketOf(request.bucket),
+    bucket: bucketNames[request.bucket] ?? "none",
     byAccount: by(SalesGroup.ACCOUNT),
     byModel: by(SalesGroup.MODEL),
     byProvider: by(SalesGroup.PROVIDER),
@@ -278,14 +258,11 @@ export async function queryRevenue(
   request: QueryRevenueRequest,
 ): Promise<QueryRevenueResponse> {
   const days = readDays(request);
-  const by = groupsOf(request.groupBy, [
-    ...[RevenueGroup.PACK, RevenueGroup.ASSET, RevenueGroup.NETWORK, RevenueGroup.PROCESSOR],
-    RevenueGroup.KIND,
-  ]);
+  const by = (group: RevenueGroup) => request.groupBy.includes(group);
   const asked = {
     from: startOf(days.from),
     to: startOf(days.to),
-    bucket: bucketOf(request.bucket),
+    bucket: bucketNames[request.bucket] ?? "none",
     byPack: by(RevenueGroup.PACK),
     byAsset: by(RevenueGroup.ASSET),
     byNetwork: by(RevenueGroup.NETWORK),
@@ -405,12 +382,9 @@ export async function setProviderBill(
   { provider, month, billedMicrodollars, note }: SetProviderBillRequest,
   { caller }: AuthenticatedCall,
 ): Promise<SetProviderBillResponse> {
-  checkText("provider", provider, providerLengthMax);
-  checkText("note", note, noteLengthMax);
+  checkText("provider", provider);
+  checkText("note", note);
   if (provider.trim() === "") throw invalidField("provider", "must not be blank");
-  if (!/^(19[7-9]|20|2[1-9])\d{1,2}-(0[1-9]|1[0-2])$/.test(month) || month.length !== 7)
-    throw invalidField("month", "must be a month such as 2026-11");
-  if (billedMicrodollars < 0n) throw invalidField("billed_microdollars", "must not be negative");
   await postgres.run(sql.setBill, {
     provider,
     month: `${month}-01`,
@@ -419,10 +393,4 @@ export async function setProviderBill(
     setBy: actorOf(caller),
   });
   return create(SetProviderBillResponseSchema);
-}
-
-function checkText(field: string, text: string, lengthMax: number): void {
-  if ([...text].length > lengthMax) throw invalidField(field, `is at most ${lengthMax} characters`);
-  if (!text.isWellFormed() || /[^\P{Cc}\n]/u.test(text))
-    throw invalidField(field, "must not hold control characters");
 }

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/options.proto.
  */
 export const file_gateway_common_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSKHAgoHQ2FsbGVycxILCgNrZXkYASABKAgSLAoFYWRtaW4YAiABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlEi4KBnBlcnNvbhgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEg4KBmFueW9uZRgFIAEoCBIWCg5hY2NvdW50X3JlYWRlchgGIAEoCBI2CgptYW5hZ2VtZW50GAcgAygOMiIuZ2F0ZXdheS5jb21tb24udjEuTWFuYWdlbWVudFNjb3BlOlYKB2NhbGxlcnMSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxj9iAMgASgLMhouZ2F0ZXdheS5jb21tb24udjEuQ2FsbGVyc1IHY2FsbGVyczo6CgdhdWRpdGVkEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/4gDIAEoCFIHYXVkaXRlZDo4CgZzdHJvbmcSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxiAiQMgASgIUgZzdHJvbmc6OgoHZW5kbGVzcxIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGIGJAyABKAhSB2VuZGxlc3M6OgoHbGVuaWVudBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGIKJAyABKAhSB2xlbmllbnQ6OwoIcmVxdWlyZWQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGP6IAyABKAhSCHJlcXVpcmVkQj8KEWdhdGV3YXkuY29tbW9uLnYxUAFaKG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9jb21tb24vdjE7Y29tbW9udjFiBnByb3RvMw", [file_gateway_common_v1_roles, file_google_protobuf_descriptor]);
+  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSKHAgoHQ2FsbGVycxILCgNrZXkYASABKAgSLAoFYWRtaW4YAiABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlEi4KBnBlcnNvbhgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEg4KBmFueW9uZRgFIAEoCBIWCg5hY2NvdW50X3JlYWRlchgGIAEoCBI2CgptYW5hZ2VtZW50GAcgAygOMiIuZ2F0ZXdheS5jb21tb24udjEuTWFuYWdlbWVudFNjb3BlOlYKB2NhbGxlcnMSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxj9iAMgASgLMhouZ2F0ZXdheS5jb21tb24udjEuQ2FsbGVyc1IHY2FsbGVyczo6CgdhdWRpdGVkEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/4gDIAEoCFIHYXVkaXRlZDo4CgZzdHJvbmcSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxiAiQMgASgIUgZzdHJvbmc6OgoHZW5kbGVzcxIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGIGJAyABKAhSB2VuZGxlc3M6OgoHbGVuaWVudBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGIKJAyABKAhSB2xlbmllbnQ6MwoEZm9ybRIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMYhIkDIAEoCVIEZm9ybUI/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM", [file_gateway_common_v1_roles, file_google_protobuf_descriptor]);
 
 /**
  * The callers that may use a method: it suffices to be one of them. The same code enforces this on
@@ -131,11 +131,10 @@ export const lenient: GenExtension<MethodOptions, boolean> = /*@__PURE__*/
   extDesc(file_gateway_common_v1_options, 4);
 
 /**
- * The field must be set: a message must be present, a string or list not empty, a number or enum
- * not zero. Otherwise the call fails with INVALID_REQUEST.
+ * The form of a text with a `pattern`, in words that errors and documents show, as in "is … ".
  *
- * @generated from extension: bool required = 50302;
+ * @generated from extension: string form = 50308;
  */
-export const required: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
+export const form: GenExtension<FieldOptions, string> = /*@__PURE__*/
   extDesc(file_gateway_common_v1_options, 5);
 

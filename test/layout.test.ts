@@ -48,6 +48,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "message-limits",
       "reason",
       "replays",
+      "limits",
     ],
   },
   { providers: ["providers", "check-providers"] },

@@ -260,7 +260,6 @@ test("a post takes no proxy of the environment", async () => {
 test.for([
   ...["http://example.com/", "ftp://example.com/", "example.com", "https://"],
   ...["https://user:pass@example.com/", "https://example.com/#a", "javascript:alert(1)"],
-  `https://example.com/${"a".repeat(2_000)}`,
 ])("%s is no address of a webhook", (url) => {
   expect(() => checkWebhookUrl("settings.webhook_url", url)).toThrow("is an https address");
 });

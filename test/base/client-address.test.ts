@@ -135,9 +135,6 @@ describe("a list", () => {
     expect(checkAddresses("list", ["::ffff:1.2.3.4", "1.2.3.4", "1.2.3.4/32"])).toEqual([
       "1.2.3.4",
     ]);
-    expect(() => checkAddresses("list", [...hundred, "::1"])).toThrow(
-      "list: has to name at most 100 addresses and ranges",
-    );
     expect(() => checkAddresses("list", ["::1", "fe80::2%3"])).toThrow(
       "list[1]: has a zone, which other machines do not know: write fe80::2",
     );

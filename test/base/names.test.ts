@@ -25,8 +25,6 @@ const refused: [string, string][] = [
   ["letters that nobody sees", "\u{3164}\u{115F}"],
   ["a Braille pattern without dots", "\u{2800}"],
   ["half a character", "a\u{D83D}"],
-  ["201 characters", "a".repeat(201)],
-  ["a million characters", "a".repeat(1_000_000)],
 ];
 test.for(refused)("refused is %s", ([, name]) => {
   expect(() => checkName("key.name", name)).toThrow(/^key\.name: /);

@@ -3,8 +3,15 @@
 
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type DescEnum, getOption } from "@bufbuild/protobuf";
+import {
+  type DescEnum,
+  type DescField,
+  type DescMessage,
+  type DescMethod,
+  getOption,
+} from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
+import { comments } from "../../gen/comments.ts";
 import { callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
 import {
   AccountRoleSchema,
@@ -17,6 +24,7 @@ import { blocksOf, type Tool, tools } from "../../src/console/web/tools.ts";
 import tried from "../../src/console/web/tools-tried.json" with { type: "json" };
 import { scopesFor } from "../../src/contract/callers.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
+import { count, type Limits, limitsOf, rangeText, secondsOf } from "../../src/contract/limits.ts";
 import { rowOf } from "../../src/http/error-table.ts";
 import { type Definition, definitions } from "../../src/metrics/metrics.ts";
 import { anchorOf, readDocument, root } from "./documents.ts";
@@ -25,7 +33,7 @@ import { anchorOf, readDocument, root } from "./documents.ts";
 const tables: Readonly<Record<string, Readonly<Record<string, (document: string) => string>>>> = {
   "README.md": { tools: toolsTable },
   "docs/tools.md": { tools: toolsTable, samples: toolSamples },
-  "docs/customers.md": { reasons: reasonsTable, methods: methodsTable },
+  "docs/customers.md": { reasons: reasonsTable, methods: methodsTable, limits: limitsTable },
   "docs/watching.md": { metrics: metricsTable, "log codes": logCodesTable },
 };
 
@@ -95,6 +103,71 @@ function methodsTable(): string {
   ];
   return renderTable(head, rows);
 }
+
+/** The limits of the fields of requests that others than operators send. */
+function limitsTable(): string {
+  const seen = new Set<DescMessage>();
+  const fieldsIn = (type: DescMessage): DescField[] => {
+    if (seen.has(type) || type.typeName.startsWith("google.protobuf.")) return [];
+    seen.add(type);
+    return type.fields.flatMap((field) => [
+      field,
+      ...(field.message ? fieldsIn(field.message) : []),
+    ]);
+  };
+  const methods = Object.values(serviceTypes).flatMap((service): readonly DescMethod[] => [
+    ...service.methods,
+  ]);
+  const rows = methods.filter(isForCustomers).flatMap(({ input }) =>
+    fieldsIn(input).flatMap((field) => {
+      const limits = limitsOf(field);
+      const words = limits ? wordsOf(limits) : [];
+      if (words.length === 0) return [];
+      return [[`\`${field.parent.name}.${field.name}\``, words.join("; "), defaultOf(field)]];
+    }),
+  );
+  return renderTable(["field", "limits", "otherwise"], rows);
+}
+
+function isForCustomers(method: DescMethod): boolean {
+  const { key, accountReader, management, person, anyone } = getOption(method, callers);
+  return key || accountReader || management.length > 0 || person !== 0 || anyone;
+}
+
+/** What the comment of a field says of its absence. */
+function defaultOf({ parent, name }: DescField): string {
+  const sentences = comments[`${parent.typeName}.${name}`]?.split(/(?<=\.) /) ?? [];
+  return sentences.filter((one) => /^(Absent|Empty|0|UNSPECIFIED): /.test(one)).join(" ");
+}
+
+/** The limits of a field beside `required`, each in words. */
+function wordsOf(limits: Limits): string[] {
+  const { lengthMin, lengthMax, bytesMax, form, least, most, itemsMin, itemsMax } = limits;
+  const bounds = (min: number | undefined, max: number | undefined, thing: Thing) => {
+    if (max === undefined) return min === undefined ? [] : [`at least ${count(min, thing)}`];
+    return [min === undefined ? `at most ${count(max, thing)}` : `${min} to ${count(max, thing)}`];
+  };
+  const isDuration = typeof (least ?? most) === "bigint" && limits.unit === "nanoseconds";
+  const range = isDuration
+    ? `${rangeText(secondsOf(least), secondsOf(most))} seconds`
+    : rangeText(least, most);
+  const inner = (name: string, of: Limits | undefined) =>
+    of ? wordsOf(of).map((words) => `each ${name} ${words}`) : [];
+  return [
+    ...bounds(itemsMin, itemsMax, "entry"),
+    ...(limits.isUnique ? ["each once"] : []),
+    ...bounds(lengthMin, lengthMax, "character"),
+    ...bounds(undefined, bytesMax, "byte"),
+    ...(form === undefined ? [] : [form]),
+    ...(least === undefined && most === undefined ? [] : [range.replace(/^is /, "")]),
+    ...(limits.isFuture ? ["in the future"] : []),
+    ...inner("entry", limits.items),
+    ...inner("key", limits.keys),
+    ...inner("value", limits.values),
+  ];
+}
+
+type Thing = Parameters<typeof count>[1];
 
 function metricsTable(): string {
   const all: Readonly<Record<string, Definition>> = definitions;

@@ -68,8 +68,9 @@ import {
   representatives,
   sampleAnswers,
   wrongCells,
+  wrongEdges,
 } from "../support/contract-cases.ts";
-import { anyMessage, leastRequest } from "../support/samples/messages.ts";
+import { anyMessage, leastRequest, limitEdges } from "../support/samples/messages.ts";
 import {
   emptyAnswers,
   type Script,
@@ -146,6 +147,32 @@ for (const desc of methods)
         { numRuns: 25 },
       );
   });
+
+describe("one limit of each kind", () => {
+  const all = methods.flatMap((desc) =>
+    limitEdges(desc.input).map((edge) => ({
+      desc,
+      ...edge,
+      place: `${pathOf(desc)} ${edge.field}`,
+    })),
+  );
+  // The first field with each kind of limit stands for the others.
+  const places = new Map(all.toReversed().map(({ kind, place }) => [kind, place]));
+  const first = all.filter(({ kind, place }) => places.get(kind) === place);
+
+  test("stands for those of all methods", () => {
+    expect([...places.keys()].toSorted()).toEqual([
+      ...["bytesMax", "isFuture", "isUnique", "itemsMax", "least", "lengthMax"],
+      ...["lengthMin", "most", "notIn", "pattern", "skipsZero"],
+    ]);
+  });
+
+  for (const binding of bindingNames)
+    test(`holds over ${binding}, one below, at and above`, async () => {
+      const call = over(() => bindings[binding]);
+      for (const edge of first) expect(await wrongEdges(edge.desc, [edge], call)).toEqual([]);
+    });
+});
 
 const reasons = Object.keys(errorCatalog).filter(
   (name): name is ErrorReason => name in errorCatalog,
@@ -302,6 +329,7 @@ describe("a method that is added to a service", () => {
       "refuses a request without a required field, and names it",
       "refuses an unlisted value of an enum, and names its field",
       "refuses a character that no database stores, and names its field",
+      "takes values at the edge of each limit, and refuses those beyond with their fields",
       "ends with its deadline",
       "ends when its caller cancels",
       "carries requests and answers unchanged",

@@ -130,8 +130,37 @@ describe("the services", () => {
       document.components.schemas["gateway.keys.v1.CreateKeyRequest"];
     expect(required).toEqual(["family", "name"]);
     expect(properties.name.description).toBe(
-      "1 to 200 characters: no control characters, none that nobody sees, no blank at either end.",
+      "No control characters, none that nobody sees, no blank at either end.",
     );
+  });
+
+  test("state the limits of fields", () => {
+    const { schemas } = document.components;
+    const propertiesOf = (name: string) => schemas[`gateway.${name}`].properties;
+    const tagKey = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$";
+    const key = propertiesOf("keys.v1.CreateKeyRequest");
+    expect(key.name).toMatchObject({ minLength: 1, maxLength: 200 });
+    expect(key.requestsPerMinute).toMatchObject({ minimum: 0, maximum: 1_000_000 });
+    expect(key.dailyCapMicrocredits).toMatchObject({
+      "x-minimum": "0",
+      "x-maximum": "9007199254740992",
+      description: expect.stringMatching(/ It is from 0 to 9,007,199,254,740,992\.$/),
+    });
+    expect(key.allowedModels).toMatchObject({ maxItems: 100 });
+    expect(key.expiresAt.description).toMatch(/ It is in the future\.$/);
+    expect(key.tags).toMatchObject({
+      maxProperties: 10,
+      propertyNames: { pattern: tagKey },
+      additionalProperties: { minLength: 1, maxLength: 64 },
+    });
+    const { overlap } = propertiesOf("keys.v1.RotateKeyRequest");
+    expect(overlap.description).toMatch(/ It is from 0 to 604,800 seconds\.$/);
+    const { scopes } = propertiesOf("keys.v1.CreateManagementKeyRequest");
+    const none = { const: "MANAGEMENT_SCOPE_UNSPECIFIED" };
+    expect(scopes).toMatchObject({ minItems: 1, uniqueItems: true, items: { not: none } });
+    const { percents } = propertiesOf("alerts.v1.AlertSettings");
+    expect(percents).toMatchObject({ maxItems: 10, items: { minimum: 1, maximum: 100 } });
+    expect(propertiesOf("keys.v1.ListKeysRequest").withoutTag.pattern).toBe(`^$|${tagKey}`);
   });
 });
 

@@ -399,13 +399,8 @@ test("the error of an invalid request names its field, and nothing is stored", a
     client.updateKey({ key: { keyId, ...changes }, updateMask: { paths } });
   const cases: [Promise<unknown>, string][] = [
     [client.createKey({ accountId: "acc_nobody" }), "not_found account_id"],
-    [client.createKey({ accountId: "acc\u0000" }), "not_found account_id"],
+    [client.createKey({ accountId: "acc\u0000" }), "invalid_request account_id"],
     [client.createKey({ accountId, family: Family.UNSPECIFIED }), "invalid_request family"],
-    [client.createKey({ accountId, requestsPerMinute: -1 }), "invalid_request requests_per_minute"],
-    [
-      client.createKey({ accountId, requestsPerMinute: 1.5 }),
-      "invalid_request requests_per_minute",
-    ],
     [
       client.createKey({ accountId, requestsPerMinute: 1_000_001 }),
       "invalid_request requests_per_minute",
@@ -442,7 +437,7 @@ test("the error of an invalid request names its field, and nothing is stored", a
     [update({}, []), "invalid_request update_mask"],
     [update({}, ["status"]), "invalid_request update_mask"],
     [
-      update({ requestsPerMinute: -2 }, ["requests_per_minute"]),
+      update({ requestsPerMinute: 1_000_001 }, ["requests_per_minute"]),
       "invalid_request key.requests_per_minute",
     ],
     [

@@ -122,7 +122,7 @@ describe("a new management key", () => {
   test.for<[string, Settings, string]>([
     ["without a name", { name: "" }, "invalid_request name"],
     ["without a scope", { scopes: [] }, "invalid_request scopes"],
-    ["with a scope twice", { scopes: [KEYS, KEYS] }, "invalid_request scopes"],
+    ["with a scope twice", { scopes: [KEYS, KEYS] }, "invalid_request scopes[1]"],
     ["with too many keys", { mostKeys: 1001 }, "invalid_request most_keys"],
     [
       "with a limit that no key has",

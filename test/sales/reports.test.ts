@@ -18,6 +18,7 @@ import {
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { reportRowsMax } from "../../src/base/shown-figures.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
+import { checkRequest } from "../../src/contract/validate.ts";
 import { marginMicro } from "../../src/sales/reports.ts";
 import { createSales } from "../../src/sales/sales.ts";
 import { callBy } from "../support/calls.ts";
@@ -226,8 +227,6 @@ test("pages of 2,000 rows have each row once", async () => {
 test("what is no range of whole UTC days, or too long, is refused by name", async () => {
   const world = await fresh();
   const refused = [
-    [{ to: world.midnight(0) }, /^from: is required/],
-    [{ from: world.midnight(0) }, /^to: is required/],
     [{ from: world.midnight(0), to: world.midnight(0) }, /^to: must be after from/],
     [
       { from: { ...world.midnight(1), nanos: 1 }, to: world.midnight(0) },
@@ -237,12 +236,20 @@ test("what is no range of whole UTC days, or too long, is refused by name", asyn
       { from: world.midnight(420), to: world.midnight(0) },
       /^from: is more than 13 months before to/,
     ],
-    [{ from: world.midnight(1), to: world.midnight(0), bucket: 9 }, /^bucket: /],
-    [{ from: world.midnight(1), to: world.midnight(0), groupBy: [9] }, /^group_by: /],
-    [{ from: world.midnight(1), to: world.midnight(0), families: [9] }, /^families: /],
   ] as const;
   for (const [question, message] of refused)
     await expect(world.query(Object(question))).rejects.toThrow(message);
+  const unknown = [
+    [{ bucket: 9 }, /^bucket: /],
+    [{ groupBy: [9] }, /^group_by\[0\]: /],
+    [{ groupBy: [SalesGroup.UNSPECIFIED] }, /^group_by\[0\]: /],
+    [{ families: [9] }, /^families\[0\]: /],
+  ] as const;
+  const range = { from: world.midnight(1), to: world.midnight(0) };
+  for (const [more, message] of unknown) {
+    const request = Object.assign(create(QuerySalesRequestSchema, range), more);
+    expect(() => checkRequest(QuerySalesRequestSchema, request)).toThrow(message);
+  }
 });
 
 test("what is owed at the end of each day is the sum of transfers less that of usage days", async () => {
@@ -395,12 +402,14 @@ test("the bill of a provider stands beside the cost, and is replaced by a later 
     },
   ]);
   for (const [given, message] of [
-    [{ provider: "p", month: "2026-13" }, /^month: must be a month/],
-    [{ provider: " ", month }, /^provider: must not be blank/],
-    [{ provider: "p", month, billedMicrodollars: -1n }, /must not be negative/],
-    [{ provider: "p", month, note: "x".repeat(1_001) }, /^note: is at most/],
-  ] as const)
-    await expect(set(given)).rejects.toThrow(message);
+    [{ provider: "p", month: "2026-13" }, /^month: is a month/],
+    [{ provider: "p", month, billedMicrodollars: -1n }, /^billed_microdollars: is at least 0/],
+    [{ provider: "p", month, note: "x".repeat(1_001) }, /^note: has more than 1,000 characters/],
+  ] as const) {
+    const request = create(SetProviderBillRequestSchema, given);
+    expect(() => checkRequest(SetProviderBillRequestSchema, request)).toThrow(message);
+  }
+  await expect(set({ provider: " ", month })).rejects.toThrow(/^provider: must not be blank/);
 });
 
 /** Orders, and what became of them. */

@@ -18,7 +18,6 @@ import {
   type Callers,
   callers,
   endless,
-  required,
   strong,
 } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
@@ -26,12 +25,15 @@ import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_
 import type { ApiError } from "../../src/base/errors.ts";
 import type { HttpAdmin } from "../../src/config/environment.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
+import { limitsOf } from "../../src/contract/limits.ts";
 import { apiErrorOf } from "./bindings.ts";
 import {
   anyMessage,
   anyRequest,
+  type Edge,
   enumPaths,
   leastRequest,
+  limitEdges,
   nameOfPath,
   requiredFields,
   setEnum,
@@ -98,12 +100,36 @@ export function invalidRequests({ input }: DescMethod) {
       const request = leastRequest(input);
       const text = "a\0b";
       const reflected = reflect(input, request, false);
+      reflected.clear(field);
       if (field.fieldKind === "list") reflected.get(field).add(text);
       else if (field.fieldKind === "map") reflected.get(field).set("a", text);
       else reflected.set(field, text);
       return { field: nameOfPath([field]), request };
     });
   return { missing, unlisted, unstorable };
+}
+
+/** The edges that a binding answers in another way than the limits say. */
+export async function wrongEdges(
+  desc: DescMethod,
+  edges: readonly Edge[],
+  call: CallMethod,
+): Promise<string[]> {
+  const wrong: string[] = [];
+  for (const { field, kind, isValid, request } of edges) {
+    const answer = call(desc, request, as(goodCredential(desc)));
+    const found = await answer.then(
+      () => "valid",
+      (error: unknown) => {
+        const { reason, facts } = apiErrorOf(error);
+        return `${reason} ${facts.field}`;
+      },
+    );
+    const expected = isValid ? "valid" : `invalid_request ${field}`;
+    if (found !== expected)
+      wrong.push(`${pathOf(desc)} ${field} ${kind}: ${found}, not ${expected}`);
+  }
+  return wrong;
 }
 
 export type Case = { readonly name: string; readonly run: () => Promise<void> };
@@ -119,6 +145,7 @@ export function contractCases(
   const good = as(goodCredential(desc));
   const count = desc.methodKind === "unary" ? 1 : 3;
   const { missing, unlisted, unstorable } = invalidRequests(desc);
+  const edges = limitEdges(desc.input);
   const rejects = async (requests: typeof missing) => {
     const rejected = [];
     for (const { request } of requests) {
@@ -151,6 +178,10 @@ export function contractCases(
     unstorable.length > 0 && {
       name: "refuses a character that no database stores, and names its field",
       run: () => rejects(unstorable),
+    },
+    edges.length > 0 && {
+      name: "takes values at the edge of each limit, and refuses those beyond with their fields",
+      run: async () => expect(await wrongEdges(desc, edges, call)).toEqual([]),
     },
     {
       name: "ends with its deadline",
@@ -362,7 +393,7 @@ function rightsOf(desc: DescMethod) {
     isStrong: getOption(desc, strong),
     hasAccount: accountId !== undefined,
     /** True if every caller has to name an account. */
-    needsAccount: accountId !== undefined && getOption(accountId, required),
+    needsAccount: accountId !== undefined && limitsOf(accountId)?.isRequired === true,
   };
 }
 

@@ -1,11 +1,12 @@
 // The keys service on a database of its own, with a record of its statements.
 
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, type DescService, type Message, type MessageInitShape } from "@bufbuild/protobuf";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   AuthenticateRequestSchema,
   CreateKeyRequestSchema,
   GetKeyRequestSchema,
+  KeysService,
   ListKeysRequestSchema,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
@@ -18,7 +19,14 @@ import type { Clock } from "../../src/base/clock.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
-import { type AuthenticatedCall, environmentToken } from "../../src/contract/contract.ts";
+import {
+  type AuthenticatedCall,
+  boundMethod,
+  environmentToken,
+  type Implementation,
+  implement,
+} from "../../src/contract/contract.ts";
+import { checkRequest } from "../../src/contract/validate.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Redis } from "../../src/redis/redis.ts";
@@ -62,7 +70,7 @@ export function createNodeKeys(
   postgres: Postgres,
   { redis, clock, onMisplaced }: NodeOptions = {},
 ): Keys {
-  return createKeys({
+  const keys = createKeys({
     budgets: budgetsOfKeys,
     postgres,
     adminToken,
@@ -71,6 +79,21 @@ export function createNodeKeys(
     hints: redis,
     clock,
     ...(onMisplaced && { onMisplaced }),
+  });
+  return { ...keys, service: checked(KeysService, keys.service) };
+}
+
+/** The same service, whose requests are checked as its interceptor does. */
+function checked<S extends DescService>(
+  service: S,
+  implementation: Implementation<S, AuthenticatedCall>,
+): Implementation<S, AuthenticatedCall> {
+  return implement(service, (desc) => {
+    const method = boundMethod(implementation, desc);
+    return async (request: Message, call: AuthenticatedCall) => {
+      checkRequest(desc.input, request);
+      return method.run(request, call);
+    };
   });
 }
 

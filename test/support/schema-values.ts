@@ -95,7 +95,8 @@ function buildOwn(schema: JsonObject, tie: Tie): fc.Arbitrary<JsonValue> {
     case "array": {
       const items = isObject(schema.items) ? build(schema.items, tie) : anything;
       const [min, max] = [Number(schema.minItems ?? 0), Number(schema.maxItems ?? 2)];
-      return fc.array(items, { minLength: min, maxLength: Math.min(max, 2) });
+      const lengths = { minLength: min, maxLength: Math.min(max, 2) };
+      return schema.uniqueItems ? fc.uniqueArray(items, lengths) : fc.array(items, lengths);
     }
     case "object":
       return buildObject(schema, tie);
@@ -116,6 +117,7 @@ const times = fc.constantFrom("2026-11-22T10:00:00Z", "1970-01-01T00:00:00.12345
 function buildText({
   pattern,
   minLength,
+  maxLength,
   format,
   contentEncoding,
 }: JsonObject): fc.Arbitrary<string> {
@@ -126,7 +128,11 @@ function buildText({
   if (typeof pattern === "string" && pattern !== "\\S")
     return fc.stringMatching(new RegExp(pattern), { size: "small" });
   const shortest = pattern === undefined ? Number(minLength ?? 0) : 1;
-  return word.filter((text) => (pattern ? text.trim() : text).length >= shortest);
+  const longest = Number(maxLength ?? Number.POSITIVE_INFINITY);
+  return word.filter((text) => {
+    const { length } = pattern ? text.trim() : text;
+    return length >= shortest && length <= longest;
+  });
 }
 
 const image = fc.constantFrom("https://example.com/a.png", "data:image/png;base64,AA==");
@@ -153,7 +159,9 @@ function buildObject(schema: JsonObject, tie: Tie): fc.Arbitrary<JsonValue> {
   );
   const { additionalProperties: inner } = schema;
   const others = isObject(inner)
-    ? fc.dictionary(fc.constantFrom("a", "b"), build(inner, tie))
+    ? fc.dictionary(fc.constantFrom("a", "b"), build(inner, tie), {
+        maxKeys: Number(schema.maxProperties ?? 2),
+      })
     : fc.constant<Record<string, JsonValue>>({});
   return fc
     .tuple(others, fc.record(members, { requiredKeys: required }))

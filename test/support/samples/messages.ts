@@ -6,7 +6,7 @@ import {
   type DescField,
   type DescMessage,
   fromJsonString,
-  getOption,
+  isMessage,
   type Message,
   ScalarType,
   toJsonString,
@@ -17,14 +17,18 @@ import {
   FieldMaskSchema,
   StructSchema,
   TimestampSchema,
+  timestampFromMs,
 } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
-import { required } from "../../../gen/gateway/common/v1/options_pb.ts";
+import { compileLimits, type Limits, limitsOf } from "../../../src/contract/limits.ts";
 
 /** The account that the least requests name, which is that of the key of the scripted services. */
 export const leastAccountId = "acc_1";
 
-/** A request with every required field set, and the account, which operators have to name. */
+/**
+ * A request with every required field set, within its limits, and the account, which operators have
+ * to name.
+ */
 export function leastRequest(type: DescMessage): Message {
   return complete(type, create(type));
 }
@@ -36,22 +40,32 @@ export function anyRequest(type: DescMessage): fc.Arbitrary<Message> {
     .filter((message) => !toJsonString(type, message).includes("\\u0000"));
 }
 
-/** Sets the account and the required fields that the message lacks, and returns it. */
+/**
+ * Sets the account and the required fields that the message lacks, clears fields that break their
+ * limits, and returns it.
+ */
 function complete(type: DescMessage, message: Message): Message {
   const reflected = reflect(type, message, false);
   if (type.field.accountId) reflected.set(type.field.accountId, leastAccountId);
   // Together with an account it is refused.
   if (type.field.allAccounts) reflected.clear(type.field.allAccounts);
   for (const field of type.fields) {
-    if (getOption(field, required) && !reflected.isSet(field)) {
-      if (field.fieldKind === "list") reflected.get(field).add(leastItem(field));
+    if (reflected.isSet(field) && compileLimits(field)?.(rawValue(message, field)))
+      reflected.clear(field);
+    if (limitsOf(field)?.isRequired && !reflected.isSet(field)) {
+      if (field.fieldKind === "list")
+        reflected.get(field).add(leastItem(field, limitsOf(field)?.items));
       else if (field.fieldKind === "message") reflected.set(field, leastInner(field.message));
       else if (field.fieldKind === "enum") reflected.set(field, listedNumbers(field.enum)[1]);
-      else if (field.fieldKind === "scalar") reflected.set(field, leastScalar(field.scalar));
+      else if (field.fieldKind === "scalar")
+        reflected.set(field, leastScalar(field.scalar, limitsOf(field)));
     } else if (field.fieldKind === "message" && reflected.isSet(field)) {
       complete(field.message, reflected.get(field).message);
     } else if (field.fieldKind === "list") {
       for (const item of reflected.get(field))
+        if (isReflectMessage(item)) complete(item.desc, item.message);
+    } else if (field.fieldKind === "map") {
+      for (const [, item] of reflected.get(field))
         if (isReflectMessage(item)) complete(item.desc, item.message);
     }
   }
@@ -59,23 +73,45 @@ function complete(type: DescMessage, message: Message): Message {
 }
 
 export function requiredFields(type: DescMessage): DescField[] {
-  return type.fields.filter((field) => getOption(field, required));
+  return type.fields.filter((field) => limitsOf(field)?.isRequired);
 }
 
-function leastItem(field: DescField & { fieldKind: "list" }): unknown {
+function rawValue(message: Message, { oneof, localName }: DescField): unknown {
+  const value: unknown = Reflect.get(message, oneof?.localName ?? localName);
+  return oneof ? Reflect.get(Object(value), "value") : value;
+}
+
+function leastItem(field: DescField & { fieldKind: "list" }, limits?: Limits): unknown {
   if (field.message) return leastInner(field.message);
-  return field.enum ? listedNumbers(field.enum)[1] : leastScalar(field.scalar);
+  return field.enum ? listedNumbers(field.enum)[1] : leastScalar(field.scalar, limits);
 }
 
 function leastInner(type: DescMessage): ReflectMessage {
-  return reflect(type, leastRequest(type), false);
+  const inHour = () => timestampFromMs(Date.now() + 3_600_000);
+  // A time that is required may have to be in the future.
+  const inner = type.typeName === TimestampSchema.typeName ? inHour() : leastRequest(type);
+  return reflect(type, inner, false);
 }
 
-function leastScalar(scalar: ScalarType): unknown {
-  if (scalar === ScalarType.STRING) return "x";
+function leastScalar(scalar: ScalarType, { pattern, lengthMin = 1, least = 1 }: Limits = {}) {
+  if (scalar === ScalarType.STRING) return pattern ? sampleOf(pattern) : "x".repeat(lengthMin);
   if (scalar === ScalarType.BYTES) return new Uint8Array([1]);
   if (scalar === ScalarType.BOOL) return true;
-  return scalar === ScalarType.INT64 || scalar === ScalarType.UINT64 ? 1n : 1;
+  const number = least > 1 ? least : 1;
+  return scalar === ScalarType.INT64 || scalar === ScalarType.UINT64
+    ? BigInt(number)
+    : Number(number);
+}
+
+const samples = new Map<RegExp, string>();
+
+/** A text of this form, always the same. */
+function sampleOf(pattern: RegExp): string {
+  const found =
+    samples.get(pattern) ?? fc.sample(fc.stringMatching(pattern), { seed: 1, numRuns: 1 })[0];
+  if (found === undefined) throw new Error(`${pattern} has no sample`);
+  samples.set(pattern, found);
+  return found;
 }
 
 function listedNumbers(type: DescEnum): number[] {
@@ -104,29 +140,188 @@ export function nameOfPath(path: FieldPath): string {
 }
 
 /** Sets an enum field and creates the messages on its path. Replaces the items of lists there. */
-export function setEnum(
+export function setEnum(type: DescMessage, message: Message, path: FieldPath, value: number): void {
+  setAt(type, message, path, path.at(-1)?.fieldKind === "list" ? [value] : value);
+}
+
+/**
+ * Sets the field at the end of a path and creates the messages on the path. `value`: of a list an
+ * array, of a map a record.
+ */
+function setAt(
   type: DescMessage,
   message: Message,
   [field, ...rest]: FieldPath,
-  value: number,
+  value: unknown,
 ): void {
   if (!field) return;
-  const reflected = reflect(type, message, false);
-  if (!field.message) {
-    if (field.fieldKind === "list") {
-      reflected.clear(field);
-      reflected.get(field).add(value);
-    } else reflected.set(field, value);
+  if (rest.length === 0 || !field.message) {
+    put(type, message, field, value);
     return;
   }
   const inner = leastRequest(field.message);
-  setEnum(field.message, inner, rest, value);
-  if (field.fieldKind === "list") {
-    reflected.clear(field);
-    reflected.get(field).add(reflect(field.message, inner, false));
+  setAt(field.message, inner, rest, value);
+  const wrapped = { list: [inner], map: { a: inner }, message: inner };
+  put(type, message, field, Reflect.get(wrapped, field.fieldKind));
+}
+
+function put(type: DescMessage, message: Message, field: DescField, value: unknown): void {
+  const reflected = reflect(type, message, false);
+  const inner = (one: unknown) =>
+    field.message && isMessage(one) ? reflect(field.message, one, false) : one;
+  reflected.clear(field);
+  if (field.fieldKind === "list" && Array.isArray(value)) {
+    for (const one of value) reflected.get(field).add(inner(one));
+  } else if (field.fieldKind === "map") {
+    for (const [key, one] of Object.entries(Object(value)))
+      reflected.get(field).set(key, inner(one));
   } else {
-    reflected.set(field, reflect(field.message, inner, false));
+    reflected.set(field, inner(value));
   }
+}
+
+/** A value at the edge of a limit, in a request. */
+export type Edge = {
+  /** As an error names it. */
+  readonly field: string;
+  /** The limit. */
+  readonly kind: string;
+  readonly isValid: boolean;
+  readonly request: Message;
+};
+
+/** Requests with values one below, at and above each limit of a message, at every depth. */
+export function limitEdges(type: DescMessage): Edge[] {
+  return limitPaths(type).flatMap((path) => {
+    const field = path.at(-1);
+    const limits = field && limitsOf(field);
+    if (!limits) return [];
+    const above = path.slice(0, -1);
+    const name = [...(above.length > 0 ? [nameOfPath(above)] : []), field.name].join(".");
+    return edgesOf(limits, field).map(({ kind, value, isValid, at = "" }) => {
+      const request = leastRequest(type);
+      setAt(type, request, path, value);
+      return { field: name + at, kind, isValid, request };
+    });
+  });
+}
+
+function limitPaths(type: DescMessage, above: readonly DescMessage[] = []): FieldPath[] {
+  if (above.includes(type) || type.typeName.startsWith("google.protobuf.")) return [];
+  return type.fields.flatMap((field) => [
+    ...(limitsOf(field) ? [[field]] : []),
+    ...(field.message
+      ? limitPaths(field.message, [...above, type]).map((path) => [field, ...path])
+      : []),
+  ]);
+}
+
+type ValueEdge = {
+  readonly kind: string;
+  readonly value: unknown;
+  readonly isValid: boolean;
+  /** The place in the field that an error names. */
+  readonly at?: string;
+};
+
+function edgesOf(limits: Limits, field: DescField): ValueEdge[] {
+  const { itemsMin, itemsMax, isUnique, items, keys, values, skipsZero } = limits;
+  if (field.fieldKind === "list") {
+    const list = (length: number) => Array.from({ length }, (_, index) => itemAt(field, index));
+    return [
+      ...around("itemsMin", itemsMin, (size) => list(Number(size)), 0),
+      ...around("itemsMax", itemsMax, (size) => list(Number(size)), 0),
+      ...(isUnique
+        ? [{ kind: "isUnique", value: [...list(1), ...list(1)], isValid: false, at: "[1]" }]
+        : []),
+      ...(items ? scalarEdges(items, field) : []).map(({ value, ...edge }) => ({
+        ...edge,
+        value: [value],
+        at: "[0]",
+      })),
+    ];
+  }
+  if (field.fieldKind === "map") {
+    const one = field.message ? leastRequest(field.message) : "x";
+    const map = (length: number) =>
+      Object.fromEntries(Array.from({ length }, (_, index) => [`k${index}`, one]));
+    return [
+      ...around("itemsMax", itemsMax, (size) => map(Number(size)), 0),
+      ...(keys ? scalarEdges(keys, field) : []).map(({ value, ...edge }) => ({
+        ...edge,
+        value: { [String(value)]: one },
+      })),
+      ...(values ? scalarEdges(values, field) : []).map(({ value, ...edge }) => ({
+        ...edge,
+        value: { k: value },
+      })),
+    ];
+  }
+  const zero = field.scalar === ScalarType.STRING ? "" : 0;
+  return [
+    ...(skipsZero ? [{ kind: "skipsZero", value: zero, isValid: true }] : []),
+    ...scalarEdges(limits, field),
+  ];
+}
+
+/** The entry `index` of a list without two equal ones. */
+function itemAt(field: DescField, index: number): unknown {
+  if (field.enum) return listedNumbers(field.enum)[index + 1] ?? 1;
+  if (field.message) return leastRequest(field.message);
+  return field.scalar === ScalarType.STRING ? `x${index}` : index + 1;
+}
+
+function scalarEdges(limits: Limits, field: DescField): ValueEdge[] {
+  const { lengthMin, lengthMax, bytesMax, pattern, least, most, notIn, isFuture } = limits;
+  const isBytes = field.scalar === ScalarType.BYTES;
+  // Characters that take two units and four bytes: the limit counts characters.
+  const text = (length: number | bigint) => "😀".repeat(Number(length));
+  const bytes = (length: number | bigint) =>
+    isBytes ? new Uint8Array(Number(length)) : "x".repeat(Number(length));
+  const number = (value: number | bigint) => (field.message ? durationOf(value) : value);
+  return [
+    ...around("lengthMin", lengthMin, text, limits.skipsZero ? 1 : 0),
+    ...around("lengthMax", lengthMax, text, 0),
+    ...around("bytesMax", bytesMax, bytes, 0),
+    ...(pattern
+      ? [
+          { kind: "pattern", value: sampleOf(pattern), isValid: true },
+          { kind: "pattern", value: `${sampleOf(pattern)}\n`, isValid: false },
+          { kind: "pattern", value: "é", isValid: false },
+        ]
+      : []),
+    ...around("least", least, number, field.scalar === ScalarType.UINT32 ? 0 : undefined),
+    ...around("most", most, number),
+    ...(notIn ?? []).map((value) => ({ kind: "notIn", value, isValid: false })),
+    ...(isFuture
+      ? [
+          { kind: "isFuture", value: timestampFromMs(Date.now() - 1_000), isValid: false },
+          { kind: "isFuture", value: timestampFromMs(Date.now() + 86_400_000), isValid: true },
+        ]
+      : []),
+  ];
+}
+
+function durationOf(nanoseconds: number | bigint): Message {
+  const all = BigInt(nanoseconds);
+  const nanos = Number(all % 1_000_000_000n);
+  return create(DurationSchema, { seconds: all / 1_000_000_000n, nanos });
+}
+
+/** The values one below, at and one above a bound. `lowest`: of the type. */
+function around(
+  kind: "itemsMin" | "itemsMax" | "lengthMin" | "lengthMax" | "bytesMax" | "least" | "most",
+  bound: number | bigint | undefined,
+  make: (value: number | bigint) => unknown,
+  lowest?: number,
+): ValueEdge[] {
+  if (bound === undefined) return [];
+  const isLower = kind === "itemsMin" || kind === "lengthMin" || kind === "least";
+  return [-1, 0, 1].flatMap((step) => {
+    const value = typeof bound === "bigint" ? bound + BigInt(step) : bound + step;
+    if (lowest !== undefined && value < lowest) return [];
+    return [{ kind, value: make(value), isValid: isLower ? step >= 0 : step <= 0 }];
+  });
 }
 
 /** An arbitrary message of this type, `depth` levels deep. */

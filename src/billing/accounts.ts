@@ -3,12 +3,10 @@
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {
-  type Account,
   type CloseAccountRequest,
   CloseAccountResponseSchema,
   type ExportAccountResponse,
   ExportAccountResponseSchema,
-  ListChargesRequestSchema,
   type RenameAccountRequest,
   RenameAccountResponseSchema,
   type ResumeAccountRequest,
@@ -17,8 +15,11 @@ import {
   SetBillingDetailsResponseSchema,
   type SuspendAccountRequest,
   SuspendAccountResponseSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { KeyLabel } from "../../gen/gateway/keys/v1/keys_pb.ts";
+} from "../../gen/gateway/accounts/v1/accounts_pb.ts";
+import type { Account } from "../../gen/gateway/billing/v1/account_pb.ts";
+import type { KeyLabel } from "../../gen/gateway/common/v1/key_label_pb.ts";
+import { ListChargesRequestSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, timeOrderedId } from "../base/ids.ts";

@@ -4,33 +4,40 @@
 import { create } from "@bufbuild/protobuf";
 import { durationMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
-  BillingService,
-  Bucket,
-  CheckpointHoldResponseSchema,
+  AccountsService,
   CreateAccountResponseSchema,
-  ErrorGroup,
-  FindRequestResponseSchema,
   GetAccountResponseSchema,
-  GetForecastResponseSchema,
-  GetPoolsResponseSchema,
-  GetReceiptResponseSchema,
   ListAccountsResponseSchema,
-  ListRunningRequestsResponseSchema,
+} from "../../gen/gateway/accounts/v1/accounts_pb.ts";
+import {
+  BillingService,
+  CheckpointHoldResponseSchema,
+  GetPoolsResponseSchema,
   ListTransfersResponseSchema,
   type PlaceHoldRequest,
   PlaceHoldResponseSchema,
   type Pool,
   PoolSchema,
-  type QueryErrorsRequest,
-  QueryErrorsRequestSchema,
-  type QueryUsageRequest,
-  type Receipt,
   type SettleHoldRequest,
   SettleHoldResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
+import type { KeyLabel } from "../../gen/gateway/common/v1/key_label_pb.ts";
 import { UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
-import type { Key, KeyLabel } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  Bucket,
+  ErrorGroup,
+  FindRequestResponseSchema,
+  GetForecastResponseSchema,
+  GetReceiptResponseSchema,
+  ListRunningRequestsResponseSchema,
+  type QueryErrorsRequest,
+  QueryErrorsRequestSchema,
+  type QueryUsageRequest,
+  UsageService,
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { type Clock, withTimeout } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
@@ -43,7 +50,7 @@ import { checkTags } from "../base/tags.ts";
 import type { PriceFacts } from "../config/catalog.ts";
 import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
 import { actorOf, confinedTo } from "../contract/callers.ts";
-import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
+import type { AuthenticatedCall, Implementation, serviceTypes } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
@@ -126,7 +133,7 @@ export {
 export type { Ending } from "./settlement.ts";
 
 export type Billing = {
-  readonly service: Implementation<typeof BillingService, AuthenticatedCall>;
+  readonly service: Implementation<typeof serviceTypes.billing, AuthenticatedCall>;
   readonly holds: Holds;
   /** Sorted ids of the live processes on this database, including this one. */
   readonly liveNodes: () => readonly string[];
@@ -471,11 +478,11 @@ function createService({
   readonly accounts: AccountParts;
   readonly transfers: TransferParts & MoveParts;
   readonly log: VerificationParts["log"];
-}): Implementation<typeof BillingService, AuthenticatedCall> {
+}): Implementation<typeof serviceTypes.billing, AuthenticatedCall> {
   return {
     async createAccount(request, call) {
       const name = checkName("name", request.name);
-      const once = onceFor(BillingService.method.createAccount, request, call);
+      const once = onceFor(AccountsService.method.createAccount, request, call);
       const made = { id: timeOrderedId("acc_"), secret: "" };
       const { id } = await store.transaction((tx) =>
         once(tx, made, () => tx.run(sql.insertAccount, { accountId: made.id, name })),
@@ -490,7 +497,7 @@ function createService({
     async listAccounts(request, call) {
       const query = await accountQuery(reports, request.query);
       const { entries, nextPageToken } = await readPage(
-        BillingService.method.listAccounts,
+        AccountsService.method.listAccounts,
         request,
         call,
         {
@@ -565,7 +572,7 @@ function createService({
     async listRunningRequests(request, call) {
       const accountId = await knownAccount(reports, call);
       const { entries: holds, nextPageToken } = await readPage(
-        BillingService.method.listRunningRequests,
+        UsageService.method.listRunningRequests,
         request,
         call,
         {

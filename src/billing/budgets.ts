@@ -3,6 +3,10 @@
 
 import { create, fromJson, type JsonValue, toJson } from "@bufbuild/protobuf";
 import {
+  type SetDefaultMemberLimitsRequest,
+  SetDefaultMemberLimitsResponseSchema,
+} from "../../gen/gateway/accounts/v1/accounts_pb.ts";
+import {
   BillingService,
   type ListBudgetsRequest,
   ListBudgetsResponseSchema,
@@ -10,8 +14,6 @@ import {
   ResetBudgetResponseSchema,
   type SetBudgetRequest,
   SetBudgetResponseSchema,
-  type SetDefaultMemberLimitsRequest,
-  SetDefaultMemberLimitsResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   BudgetLimitsSchema,
@@ -22,6 +24,7 @@ import {
 } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
+
 import * as sql from "../../gen/sql/billing.ts";
 import {
   type BudgetLimits,

@@ -4,11 +4,11 @@
 // charges, and has the others from `ListCharges`.
 
 import { create } from "@bufbuild/protobuf";
+import type { Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import {
-  type Receipt,
   type WatchChargesResponse,
   WatchChargesResponseSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
 import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";

@@ -2,14 +2,14 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import {
-  BillingService,
   type ChargeFilter,
   type ListChargesRequest,
   type ListChargesResponse,
   ListChargesResponseSchema,
-  type Receipt,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+  UsageService,
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import {
   askedPage,
   encodeTimeCursor,
@@ -42,7 +42,7 @@ export async function listCharges(
   const { filter } = request;
   const range = readTimeRange(request, new Date());
   const chosen = chosenCharges(filter, scope);
-  const page = askedPage(BillingService.method.listCharges, request, scope);
+  const page = askedPage(UsageService.method.listCharges, request, scope);
   if (!chosen) return create(ListChargesResponseSchema);
 
   const end = range.to ? { at: range.to, id: "" } : afterAll;

@@ -1,7 +1,7 @@
 // Membership of this process among the processes on one database: it sends heartbeats, detects dead
 // processes and settles the requests that they left behind.
 
-import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type Clock, every, pause, systemClock, withTimeout } from "../base/clock.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";

@@ -8,7 +8,7 @@ import {
   type ExportChargesResponse,
   ExportChargesResponseSchema,
   QueryUsageRequestSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import type { ExportChargesRow } from "../../gen/sql/billing.ts";
 import { csvLine, textCell } from "../base/csv.ts";
 import { ApiError } from "../base/errors.ts";

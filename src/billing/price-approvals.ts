@@ -2,7 +2,7 @@
 // half of its public price.
 
 import type { JsonValue } from "@bufbuild/protobuf";
-import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
+import type { Approval } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import {
   type CatalogFile,

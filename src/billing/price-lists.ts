@@ -2,10 +2,10 @@
 
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { Approval } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import {
   type AddPriceListVersionRequest,
   AddPriceListVersionResponseSchema,
-  BillingService,
   type CreatePriceListRequest,
   CreatePriceListResponseSchema,
   type ListedModel,
@@ -18,12 +18,13 @@ import {
   PriceConditionSchema,
   type PriceList as PriceListMessage,
   PriceListSchema,
+  PriceListsService,
   type PriceTerms as PriceTermsMessage,
   PriceTermsSchema,
   type SetAccountPriceListRequest,
   SetAccountPriceListResponseSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
+} from "../../gen/gateway/billing/v1/price_lists_pb.ts";
+
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -229,7 +230,7 @@ export async function listPriceLists(
   call: AuthenticatedCall,
 ) {
   const list = wholeList(await reports.run(sql.readPriceLists), ({ priceListId }) => priceListId);
-  const page = await readPage(BillingService.method.listPriceLists, request, call, list);
+  const page = await readPage(PriceListsService.method.listPriceLists, request, call, list);
   return create(ListPriceListsResponseSchema, {
     priceLists: page.entries.map((row) => toMessage(row, file())),
     nextPageToken: page.nextPageToken,

@@ -6,18 +6,22 @@ import {
   type Account,
   AccountSchema,
   AccountStatus,
-  type Attempt,
-  AttemptSchema,
-  Basis,
-  Outcome,
+} from "../../gen/gateway/billing/v1/account_pb.ts";
+import {
   type Pool,
   PoolSchema,
-  type Receipt,
-  ReceiptSchema,
   type Transfer,
   TransferKind,
   TransferSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  type Attempt,
+  AttemptSchema,
+  Basis,
+  Outcome,
+  type Receipt,
+  ReceiptSchema,
+} from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import {
   type Price,
@@ -25,6 +29,7 @@ import {
   type Usage,
   UsageSchema,
 } from "../../gen/gateway/common/v1/usage_pb.ts";
+
 import type * as sql from "../../gen/sql/billing.ts";
 import type { Metered } from "../base/cost.ts";
 import { familyOf } from "../base/families.ts";

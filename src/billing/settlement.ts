@@ -8,9 +8,10 @@ import {
   type Outcome,
   type Receipt,
   ReceiptSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+
 import { familyOf } from "../base/families.ts";
 import type { PlacedHold } from "./admission.ts";
 import { type StoredHold, shownAttempt } from "./rows.ts";

@@ -1,14 +1,11 @@
 // The statements of the ledger that do not run in batches (those are in `ledger-batches.ts`).
 
-import {
-  type Account,
-  type Pool,
-  type Receipt,
-  type Transfer,
-  TransferKind,
-  type Violation,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Account } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { type Pool, type Transfer, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Violation } from "../../gen/gateway/verification/v1/verification_pb.ts";
+
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";

@@ -4,8 +4,9 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { type Forecast, ForecastSchema } from "../../gen/gateway/common/v1/forecast_pb.ts";
+import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import {
-  BillingService,
   Bucket,
   ErrorGroup,
   ErrorRowSchema,
@@ -19,11 +20,11 @@ import {
   QueryUsageResponseSchema,
   UsageGroup,
   UsageRowSchema,
+  UsageService,
   type UsageSums,
   UsageSumsSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Forecast, ForecastSchema } from "../../gen/gateway/common/v1/forecast_pb.ts";
-import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import * as sql from "../../gen/sql/billing.ts";
 import { readBudget, toBudget } from "../base/budgets.ts";
 import { invalidField } from "../base/errors.ts";
@@ -171,7 +172,7 @@ export function createReports(db: Runner) {
       const { bucket, groupBy, models } = request;
       const tag = tagQuestionOf(request);
       const keyIds = keysOf(request.keyIds, scope);
-      const page = pageOf(askedPage(BillingService.method.queryUsage, request, scope));
+      const page = pageOf(askedPage(UsageService.method.queryUsage, request, scope));
       // Before the sums: what was settled by now is in them.
       const clock = await readClock(scope.accountId, keyIds);
       const range = page.after?.range ?? rangeOf(request, clock, clock.hoursFrom);
@@ -222,7 +223,7 @@ export function createReports(db: Runner) {
     async queryErrors(request: QueryErrorsRequest, scope: Scope): Promise<QueryErrorsResponse> {
       const { bucket, groupBy } = request;
       const keyIds = keysOf(request.keyIds, scope);
-      const page = pageOf(askedPage(BillingService.method.queryErrors, request, scope));
+      const page = pageOf(askedPage(UsageService.method.queryErrors, request, scope));
       const clock = await readClock(scope.accountId, keyIds);
       const range = page.after?.range ?? keptRange(rangeOf(request, clock), clock);
       const [afterKeyId = null, afterReason = null] = page.after?.names ?? [];

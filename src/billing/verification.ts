@@ -6,7 +6,7 @@ import {
   VerifyLedgerResponseSchema,
   type Violation,
   ViolationSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/verification/v1/verification_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";

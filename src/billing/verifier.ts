@@ -2,7 +2,10 @@
 // sql/verification.sql says what may be compared while the ledger moves.
 
 import { create } from "@bufbuild/protobuf";
-import { type Violation, ViolationSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  type Violation,
+  ViolationSchema,
+} from "../../gen/gateway/verification/v1/verification_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { runSlice } from "../base/slices.ts";
 import type { Runner } from "../postgres/statement.ts";

@@ -1,8 +1,9 @@
 // What the commands that work on the ledger have in common.
 
 import { getOption } from "@bufbuild/protobuf";
-import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { VerificationService } from "../../gen/gateway/verification/v1/verification_pb.ts";
+
 import { createLog } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
 import { readCommandConfig } from "../config/environment.ts";
@@ -83,11 +84,11 @@ export async function verify({ postgres }: OpenLedger, service: string): Promise
     signal: new AbortController().signal,
     requestHeader: new Headers(),
     caller: { kind: "internal" as const, service },
-    allowed: getOption(BillingService.method.verifyLedger, callers),
+    allowed: getOption(VerificationService.method.verifyLedger, callers),
     accountId: "",
   };
   const { violations } = await billing.service.verifyLedger(
-    { $typeName: "gateway.billing.v1.VerifyLedgerRequest" },
+    { $typeName: "gateway.verification.v1.VerifyLedgerRequest" },
     call,
   );
   for (const { invariant, subject, detail } of violations)

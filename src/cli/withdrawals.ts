@@ -3,10 +3,14 @@
 // has them as they were before.
 
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
-import { AccountStatus, BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { AccountsService } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
+import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { KeyStatus, KeysService, type Secret } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { MemberKeys, PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { AdminTokensService } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
+import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+
 import { toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { budgetsOfKeys, createBilling } from "../billing/billing.ts";
@@ -151,7 +155,7 @@ async function isInUse({ keys, people, billing }: Services, act: Act): Promise<b
         return method === "RevokeKey" || key.secrets.some(isOpen);
       }
       case "RevokeAdminToken": {
-        const call = callOf(PeopleService.method.listAdminTokens);
+        const call = callOf(AdminTokensService.method.listAdminTokens);
         for (let pageToken = ""; ; ) {
           const page = await people.listAdminTokens(
             { $typeName: "gateway.people.v1.ListAdminTokensRequest", pageSize: 0, pageToken },
@@ -166,8 +170,8 @@ async function isInUse({ keys, people, billing }: Services, act: Act): Promise<b
       case "SuspendAccount":
       case "ResumeAccount": {
         const { account } = await billing.getAccount(
-          { $typeName: "gateway.billing.v1.GetAccountRequest", accountId: id },
-          callOf(BillingService.method.getAccount, id),
+          { $typeName: "gateway.accounts.v1.GetAccountRequest", accountId: id },
+          callOf(AccountsService.method.getAccount, id),
         );
         return account?.status === AccountStatus.ACTIVE;
       }
@@ -211,7 +215,7 @@ async function withdraw({ keys, people, billing }: Services, act: Act): Promise<
   else if (method === "RevokeAdminToken")
     await people.revokeAdminToken(
       { $typeName: "gateway.people.v1.RevokeAdminTokenRequest", tokenId: id },
-      callOf(PeopleService.method.revokeAdminToken),
+      callOf(AdminTokensService.method.revokeAdminToken),
     );
   else if (method === "UpdatePerson")
     await people.updatePerson(
@@ -220,7 +224,7 @@ async function withdraw({ keys, people, billing }: Services, act: Act): Promise<
         personId: id,
         disabled: true,
         // What was revoked with them is an act of its own.
-        keys: MemberKeys.PAUSE,
+        keys: KeyAction.PAUSE,
         keysToPersonId: "",
       },
       callOf(PeopleService.method.updatePerson),
@@ -228,10 +232,10 @@ async function withdraw({ keys, people, billing }: Services, act: Act): Promise<
   else
     await billing.suspendAccount(
       {
-        $typeName: "gateway.billing.v1.SuspendAccountRequest",
+        $typeName: "gateway.accounts.v1.SuspendAccountRequest",
         accountId: id,
         reason: "suspended again after a restore",
       },
-      callOf(BillingService.method.suspendAccount, id),
+      callOf(AccountsService.method.suspendAccount, id),
     );
 }

@@ -8,7 +8,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import {
   type ExportAccountResponse,
   ExportAccountResponseSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { closed, described, text } from "../base/json-schema.ts";
 import { dropOperatorRole, nameClient } from "../contract/callers.ts";

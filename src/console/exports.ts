@@ -9,8 +9,9 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { CallOptions } from "@connectrpc/connect";
 import { codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { Bucket, UsageGroup, type UsageRow } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
+import { Bucket, UsageGroup, type UsageRow } from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { csvLine, textCell } from "../base/csv.ts";
 import { ApiError, errorCatalog, invalidField, shuttingDown, toApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";

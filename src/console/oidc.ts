@@ -9,7 +9,7 @@
 // `added`, or the reason of the error. No text comes in an address, where anybody could write it.
 
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { OidcPurpose } from "../../gen/gateway/people/v1/people_pb.ts";
+import { OidcPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import { ApiError, shuttingDown, toApiError } from "../base/errors.ts";
 import { dropOperatorRole, nameClient } from "../contract/callers.ts";
 import type { Core } from "../contract/contract.ts";

@@ -10,7 +10,7 @@ import {
   type Sales,
   SalesBucket,
   SalesGroup,
-} from "../../gen/gateway/operations/v1/operations_pb.ts";
+} from "../../gen/gateway/sales/v1/sales_pb.ts";
 import { csvLine, textCell } from "../base/csv.ts";
 import { familyName } from "../base/families.ts";
 import { described, oneOf, text } from "../base/json-schema.ts";

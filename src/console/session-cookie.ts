@@ -4,7 +4,8 @@
 
 import type { IncomingHttpHeaders } from "node:http";
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
-import type { OidcFlow, SessionGrant } from "../../gen/gateway/people/v1/people_pb.ts";
+import type { SessionGrant } from "../../gen/gateway/people/v1/person_pb.ts";
+import type { OidcFlow } from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { isLocalhost } from "../config/environment.ts";
 

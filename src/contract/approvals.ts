@@ -10,7 +10,7 @@ import {
   type Approval,
   ApprovalKind,
   ApprovalSchema,
-} from "../../gen/gateway/common/v1/approval_pb.ts";
+} from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import * as sql from "../../gen/sql/contract.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Runner } from "../postgres/statement.ts";

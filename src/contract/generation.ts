@@ -4,7 +4,7 @@
 
 import { getOption } from "@bufbuild/protobuf";
 import type { Client } from "@connectrpc/connect";
-import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
@@ -13,6 +13,7 @@ import {
   type GenerateResponse,
   InferenceService,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
+
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";

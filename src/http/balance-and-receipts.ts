@@ -8,18 +8,19 @@ import assert from "node:assert/strict";
 import type { DescEnum, JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Pool } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type Attempt,
   BasisSchema,
-  BillingService,
   Outcome,
   OutcomeSchema,
-  type Pool,
   type Receipt,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type Budget, BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import {
@@ -157,7 +158,7 @@ export function getReceipt(core: Core) {
   };
 }
 
-const { listCharges } = BillingService.method;
+const { listCharges } = UsageService.method;
 
 /** The outcomes of finished requests, by their names in lower case. */
 const outcomes: Readonly<Record<string, Outcome>> = Object.fromEntries(

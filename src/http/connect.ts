@@ -17,13 +17,14 @@ import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance } from "fastify";
 import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { type SessionGrant, SessionGrantSchema } from "../../gen/gateway/people/v1/person_pb.ts";
+import { ProfileService } from "../../gen/gateway/people/v1/profile_pb.ts";
 import {
   type OidcFlow,
   OidcFlowSchema,
-  PeopleService,
-  type SessionGrant,
-  SessionGrantSchema,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+  SignInService,
+} from "../../gen/gateway/people/v1/sign_in_pb.ts";
+
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, type ErrorReason, shuttingDown, toApiError } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";
@@ -244,7 +245,7 @@ function addressOf({ values }: HandlerContext): string {
 }
 
 const { beginSignIn, beginPasskey, signInWithPassword, redeemLink, signUp, confirmEmail } =
-  PeopleService.method;
+  SignInService.method;
 /**
  * With which a person comes in, and with which the page asks how: it says so before anybody types.
  * A passkey and a provider of OIDC know their origin themselves.
@@ -406,7 +407,7 @@ function keepGrant(
   { responseHeader }: HandlerContext,
   cookie: SessionCookie,
 ): Message {
-  if (desc === PeopleService.method.signOut) responseHeader.append("set-cookie", cookie.end());
+  if (desc === ProfileService.method.signOut) responseHeader.append("set-cookie", cookie.end());
   const field = desc.output.fields.find(
     ({ message }) => message === SessionGrantSchema || message === OidcFlowSchema,
   );

@@ -9,8 +9,9 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { createContextValues } from "@connectrpc/connect";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+
 import type { ErrorReason } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";

@@ -6,7 +6,7 @@ import {
   type Outcome,
   OutcomeSchema,
   type Receipt,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Distribution, Metrics, Tally } from "../metrics/metrics.ts";
 import { endOf, type RequestContext } from "./context.ts";
 

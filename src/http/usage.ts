@@ -4,12 +4,12 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import {
-  BillingService,
   Bucket,
   UsageGroup,
   type UsageRow,
+  UsageService,
   type UsageSums,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { familyName } from "../base/families.ts";
 import {
   closed,
@@ -40,7 +40,7 @@ import { pageSizeMaxOf } from "../contract/limits.ts";
 import { callFor, rfc3339OrNull, sendJson } from "./context.ts";
 import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";
 
-const { queryUsage } = BillingService.method;
+const { queryUsage } = UsageService.method;
 const buckets = { none: Bucket.NONE, hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH };
 const groups = {
   key: UsageGroup.KEY,

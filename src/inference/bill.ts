@@ -1,8 +1,9 @@
 // The bill of one admitted request: its hold, its checkpoints, and its settlement, once.
 
-import type { Attempt, Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Attempt, Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+
 import { type Clock, withTimeout } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";

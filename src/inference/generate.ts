@@ -1,8 +1,9 @@
 // The life of one request, from top to bottom: prepare, rate limit, hold, provider, settle.
 
 import assert from "node:assert/strict";
-import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
+
 import { ApiError, type ErrorReason, toApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import {

@@ -2,15 +2,14 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { KeyLabel } from "../../gen/gateway/common/v1/key_label_pb.ts";
 import {
   type AuthenticateRequest,
   type AuthenticateResponse,
   AuthenticateResponseSchema,
   type Key,
-  type KeyLabel,
-  type KeysService,
-  type ManagementKey,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { ManagementKey } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import * as sql from "../../gen/sql/keys.ts";
 import { createChanges } from "../base/change-feed.ts";
 import type { MisplacedUse } from "../base/client-address.ts";
@@ -24,6 +23,7 @@ import type {
   Caller,
   Implementation,
   ManagementCaller,
+  serviceTypes,
 } from "../contract/contract.ts";
 import type { CountChange } from "../contract/interceptor.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -74,7 +74,7 @@ import {
 
 export type Keys = {
   /** Without authentication: the interceptor has authenticated the caller. */
-  service: Implementation<typeof KeysService, AuthenticatedCall>;
+  service: Implementation<typeof serviceTypes.keys, AuthenticatedCall>;
   authenticate: Authenticate;
   countChange: CountChange;
   /**

@@ -3,27 +3,27 @@
 
 import { create, toJsonString } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { KeyAction, KeyActionSchema } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import type { ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   type ChildLimits,
   ChildLimitsSchema,
   type CreateManagementKeyRequest,
   CreateManagementKeyResponseSchema,
-  KeyAction,
-  KeyActionSchema,
-  KeysService,
   type ListManagementKeysRequest,
   ListManagementKeysResponseSchema,
   type ManagementKey,
   ManagementKeySchema,
+  ManagementKeysService,
   type RevokeManagementKeyRequest,
   RevokeManagementKeyResponseSchema,
   type RotateManagementKeyRequest,
   RotateManagementKeyResponseSchema,
-  SecretSchema,
   type UpdateManagementKeyRequest,
   UpdateManagementKeyResponseSchema,
-} from "../../gen/gateway/keys/v1/keys_pb.ts";
+} from "../../gen/gateway/keys/v1/management_keys_pb.ts";
+
 import * as sql from "../../gen/sql/keys.ts";
 import type { Changes } from "../base/change-feed.ts";
 import {
@@ -198,7 +198,7 @@ export async function createManagementKey(
   const settings = checkSettings(request);
   const minted = mint();
   const id = timeOrderedId("mgk_");
-  const once = onceFor(KeysService.method.createManagementKey, request, call);
+  const once = onceFor(ManagementKeysService.method.createManagementKey, request, call);
   const made = await parts.postgres.transaction(async (tx) => {
     const account = await tx.run(sql.lockAccount, { accountId });
     if (!account) throw new ApiError("not_found", { field: "account_id" });
@@ -230,7 +230,7 @@ export async function listManagementKeys(
   request: ListManagementKeysRequest,
   call: AuthenticatedCall,
 ) {
-  const { listManagementKeys } = KeysService.method;
+  const { listManagementKeys } = ManagementKeysService.method;
   const list = managementKeyList(postgres, call.accountId);
   const { entries, nextPageToken } = await readPage(listManagementKeys, request, call, list);
   return create(ListManagementKeysResponseSchema, { managementKeys: entries, nextPageToken });

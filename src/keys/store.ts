@@ -3,20 +3,22 @@
 import assert from "node:assert/strict";
 import { create, fromJsonString } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { type KeyLabel, KeyLabelSchema } from "../../gen/gateway/common/v1/key_label_pb.ts";
 import { ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
-  type ChildLimits,
-  ChildLimitsSchema,
   type Key,
   type KeyGroup,
   KeyGroupSchema,
-  type KeyLabel,
-  KeyLabelSchema,
   KeySchema,
   KeyStatus,
   type Secret,
   SecretSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  type ChildLimits,
+  ChildLimitsSchema,
+} from "../../gen/gateway/keys/v1/management_keys_pb.ts";
+
 import * as sql from "../../gen/sql/keys.ts";
 import { type BudgetLimits, limitsOf, readBudget, toBudget } from "../base/budgets.ts";
 import type { ChangePage } from "../base/change-feed.ts";

@@ -1,7 +1,8 @@
 // The search of accounts: which ones, and what operators ask first about each.
 
 import { create } from "@bufbuild/protobuf";
-import type { Account, Pool } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Account } from "../../gen/gateway/billing/v1/account_pb.ts";
+import type { Pool } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   AccountFilter,
   type AccountSummary,
@@ -11,6 +12,7 @@ import {
   FindAccountsResponseSchema,
   OperationsService,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
+
 import { readPage } from "../base/paging.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { accountsOfExact, type SearchParts } from "./search.ts";

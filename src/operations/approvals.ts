@@ -2,14 +2,14 @@
 
 import { create } from "@bufbuild/protobuf";
 import {
+  ApprovalsService,
   type ApproveRequest,
   ApproveResponseSchema,
   type ListApprovalsRequest,
   ListApprovalsResponseSchema,
-  OperationsService,
   type RejectRequest,
   RejectResponseSchema,
-} from "../../gen/gateway/operations/v1/operations_pb.ts";
+} from "../../gen/gateway/approvals/v1/approvals_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
 import {
@@ -40,7 +40,7 @@ export async function listApprovals(
   request: ListApprovalsRequest,
   call: AuthenticatedCall,
 ) {
-  const { listApprovals } = OperationsService.method;
+  const { listApprovals } = ApprovalsService.method;
   const { entries: approvals, nextPageToken } = await readPage(listApprovals, request, call, {
     read: (after, rows) => listWaiting(postgres, after, rows),
     cursorOf: ({ approvalId }) => approvalId,

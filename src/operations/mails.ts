@@ -8,8 +8,9 @@ import {
   AccountMailSchema,
   type ListMailsRequest,
   ListMailsResponseSchema,
-  OperationsService,
-} from "../../gen/gateway/operations/v1/operations_pb.ts";
+  SupportService,
+} from "../../gen/gateway/operations/v1/support_pb.ts";
+
 import { maskAddress } from "../base/mail-address.ts";
 import { askedPage, encodeTimeCursor } from "../base/paging.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
@@ -67,7 +68,7 @@ export async function listMails(
 ) {
   const { accountId } = request;
   await checkAccount(reports, accountId);
-  const page = askedPage(OperationsService.method.listMails, request, call);
+  const page = askedPage(SupportService.method.listMails, request, call);
   const [alerts, invitations] = page.after?.split("\n") ?? [];
   const places: Places = {
     ...(alerts && { alerts }),

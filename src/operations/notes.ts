@@ -9,8 +9,8 @@ import {
   AddNoteResponseSchema,
   type ListNotesRequest,
   ListNotesResponseSchema,
-  OperationsService,
-} from "../../gen/gateway/operations/v1/operations_pb.ts";
+  SupportService,
+} from "../../gen/gateway/operations/v1/support_pb.ts";
 import * as sql from "../../gen/sql/operations.ts";
 import { invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -31,7 +31,7 @@ export async function addNote(
 ) {
   const { accountId } = request;
   const text = checkedText(request.text);
-  const once = onceFor(OperationsService.method.addNote, request, call);
+  const once = onceFor(SupportService.method.addNote, request, call);
   const made = { id: timeOrderedId("not_"), secret: "" };
   const { id } = await postgres.transaction((tx) =>
     once(tx, made, async () => {
@@ -51,7 +51,7 @@ export async function listNotes(
 ) {
   const { accountId } = request;
   await checkAccount(postgres, accountId);
-  const { listNotes } = OperationsService.method;
+  const { listNotes } = SupportService.method;
   const { entries, nextPageToken } = await readPage(listNotes, request, call, {
     read: (before, rows) =>
       postgres.run(sql.listNotes, { accountId, before: before ?? null, rows }),

@@ -1,8 +1,7 @@
 // What operators see of the whole installation: the implementation of OperationsService. What it
 // shows comes from the parts of the gateway that know it.
 
-import type { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
-import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
+import type { AuthenticatedCall, Implementation, serviceTypes } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import { type AccountsParts, findAccounts } from "./accounts.ts";
 import { type ApprovalsParts, approve, listApprovals, reject } from "./approvals.ts";
@@ -18,7 +17,7 @@ import { getVerification, type VerificationParts } from "./verification.ts";
 
 export type Operations = {
   /** Without authentication: the interceptor has authenticated the caller. */
-  readonly service: Implementation<typeof OperationsService, AuthenticatedCall>;
+  readonly service: Implementation<typeof serviceTypes.operations, AuthenticatedCall>;
   /** How this process describes itself to the others, as JSON. */
   describe(): string;
   /** Call once an hour with each peer that looks like a proxy and is not named as one. */
@@ -34,7 +33,7 @@ type Parts = StatusParts &
   Omit<AccountsParts, "store" | "reports"> & {
     /** The reports about what is earned, owed and paid. */
     readonly sales: Pick<
-      Implementation<typeof OperationsService, AuthenticatedCall>,
+      Implementation<typeof serviceTypes.operations, AuthenticatedCall>,
       "querySales" | "queryRevenue" | "getLiabilities" | "listProviderBills" | "setProviderBill"
     >;
     readonly postgres: Pick<Postgres, "reports" | "run" | "transaction">;

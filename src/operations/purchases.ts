@@ -9,10 +9,11 @@ import {
   ListDocumentsResponseSchema,
   type ListPromotionUsesRequest,
   ListPromotionUsesResponseSchema,
-  OperationsService,
   PromotionUseSchema,
-} from "../../gen/gateway/operations/v1/operations_pb.ts";
+  SupportService,
+} from "../../gen/gateway/operations/v1/support_pb.ts";
 import { DocumentKind } from "../../gen/gateway/payments/v1/payments_pb.ts";
+
 import * as sql from "../../gen/sql/operations.ts";
 import { familyOf } from "../base/families.ts";
 import { readPage } from "../base/paging.ts";
@@ -29,7 +30,7 @@ export async function listPromotionUses(
 ) {
   const { accountId } = request;
   await checkAccount(reports, accountId);
-  const page = await readPage(OperationsService.method.listPromotionUses, request, call, {
+  const page = await readPage(SupportService.method.listPromotionUses, request, call, {
     read: (after, rows) =>
       reports.run(sql.listPromotionUses, { accountId, before: after ?? null, rows }),
     cursorOf: ({ codeId }) => codeId,
@@ -52,7 +53,7 @@ export async function listDocuments(
 ) {
   const { accountId } = request;
   await checkAccount(reports, accountId);
-  const page = await readPage(OperationsService.method.listDocuments, request, call, {
+  const page = await readPage(SupportService.method.listDocuments, request, call, {
     read: (after, rows) =>
       reports.run(sql.listDocumentsOf, { accountId, before: after ?? null, rows }),
     cursorOf: ({ number }) => number,

@@ -3,12 +3,12 @@
 import { create } from "@bufbuild/protobuf";
 import {
   DocumentReceiver,
-  OperationsService,
   type ResendDocumentRequest,
   ResendDocumentResponseSchema,
   type ResendNoticeRequest,
   ResendNoticeResponseSchema,
-} from "../../gen/gateway/operations/v1/operations_pb.ts";
+  SupportService,
+} from "../../gen/gateway/operations/v1/support_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
@@ -57,7 +57,7 @@ export async function resendDocument(
   const id = timeOrderedId("snd_");
   const personId = to === DocumentReceiver.BUYER ? buyer : undefined;
   const mail = await parts.mails.resendDocument({ id, accountId, orderId, number, personId });
-  const once = onceFor(OperationsService.method.resendDocument, request, { ...call, accountId });
+  const once = onceFor(SupportService.method.resendDocument, request, { ...call, accountId });
   await write(parts, { once, id, mail });
   return create(ResendDocumentResponseSchema);
 }
@@ -71,7 +71,7 @@ export async function resendNotice(
   readReason(request.reason, call);
   call.note?.({ alertId });
   const mail = await parts.mails.resendNotice({ accountId, alertId });
-  const once = onceFor(OperationsService.method.resendNotice, request, { ...call, accountId });
+  const once = onceFor(SupportService.method.resendNotice, request, { ...call, accountId });
   await write(parts, { once, id: timeOrderedId("snd_"), mail });
   return create(ResendNoticeResponseSchema);
 }

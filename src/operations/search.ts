@@ -16,7 +16,8 @@ import {
   SearchResponseSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
-import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { MembersService } from "../../gen/gateway/people/v1/members_pb.ts";
+
 import * as sql from "../../gen/sql/operations.ts";
 import { invalidField } from "../base/errors.ts";
 import { isRequestId } from "../base/ids.ts";
@@ -85,7 +86,7 @@ const ofAccounts: ReadonlySet<string> = new Set(["key", "order", "document", "re
 const listedBy: ReadonlyMap<string, DescMethod> = new Map<string, DescMethod>([
   ["order", PaymentsService.method.listOrders],
   ["document", PaymentsService.method.getReceiptDocument],
-  ["person", PeopleService.method.listMembers],
+  ["person", MembersService.method.listMembers],
 ]);
 
 export async function search(

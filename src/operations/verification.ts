@@ -2,11 +2,11 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import type { Violation } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type GetVerificationResponse,
   GetVerificationResponseSchema,
-} from "../../gen/gateway/operations/v1/operations_pb.ts";
+  type Violation,
+} from "../../gen/gateway/verification/v1/verification_pb.ts";
 
 export type VerificationParts = {
   readonly ledger: {

@@ -1,7 +1,7 @@
 // What operators decide about orders that wait for a person.
 
 import { create } from "@bufbuild/protobuf";
-import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
+import type { Approval } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import {
   type DecideOrderRequest,
   DecideOrderResponseSchema,
@@ -10,8 +10,9 @@ import {
   GrantRate,
   type ListAttentionRequest,
   ListAttentionResponseSchema,
-  PaymentsService,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
+  PaymentDeskService,
+} from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
+
 import * as sql from "../../gen/sql/payments.ts";
 import { invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -54,7 +55,7 @@ export async function listAttention(
 ) {
   const { store } = parts;
   const { entries, nextPageToken } = await readPage(
-    PaymentsService.method.listAttention,
+    PaymentDeskService.method.listAttention,
     request,
     call,
     {
@@ -85,7 +86,7 @@ export async function decideOrder(
     choice.case === "grant"
       ? await readMarketRates(parts, orderId, choice.value)
       : new Map<string, bigint>();
-  const once = onceFor(PaymentsService.method.decideOrder, request, { ...call, accountId });
+  const once = onceFor(PaymentDeskService.method.decideOrder, request, { ...call, accountId });
   const decideNow = async (tables: PaymentsTables, order: StoredOrder, decisionId: string) => {
     if (choice.case === "reopen") return reopen(tables, order);
     const now = await redecide(tables, order);

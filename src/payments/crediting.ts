@@ -3,7 +3,8 @@
 // that names it. A process may die between any two steps: the sweep repeats the rest. An account
 // that was closed meanwhile gets its credits all the same, and a person looks at the order.
 
-import { AccountStatus, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { familyOf } from "../base/families.ts";
 import { min } from "../base/money.ts";

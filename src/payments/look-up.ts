@@ -7,7 +7,7 @@ import {
   type LookUpPaymentRequest,
   type LookUpPaymentResponse,
   LookUpPaymentResponseSchema,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { actorOf } from "../contract/callers.ts";

@@ -4,8 +4,6 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   Attention,
-  type Decision,
-  DecisionSchema,
   type Deposit,
   DepositSchema,
   DepositState,
@@ -18,7 +16,8 @@ import {
   type Refund,
   RefundSchema,
   RefundState,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../gen/gateway/payments/v1/order_pb.ts";
+import { type Decision, DecisionSchema } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import type * as sql from "../../gen/sql/payments.ts";
 import { familyOf } from "../base/families.ts";
 import { decimal, microCreditsPerMicroDollar } from "../base/money.ts";

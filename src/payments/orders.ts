@@ -2,7 +2,8 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import type { Account } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Account } from "../../gen/gateway/billing/v1/account_pb.ts";
+import type { Order } from "../../gen/gateway/payments/v1/order_pb.ts";
 import {
   type CancelOrderRequest,
   CancelOrderResponseSchema,
@@ -13,15 +14,18 @@ import {
   GetDepositAddressResponseSchema,
   type GetOrderRequest,
   GetOrderResponseSchema,
-  type ListDepositAddressesRequest,
-  ListDepositAddressesResponseSchema,
   type ListOrdersRequest,
   ListOrdersResponseSchema,
   type ListPaymentMethodsRequest,
   ListPaymentMethodsResponseSchema,
-  type Order,
   PaymentsService,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import {
+  type ListDepositAddressesRequest,
+  ListDepositAddressesResponseSchema,
+  SweepsService,
+} from "../../gen/gateway/payments/v1/sweeps_pb.ts";
+
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField, tooOften } from "../base/errors.ts";
 import { familyOf, namedFamily } from "../base/families.ts";
@@ -206,7 +210,7 @@ export async function listDepositAddresses(
   if (!found || network === "") return create(ListDepositAddressesResponseSchema);
   let [given, gapLimit] = [0n, 0];
   const { entries, nextPageToken } = await readPage(
-    PaymentsService.method.listDepositAddresses,
+    SweepsService.method.listDepositAddresses,
     request,
     call,
     {

@@ -1,11 +1,7 @@
 // What the methods of this folder share.
 
 import type { Client } from "@connectrpc/connect";
-import {
-  type Account,
-  AccountStatus,
-  type BillingService,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Account, AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
 import type * as sql from "../../gen/sql/payments.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
@@ -13,7 +9,7 @@ import type { FamilyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
 import type { Seller } from "../config/catalog.ts";
 import { checkAccess } from "../contract/callers.ts";
-import { type AuthenticatedCall, asService } from "../contract/contract.ts";
+import { type AuthenticatedCall, asService, type Core } from "../contract/contract.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { Chain } from "./chain.ts";
 import type { Processor } from "./processor.ts";
@@ -61,7 +57,7 @@ export type Parts = {
   /** Reads on connections that orders do not wait for. */
   readonly reports: Runner;
   /** The billing service of this process. Calls carry `asService("payments")`. */
-  readonly billing: Client<typeof BillingService>;
+  readonly billing: Core["billing"];
   /** By name. Empty: nothing can be bought here. */
   readonly processors: () => ReadonlyMap<string, Processor>;
   /** The chains that are read by ourselves, each with the name of its processor. */

@@ -1,8 +1,7 @@
 // Payments: orders of credits, what arrives for them, and the credits that follow, exactly once.
 
 import type { Client } from "@connectrpc/connect";
-import type { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Document, PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import type { Document } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -17,7 +16,12 @@ import {
 } from "../config/catalog.ts";
 import { isLocalhost } from "../config/environment.ts";
 import type { CarryOut } from "../contract/approvals.ts";
-import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
+import type {
+  AuthenticatedCall,
+  Core,
+  Implementation,
+  serviceTypes,
+} from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import { carryOutDecision, decideOrder, listAttention } from "./attention.ts";
 import { createBtcpay } from "./btcpay.ts";
@@ -83,7 +87,7 @@ export type OrderEvent = Omit<sql.ListUnreadEventsRow, "facts" | "decimals"> & {
 
 export type Payments = {
   /** Without authentication: the interceptor has authenticated the caller. */
-  readonly service: Implementation<typeof PaymentsService, AuthenticatedCall>;
+  readonly service: Implementation<typeof serviceTypes.payments, AuthenticatedCall>;
   /** Does what was approved. */
   readonly carryOut: Readonly<
     Record<"decision" | "refund" | "promotion" | "sweep_payment", CarryOut>
@@ -125,7 +129,7 @@ export type Payments = {
 export function createPayments(parts: {
   postgres: Postgres;
   /** The billing service of this process. */
-  billing: Client<typeof BillingService>;
+  billing: Core["billing"];
   /** The address under which people reach the console. */
   publicUrl: () => URL;
   /** Of the configuration file. Undefined: it does not say. */

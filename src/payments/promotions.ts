@@ -11,14 +11,15 @@ import {
   CreatePromotionResponseSchema,
   type ListPromotionsRequest,
   ListPromotionsResponseSchema,
-  PaymentsService,
   type Promotion,
   PromotionSchema,
+  PromotionsService,
   type RedeemPromotionRequest,
   RedeemPromotionResponseSchema,
   type StopPromotionRequest,
   StopPromotionResponseSchema,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../gen/gateway/payments/v1/promotions_pb.ts";
+
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyOf, namedFamily } from "../base/families.ts";
@@ -127,7 +128,7 @@ export async function listPromotions(
   call: AuthenticatedCall,
 ) {
   const { entries, nextPageToken } = await readPage(
-    PaymentsService.method.listPromotions,
+    PromotionsService.method.listPromotions,
     request,
     call,
     {

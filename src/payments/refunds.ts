@@ -1,8 +1,8 @@
 // Refunds: credits are taken back first, then a person sends the coins.
 
 import { create, fromJson, toJson } from "@bufbuild/protobuf";
+import type { Approval } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
 import {
   type BeginRefundRequest,
   BeginRefundRequestSchema,
@@ -11,8 +11,9 @@ import {
   CancelRefundResponseSchema,
   type CompleteRefundRequest,
   CompleteRefundResponseSchema,
-  PaymentsService,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
+  PaymentDeskService,
+} from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
+
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField, toApiError } from "../base/errors.ts";
 import { familyOf } from "../base/families.ts";
@@ -55,7 +56,7 @@ export async function beginRefund(
   const { accountId } = await findVisible(parts, orderId, call);
   const { caller } = call;
   call.note?.({ accountId });
-  const once = onceFor(PaymentsService.method.beginRefund, request, { ...call, accountId });
+  const once = onceFor(PaymentDeskService.method.beginRefund, request, { ...call, accountId });
   const beginNow = async (tables: PaymentsTables, locked: StoredOrder): Promise<Begun> => {
     const { order, now } = await checkRefundable(tables, locked);
     const amount = await amountOf(tables, order, now, request);

@@ -6,7 +6,7 @@ import {
   type SimulateDepositRequest,
   SimulateDepositResponseSchema,
   SimulatedEvent,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { invalidField } from "../base/errors.ts";
 import { randomId } from "../base/ids.ts";

@@ -12,11 +12,11 @@ import {
   GrantSweepPaymentResponseSchema,
   type ListSweepsRequest,
   ListSweepsResponseSchema,
-  PaymentsService,
   type Sweep,
   SweepPaymentSchema,
   SweepSchema,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
+  SweepsService,
+} from "../../gen/gateway/payments/v1/sweeps_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -79,7 +79,7 @@ export async function listSweeps(
   call: AuthenticatedCall,
 ) {
   const { entries, nextPageToken } = await readPage(
-    PaymentsService.method.listSweeps,
+    SweepsService.method.listSweeps,
     request,
     call,
     {

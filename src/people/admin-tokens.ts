@@ -5,19 +5,20 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
+import type { Approval } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import { AdminScope, AdminScopeSchema } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type AdminToken,
   AdminTokenSchema,
+  AdminTokensService,
   type CreateAdminTokenRequest,
   CreateAdminTokenResponseSchema,
   type ListAdminTokensRequest,
   ListAdminTokensResponseSchema,
-  PeopleService,
   type RevokeAdminTokenRequest,
   RevokeAdminTokenResponseSchema,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
+
 import * as sql from "../../gen/sql/people.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { checkAddresses, type MisplacedUse } from "../base/client-address.ts";
@@ -126,7 +127,7 @@ export async function createAdminToken(
   const name = checkTokenName(request.name);
   note?.({ name });
   const minted = { id: timeOrderedId("tok_"), secret: randomId(prefix, randomLength) };
-  const createOnce = onceFor(PeopleService.method.createAdminToken, request, call);
+  const createOnce = onceFor(AdminTokensService.method.createAdminToken, request, call);
   const hint = `${minted.secret.slice(0, prefix.length + 4)}…${minted.secret.slice(-4)}`;
   const allowedAddresses = checkAddresses("allowed_addresses", request.allowedAddresses);
   const made = { tokenId: minted.id, name, scope, hint, allowedAddresses };
@@ -199,7 +200,7 @@ export async function listAdminTokens(
   request: ListAdminTokensRequest,
   call: AuthenticatedCall,
 ) {
-  const { listAdminTokens } = PeopleService.method;
+  const { listAdminTokens } = AdminTokensService.method;
   const { entries: tokens, nextPageToken } = await readPage(listAdminTokens, request, call, {
     read: (after, limit) => store.listAdminTokens(after ?? "", limit),
     cursorOf: ({ tokenId }) => tokenId,

@@ -2,15 +2,16 @@
 
 import { create } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import {
   type AuditEvent,
   AuditEventSchema,
+  AuditService,
   type ListAuditEventsRequest,
   ListAuditEventsResponseSchema,
-  PeopleService,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/audit/v1/audit_pb.ts";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { SupportService } from "../../gen/gateway/operations/v1/support_pb.ts";
+
 import * as sql from "../../gen/sql/people.ts";
 import { encodeTimeCursor, parseTimeCursor, readPage, walkPages } from "../base/paging.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
@@ -19,7 +20,7 @@ import type { Parts } from "./parts.ts";
 import { readFacts } from "./store.ts";
 
 /** Operators keep notes about an account to themselves: its members learn of no act on them. */
-const actsOnNotes = [OperationsService.method.addNote, OperationsService.method.listNotes].map(
+const actsOnNotes = [SupportService.method.addNote, SupportService.method.listNotes].map(
   ({ name }) => name,
 );
 
@@ -43,7 +44,7 @@ export async function listAuditEvents(
     to: dateOf(to),
     withReasons,
   };
-  const { listAuditEvents } = PeopleService.method;
+  const { listAuditEvents } = AuditService.method;
   const { entries: events, nextPageToken } = await readPage(listAuditEvents, request, call, {
     read: (after, rows) => readEvents(store, filter, after, rows),
     cursorOf: eventCursor,

@@ -2,7 +2,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
+import type { Approval } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import { OperatorRole, OperatorRoleSchema } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type ListPeopleRequest,
@@ -13,6 +13,7 @@ import {
   type UpdatePersonRequest,
   UpdatePersonResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";

@@ -3,13 +3,15 @@
 // could otherwise redirect the notices in silence.
 
 import { create } from "@bufbuild/protobuf";
+import type { Person } from "../../gen/gateway/people/v1/person_pb.ts";
+import {
+  type SetEmailRequest,
+  SetEmailResponseSchema,
+} from "../../gen/gateway/people/v1/profile_pb.ts";
 import {
   type ConfirmEmailRequest,
   ConfirmEmailResponseSchema,
-  type Person,
-  type SetEmailRequest,
-  SetEmailResponseSchema,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { clientOf } from "../contract/callers.ts";

@@ -5,15 +5,16 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import type { Invitation } from "../../gen/gateway/people/v1/members_pb.ts";
+import type { SessionGrant } from "../../gen/gateway/people/v1/person_pb.ts";
 import {
   type BeginPasskeyRequest,
   BeginPasskeyResponseSchema,
-  type Invitation,
   LinkSchema,
   type RedeemLinkRequest,
   RedeemLinkResponseSchema,
-  type SessionGrant,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/people/v1/sign_in_pb.ts";
+
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { randomSecret, timeOrderedId } from "../base/ids.ts";

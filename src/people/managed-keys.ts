@@ -2,9 +2,10 @@
 // their secrets, so nobody is shut out without a word about them.
 
 import { create } from "@bufbuild/protobuf";
+import { KeyAction, KeyActionSchema } from "../../gen/gateway/common/v1/key_action_pb.ts";
+import { type KeyLabel, KeyLabelSchema } from "../../gen/gateway/common/v1/key_label_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { type KeyLabel, KeyLabelSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { MemberKeys, MemberKeysSchema } from "../../gen/gateway/people/v1/people_pb.ts";
+
 import { invalidField } from "../base/errors.ts";
 import type { AuditFacts, Caller } from "../contract/contract.ts";
 import type { ManagedKey, ManagedKeys } from "./parts.ts";
@@ -13,7 +14,7 @@ import type { LockedMember, PeopleTables } from "./store.ts";
 /** What a request says of the keys of a person. */
 export type KeyFate = {
   readonly personId: string;
-  readonly keys: MemberKeys;
+  readonly keys: KeyAction;
   /** Who manages them from now on. Empty: not said. */
   readonly keysToPersonId: string;
 };
@@ -24,13 +25,13 @@ type LeftAccount = {
   readonly caller: Caller;
 };
 
-const { KEEP, PAUSE, REVOKE, UNSPECIFIED } = MemberKeys;
+const { KEEP, PAUSE, REVOKE, UNSPECIFIED } = KeyAction;
 
 /** Throws `invalid_request`. */
 export function checkFate({ keys, keysToPersonId, personId }: KeyFate): void {
   if (keysToPersonId === "") return;
   if (keys !== KEEP)
-    throw invalidField("keys_to_person_id", "is for keys that are kept", ["MEMBER_KEYS_KEEP"]);
+    throw invalidField("keys_to_person_id", "is for keys that are kept", ["KEY_ACTION_KEEP"]);
   if (keysToPersonId === personId)
     throw invalidField("keys_to_person_id", "is the person of whom they are taken");
 }
@@ -38,7 +39,7 @@ export function checkFate({ keys, keysToPersonId, personId }: KeyFate): void {
 /** Throws `invalid_request` with the number of keys if the request says nothing of them. */
 export function checkSaid({ keys }: KeyFate, managed: readonly ManagedKey[]): void {
   if (managed.length === 0 || keys !== UNSPECIFIED) return;
-  const allowed = ["MEMBER_KEYS_PAUSE", "MEMBER_KEYS_REVOKE", "MEMBER_KEYS_KEEP"];
+  const allowed = ["KEY_ACTION_PAUSE", "KEY_ACTION_REVOKE", "KEY_ACTION_KEEP"];
   const number = managed.length === 1 ? "the key" : `the ${managed.length} keys`;
   throw invalidField("keys", `say what becomes of ${number} of this person`, allowed);
 }
@@ -86,7 +87,7 @@ async function checkMayKeep(
     throw invalidField(
       "keys",
       "are bounded by your limits here, without which only owners keep them",
-      ["MEMBER_KEYS_PAUSE", "MEMBER_KEYS_REVOKE"],
+      ["KEY_ACTION_PAUSE", "KEY_ACTION_REVOKE"],
     );
 }
 
@@ -112,9 +113,9 @@ function nextManager(
 const notedKeysMax = 100;
 
 /** Facts of an audit event. Empty: there were no keys. `count`: all, also those that were kept. */
-export function keyFacts(keys: MemberKeys, count: number, stopped: readonly string[]): AuditFacts {
+export function keyFacts(keys: KeyAction, count: number, stopped: readonly string[]): AuditFacts {
   if (count === 0) return {};
-  const name = MemberKeysSchema.value[keys]?.localName ?? "";
+  const name = KeyActionSchema.value[keys]?.localName ?? "";
   const ids = stopped.slice(0, notedKeysMax).join(" ");
   // Those of management keys end, also where others are kept.
   const which = keys === PAUSE ? "pausedKeys" : keys === REVOKE ? "revokedKeys" : "endedKeys";

@@ -14,14 +14,15 @@ import {
   type ListMembersRequest,
   ListMembersResponseSchema,
   type Member,
-  PeopleService,
+  MembersService,
   type RemoveMemberRequest,
   RemoveMemberResponseSchema,
   type RevokeInvitationRequest,
   RevokeInvitationResponseSchema,
   type UpdateMemberRequest,
   UpdateMemberResponseSchema,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/people/v1/members_pb.ts";
+
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, tooOften } from "../base/errors.ts";
 import { readPage, wholeList } from "../base/paging.ts";
@@ -45,7 +46,7 @@ export async function listMembers(
   const { accountId } = call;
   if (!(await store.run(sql.findAccount, { accountId }))) throw noSuchAccount();
   const list = wholeList(await store.listMembers(accountId), ({ personId }) => personId);
-  const { listMembers } = PeopleService.method;
+  const { listMembers } = MembersService.method;
   const { entries: members, nextPageToken } = await readPage(listMembers, request, call, list);
   return create(ListMembersResponseSchema, { members, nextPageToken });
 }
@@ -59,7 +60,7 @@ export async function listInvitations(
   if (!(await store.run(sql.findAccount, { accountId }))) throw noSuchAccount();
   const all = await store.listInvitations(accountId);
   const list = wholeList(all, ({ invitationId }) => invitationId);
-  const { listInvitations } = PeopleService.method;
+  const { listInvitations } = MembersService.method;
   const { entries, nextPageToken } = await readPage(listInvitations, request, call, list);
   return create(ListInvitationsResponseSchema, { invitations: entries, nextPageToken });
 }
@@ -76,7 +77,7 @@ export async function invite(
   // Without a mail server the inviter gets the link, and passes it on.
   const mailTo = outbox && address;
   const minted = mintLink();
-  const inviteOnce = onceFor(PeopleService.method.invite, request, call);
+  const inviteOnce = onceFor(MembersService.method.invite, request, call);
   const { id, secret: token } = await store.transaction(async (tables) => {
     const account = await tables.findOpenAccount(accountId);
     // Locks the account's members, so that invitations at the same time are counted one by one.

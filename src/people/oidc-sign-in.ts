@@ -4,17 +4,17 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
+import type { SessionGrant } from "../../gen/gateway/people/v1/person_pb.ts";
 import {
   type BeginOidcRequest,
   BeginOidcResponseSchema,
   type FinishOidcRequest,
   type FinishOidcResponse,
   FinishOidcResponseSchema,
-  MemberKeys,
   OidcFlowSchema,
   OidcPurpose,
-  type SessionGrant,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { randomId, timeOrderedId } from "../base/ids.ts";
@@ -198,7 +198,7 @@ function recordRole(
   { accountId, oldRole, role, stoppedKeys }: RoleChange,
   call: AuthenticatedCall,
 ): Promise<void> {
-  const keys = keyFacts(MemberKeys.PAUSE, stoppedKeys.length, stoppedKeys);
+  const keys = keyFacts(KeyAction.PAUSE, stoppedKeys.length, stoppedKeys);
   const facts = { identityId, oldRole, role, ...keys };
   return recordAct(tables, { personId, accountId, method: "FinishOidc", facts }, call);
 }

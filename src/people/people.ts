@@ -1,13 +1,9 @@
 // People: who somebody is, how a person signs in, and which accounts a person belongs to.
 
+import type { AuditEvent } from "../../gen/gateway/audit/v1/audit_pb.ts";
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import type {
-  AuditEvent,
-  Invitation,
-  Member,
-  PeopleService,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+import type { Invitation, Member } from "../../gen/gateway/people/v1/members_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { type ChangeHints, createChanges } from "../base/change-feed.ts";
 import type { MisplacedUse } from "../base/client-address.ts";
@@ -24,6 +20,7 @@ import type {
   Implementation,
   OnCallerChange,
   Person,
+  serviceTypes,
 } from "../contract/contract.ts";
 import type { AuditSink } from "../contract/interceptor.ts";
 import type { Mailer } from "../mail/mail.ts";
@@ -93,7 +90,7 @@ export function isOfPeople(authorization: string): boolean {
 
 export type People = {
   /** Without authentication: the interceptor has authenticated the caller. */
-  readonly service: Implementation<typeof PeopleService, AuthenticatedCall>;
+  readonly service: Implementation<typeof serviceTypes.people, AuthenticatedCall>;
   /**
    * Identifies the person of `authorization: Session …`, or the admin token of `Bearer adm-gw2-…`.
    * Throws `invalid_session`, `invalid_key` and `revoked_key`.

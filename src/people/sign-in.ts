@@ -4,32 +4,37 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
-  type BeginSignInRequest,
-  BeginSignInResponseSchema,
-  type ConfirmIdentityRequest,
-  ConfirmIdentityResponseSchema,
+  type OidcProvider,
+  OidcProviderSchema,
+  type Person,
+} from "../../gen/gateway/people/v1/person_pb.ts";
+import {
   type GetSessionRequest,
   GetSessionResponseSchema,
   IdentitySchema,
   type ListSessionsRequest,
   ListSessionsResponseSchema,
   MemberNameSchema,
-  type OidcProvider,
-  OidcProviderSchema,
-  PeopleService,
-  type Person,
   type PersonAccount,
+  ProfileService,
   type RevokeSessionRequest,
   RevokeSessionResponseSchema,
   type ShownAccount,
   ShownAccountSchema,
+  type SignOutRequest,
+  SignOutResponseSchema,
+} from "../../gen/gateway/people/v1/profile_pb.ts";
+import {
+  type BeginSignInRequest,
+  BeginSignInResponseSchema,
+  type ConfirmIdentityRequest,
+  ConfirmIdentityResponseSchema,
   type SignInWithPasskeyRequest,
   SignInWithPasskeyResponseSchema,
   type SignInWithPasswordRequest,
   SignInWithPasswordResponseSchema,
-  type SignOutRequest,
-  SignOutResponseSchema,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/people/v1/sign_in_pb.ts";
+
 import * as sql from "../../gen/sql/people.ts";
 import { networkOf, plainAddress } from "../base/client-address.ts";
 import { withTimeout } from "../base/clock.ts";
@@ -269,7 +274,7 @@ export async function listSessions(
   const { personId, sessionId } = personOf(call);
   const rows = await store.run(sql.listSessions, { personId, idleMsMax });
   const list = wholeList(rows, (row) => row.sessionId);
-  const page = await readPage(PeopleService.method.listSessions, request, call, list);
+  const page = await readPage(ProfileService.method.listSessions, request, call, list);
   const sessions = page.entries.map((row) => ({
     ...row,
     createdAt: timestampFromDate(row.createdAt),

@@ -4,22 +4,23 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { type AdminToken, AdminTokenSchema } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
 import {
-  type AdminToken,
-  AdminTokenSchema,
   type Invitation,
   InvitationSchema,
-  LinkPurpose,
   MailState,
   type Member,
   MemberSchema,
+} from "../../gen/gateway/people/v1/members_pb.ts";
+import { type Person, PersonSchema } from "../../gen/gateway/people/v1/person_pb.ts";
+import {
   type Passkey,
   PasskeySchema,
-  type Person,
   type PersonAccount,
   PersonAccountSchema,
-  PersonSchema,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/people/v1/profile_pb.ts";
+import { LinkPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
+
 import * as sql from "../../gen/sql/people.ts";
 import type { ChangePage } from "../base/change-feed.ts";
 import { type AddressMatcher, matcherOf } from "../base/client-address.ts";

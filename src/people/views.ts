@@ -9,12 +9,13 @@ import {
   DeleteViewResponseSchema,
   type ListViewsRequest,
   ListViewsResponseSchema,
-  PeopleService,
   type SaveViewRequest,
   SaveViewResponseSchema,
   type View,
   ViewSchema,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+  ViewsService,
+} from "../../gen/gateway/people/v1/views_pb.ts";
+
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -40,7 +41,7 @@ export async function listViews(
   if (!found) throw new ApiError("not_found", { field: "account_id", message: "No such account." });
   const rows = await store.run(sql.listViews, { accountId, personId });
   const list = wholeList(rows, ({ viewId }) => viewId);
-  const page = await readPage(PeopleService.method.listViews, request, call, list);
+  const page = await readPage(ViewsService.method.listViews, request, call, list);
   return create(ListViewsResponseSchema, {
     views: page.entries.map(toView),
     nextPageToken: page.nextPageToken,

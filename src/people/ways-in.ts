@@ -2,17 +2,18 @@
 
 import { create } from "@bufbuild/protobuf";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import type { Person } from "../../gen/gateway/people/v1/person_pb.ts";
 import {
   type AddPasskeyRequest,
   AddPasskeyResponseSchema,
-  type Person,
   type RemoveIdentityRequest,
   RemoveIdentityResponseSchema,
   type RemovePasskeyRequest,
   RemovePasskeyResponseSchema,
   type SetPasswordRequest,
   SetPasswordResponseSchema,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/people/v1/profile_pb.ts";
+
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError } from "../base/errors.ts";
 import { checkName } from "../base/names.ts";

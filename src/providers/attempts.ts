@@ -2,8 +2,9 @@
 // event. From then on the request reads that provider's own stream.
 
 import type { Duration } from "@bufbuild/protobuf/wkt";
-import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+
 import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";

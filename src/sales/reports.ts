@@ -11,7 +11,6 @@ import {
   type ListProviderBillsRequest,
   type ListProviderBillsResponse,
   ListProviderBillsResponseSchema,
-  OperationsService,
   ProviderBillSchema,
   type QueryRevenueRequest,
   type QueryRevenueResponse,
@@ -26,10 +25,12 @@ import {
   SalesBucket,
   SalesGroup,
   SalesSchema,
+  SalesService,
   type SetProviderBillRequest,
   type SetProviderBillResponse,
   SetProviderBillResponseSchema,
-} from "../../gen/gateway/operations/v1/operations_pb.ts";
+} from "../../gen/gateway/sales/v1/sales_pb.ts";
+
 import * as sql from "../../gen/sql/sales.ts";
 import { invalidField } from "../base/errors.ts";
 import { familyOf, namedFamily } from "../base/families.ts";
@@ -113,7 +114,7 @@ export async function querySales(
     providers: request.providers,
     families,
   };
-  const page = askedPage(OperationsService.method.querySales, request, call);
+  const page = askedPage(SalesService.method.querySales, request, call);
   const { size } = page;
   const after = cursorOf(page.after);
   return reports.transaction(async (tx) => {
@@ -289,7 +290,7 @@ export async function queryRevenue(
     coins: toCoins([...coins.values()].flat()),
   });
   const list = wholeList(rows, revenueName);
-  const page = await readPage(OperationsService.method.queryRevenue, request, call, list);
+  const page = await readPage(SalesService.method.queryRevenue, request, call, list);
   return create(QueryRevenueResponseSchema, {
     rows: page.entries,
     totals,
@@ -374,7 +375,7 @@ export async function listProviderBills(
     if (!days[field].endsWith("-01")) throw invalidField(field, "must be the first of a month");
   const all = await reports.run(sql.listBills, days);
   const list = wholeList(all, ({ month, provider }) => `${month} ${provider}`);
-  const page = await readPage(OperationsService.method.listProviderBills, request, call, list);
+  const page = await readPage(SalesService.method.listProviderBills, request, call, list);
   return create(ListProviderBillsResponseSchema, {
     nextPageToken: page.nextPageToken,
     bills: page.entries.map((row) =>

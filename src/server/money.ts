@@ -1,10 +1,9 @@
 // How money comes in, what people hear of it, and what operators see of everything.
 
 import cluster from "node:cluster";
-import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { createAlerts } from "../alerts/alerts.ts";
 import { listBypasses } from "../contract/approvals.ts";
-import { localClient } from "../contract/contract.ts";
+import { localClient, serviceTypes } from "../contract/contract.ts";
 import { intercept } from "../contract/interceptor.ts";
 import { version } from "../metrics/metrics.ts";
 import { createOperations } from "../operations/operations.ts";
@@ -28,10 +27,10 @@ export function createMoney(
   const { audit, onCallerChange } = people;
   const { countChange } = keys;
   const interceptor = { authenticate, log, audit, onCallerChange, countChange, clock };
-  const billingService = intercept(BillingService, billing.service, interceptor);
+  const billingService = intercept(serviceTypes.billing, billing.service, interceptor);
   const payments = createPayments({
     postgres,
-    billing: localClient(BillingService, billingService),
+    billing: localClient(serviceTypes.billing, billingService),
     publicUrl: settings.publicUrl,
     settings: settings.file.payments,
     env,

@@ -4,14 +4,11 @@
 
 import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
-import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
-import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { withTimeout } from "../base/clock.ts";
 import type { Billing } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Authenticate, Services } from "../contract/contract.ts";
+import { serviceTypes } from "../contract/contract.ts";
 import { type Generate, guard } from "../contract/generation.ts";
 import { intercept } from "../contract/interceptor.ts";
 import { createHistory } from "../history/history.ts";
@@ -127,12 +124,12 @@ export async function startServices(
   return {
     services: {
       billing: money.billingService,
-      keys: intercept(KeysService, keys.service, interceptor),
+      keys: intercept(serviceTypes.keys, keys.service, interceptor),
       inference: intercept(InferenceService, inference.service, interceptor),
-      people: intercept(PeopleService, people.service, interceptor),
-      payments: intercept(PaymentsService, payments.service, interceptor),
+      people: intercept(serviceTypes.people, people.service, interceptor),
+      payments: intercept(serviceTypes.payments, payments.service, interceptor),
       alerts: intercept(AlertsService, alerts.service, interceptor),
-      operations: intercept(OperationsService, operations.service, interceptor),
+      operations: intercept(serviceTypes.operations, operations.service, interceptor),
     },
     generate: guard(inference.generate, log),
     authenticate,

@@ -3,11 +3,14 @@ import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { expect, test, vi } from "vitest";
 import {
-  BillingService,
+  AccountsService,
   ListAccountsRequestSchema,
-  ListChargesRequestSchema,
+} from "../../gen/gateway/accounts/v1/accounts_pb.ts";
+import {
+  BillingService,
   ListTransfersRequestSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { ListChargesRequestSchema, UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import {
   askedPage,
@@ -23,7 +26,9 @@ import {
 import { timesFrom } from "../support/arbitraries.ts";
 
 const names = ["a", "b", "c", "d"];
-const { listAccounts, listTransfers, listCharges } = BillingService.method;
+const { listAccounts } = AccountsService.method;
+const { listTransfers } = BillingService.method;
+const { listCharges } = UsageService.method;
 const call = { accountId: "acc_1" };
 
 function list(pageSize: number, pageToken = "") {

@@ -16,7 +16,7 @@ export type Download = {
 /** The cookie of the first operator of a gateway that has just seeded its database. */
 export async function signIn(gateway: GatewayProcess): Promise<string> {
   const token = new URL(gateway.ownerLink).hash.slice(1);
-  const answer = await fetch(`${urlOf(gateway)}/gateway.people.v1.PeopleService/RedeemLink`, {
+  const answer = await fetch(`${urlOf(gateway)}/gateway.people.v1.SignInService/RedeemLink`, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ token, login: "bench", password: "a password of the bench" }),

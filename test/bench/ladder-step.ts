@@ -12,9 +12,11 @@ import { create } from "@bufbuild/protobuf";
 import fastify from "fastify";
 import { pino } from "pino";
 import { type Dispatcher, Pool } from "undici";
-import { Basis, InputCategory, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+
 import { newRequestId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createBilling, type Hold, type Holds } from "../../src/billing/billing.ts";

@@ -1,8 +1,10 @@
 // Pairs of a hold and its settlement, made by the ledger in this process.
 
 import { create } from "@bufbuild/protobuf";
-import { Basis, InputCategory, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+
 import { microRoundedDown } from "../../src/base/cost.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";

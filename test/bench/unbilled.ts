@@ -4,15 +4,14 @@
 import { readFileSync } from "node:fs";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { BillingService, ReceiptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { ReceiptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { costMicro } from "../../src/base/cost.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys, createBilling, type Hold, type Holds } from "../../src/billing/billing.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { readCatalogPath, readConfig } from "../../src/config/environment.ts";
-import { localCore } from "../../src/contract/contract.ts";
+import { localCore, serviceTypes } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { createHttpServer } from "../../src/http/http.ts";
@@ -104,8 +103,11 @@ keys.start();
 await limits.start();
 
 const core = localCore({
-  billing: intercept(BillingService, billing.service, { authenticate: keys.authenticate, log }),
-  keys: intercept(KeysService, keys.service, { authenticate: keys.authenticate, log }),
+  billing: intercept(serviceTypes.billing, billing.service, {
+    authenticate: keys.authenticate,
+    log,
+  }),
+  keys: intercept(serviceTypes.keys, keys.service, { authenticate: keys.authenticate, log }),
   inference: intercept(InferenceService, inference.service, {
     authenticate: keys.authenticate,
     log,

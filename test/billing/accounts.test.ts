@@ -4,7 +4,6 @@ import { create } from "@bufbuild/protobuf";
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import {
-  AccountStatus,
   CreateAccountRequestSchema,
   GetAccountRequestSchema,
   ListAccountsRequestSchema,
@@ -12,7 +11,8 @@ import {
   ResumeAccountRequestSchema,
   SetBillingDetailsRequestSchema,
   SuspendAccountRequestSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/accounts/v1/accounts_pb.ts";
+import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createAlertFigures } from "../../src/billing/alert-figures.ts";
 import { createOverview } from "../../src/billing/overview.ts";

@@ -2,16 +2,12 @@
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { SetDefaultMemberLimitsRequestSchema } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import {
-  BillingService,
-  GetForecastRequestSchema,
   GetPoolsRequestSchema,
   ListBudgetsRequestSchema,
-  QueryUsageRequestSchema,
   ResetBudgetRequestSchema,
   SetBudgetRequestSchema,
-  SetDefaultMemberLimitsRequestSchema,
-  UsageGroup,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type Budget,
@@ -26,12 +22,18 @@ import {
   OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  GetForecastRequestSchema,
+  QueryUsageRequestSchema,
+  UsageGroup,
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { tokenCategories } from "../../src/base/token-categories.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { budgetsOfMembers, createBilling } from "../../src/billing/billing.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import type { Caller, Person } from "../../src/contract/contract.ts";
+import { serviceTypes } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { errorOf } from "../support/billing.ts";
 import { errorOf as reasonOf } from "../support/keys.ts";
@@ -111,7 +113,10 @@ function open(caller: Caller) {
     },
   });
   onFundsChange(({ kind, accountId }) => funded.push(`${kind} ${accountId}`));
-  const intercepted = intercept(BillingService, service, { authenticate: async () => caller, log });
+  const intercepted = intercept(serviceTypes.billing, service, {
+    authenticate: async () => caller,
+    log,
+  });
   const call = { signal: never, requestHeader: new Headers() };
   const usage = (request: MessageInitShape<typeof QueryUsageRequestSchema>) =>
     intercepted.queryUsage(create(QueryUsageRequestSchema, request), call);

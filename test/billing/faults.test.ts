@@ -2,7 +2,7 @@
 
 import { DatabaseError } from "pg";
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { byCategory } from "../../src/base/token-categories.ts";
 import { requestKeyOf } from "../../src/billing/admission.ts";

@@ -3,14 +3,15 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { GetPoolsRequestSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
-  GetPoolsRequestSchema,
   GetReceiptRequestSchema,
   ListChargesRequestSchema,
   QueryUsageRequestSchema,
   UsageGroup,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import type { Payer } from "../../src/billing/admission.ts";
 import type { Call } from "../../src/contract/contract.ts";
 import { errorOf, freshBilling } from "../support/billing.ts";

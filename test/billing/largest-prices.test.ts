@@ -3,7 +3,8 @@
 
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Bucket, InputCategory, UsageGroup } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Bucket, UsageGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { costMicro, type Prices } from "../../src/base/cost.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { byCategory, categoryColumns, tokenCategories } from "../../src/base/token-categories.ts";

@@ -5,12 +5,12 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import {
   ExportChargesRequestSchema,
   ListChargesRequestSchema,
   type ListChargesResponse,
-  Outcome,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { listCharges } from "../../src/billing/charges.ts";

@@ -1,7 +1,7 @@
 // Rows of the ledger that are locked for long: batches wait for the time limits of the server.
 
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { requestKeyOf } from "../../src/billing/admission.ts";
 import { ClusterNode } from "../../src/billing/cluster-node.ts";

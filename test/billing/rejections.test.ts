@@ -7,7 +7,7 @@ import {
   Bucket,
   ErrorGroup,
   QueryErrorsRequestSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { findRefusals } from "../../gen/sql/billing.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";

@@ -3,7 +3,8 @@
 import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
-import { FindRequestRequestSchema, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { FindRequestRequestSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { isRequestId, newRequestId } from "../../src/base/ids.ts";
 import { byCategory } from "../../src/base/token-categories.ts";
 import { type Payer, requestKeyOf } from "../../src/billing/admission.ts";

@@ -1,25 +1,28 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import {
-  Basis,
-  CheckpointHoldRequestSchema,
   CreateAccountRequestSchema,
   GetAccountRequestSchema,
-  GetForecastRequestSchema,
-  GetPoolsRequestSchema,
-  GetReceiptRequestSchema,
-  InputCategory,
   ListAccountsRequestSchema,
-  ListChargesRequestSchema,
+  SuspendAccountRequestSchema,
+} from "../../gen/gateway/accounts/v1/accounts_pb.ts";
+import {
+  CheckpointHoldRequestSchema,
+  GetPoolsRequestSchema,
+  InputCategory,
   ListTransfersRequestSchema,
-  Outcome,
   PlaceHoldRequestSchema,
+  SettleHoldRequestSchema,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import {
+  GetForecastRequestSchema,
+  GetReceiptRequestSchema,
+  ListChargesRequestSchema,
   QueryErrorsRequestSchema,
   QueryUsageRequestSchema,
-  SettleHoldRequestSchema,
-  SuspendAccountRequestSchema,
-  VerifyLedgerRequestSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { VerifyLedgerRequestSchema } from "../../gen/gateway/verification/v1/verification_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";

@@ -3,14 +3,14 @@
 
 import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import {
   Bucket,
   ExportChargesRequestSchema,
   ListChargesRequestSchema,
-  Outcome,
   UsageGroup,
   type UsageRow,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { noTags, type Tags } from "../../src/base/tags.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { chosenCharges, isChosen, listCharges } from "../../src/billing/charges.ts";

@@ -1,7 +1,7 @@
 // The days of the usage: when they are closed, what a late settlement does, and when hours go.
 
 import { afterAll, beforeEach, expect, test } from "vitest";
-import { Bucket } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Bucket } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { UsageDays } from "../../src/billing/usage-days.ts";
 import type { Runner } from "../../src/postgres/statement.ts";

@@ -5,16 +5,15 @@ import { durationFromMs, timestampDate } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AttemptSchema, Outcome, OutcomeSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
-  AttemptSchema,
   Bucket,
   GetForecastRequestSchema,
-  Outcome,
-  OutcomeSchema,
   QueryUsageRequestSchema,
   UsageGroup,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createReports } from "../../src/billing/usage.ts";

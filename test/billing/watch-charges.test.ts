@@ -4,12 +4,8 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import {
-  BillingService,
-  Outcome,
-  type Receipt,
-  WatchChargesRequestSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { WatchChargesRequestSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, toApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
@@ -17,7 +13,7 @@ import { createBilling } from "../../src/billing/billing.ts";
 import { ChargeWatch } from "../../src/billing/charge-watch.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
 import type { Call } from "../../src/contract/contract.ts";
-import { environmentToken } from "../../src/contract/contract.ts";
+import { environmentToken, serviceTypes } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { callBy } from "../support/calls.ts";
@@ -320,7 +316,7 @@ describe("the reads", () => {
 describe("the stream of a key", () => {
   function serve(authenticate: () => Promise<void>, payer: Payer) {
     const { billing } = first;
-    return intercept(BillingService, billing.service, {
+    return intercept(serviceTypes.billing, billing.service, {
       log,
       clock,
       authenticate: async () => {

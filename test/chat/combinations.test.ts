@@ -2,7 +2,7 @@
 
 import Anthropic from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import {
   type GatewayWithProvider,
   openai,

@@ -208,7 +208,7 @@ async function cookiesOf(page: Page): Promise<string[]> {
 
 /** Runs in the page. Resolves with the status of a call that needs a confirmation. */
 async function setPassword(): Promise<number> {
-  const response = await fetch("/gateway.people.v1.PeopleService/SetPassword", {
+  const response = await fetch("/gateway.people.v1.ProfileService/SetPassword", {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ password: "a long password" }),
@@ -218,7 +218,7 @@ async function setPassword(): Promise<number> {
 
 /** Runs in the page. Resolves with the link. */
 async function inviteViewer(accountId: string): Promise<string> {
-  const response = await fetch("/gateway.people.v1.PeopleService/Invite", {
+  const response = await fetch("/gateway.people.v1.MembersService/Invite", {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ accountId, role: "ACCOUNT_ROLE_VIEWER" }),

@@ -5,17 +5,14 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AccountsService } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AlertKind, AlertsService, DeliveryState } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
-import {
-  AccountStatus,
-  Basis,
-  BillingService,
-  Bucket,
-  Outcome,
-  type ReceiptSchema,
-  TransferKind,
-  type UsageSumsSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { ApprovalsService } from "../../gen/gateway/approvals/v1/approvals_pb.ts";
+import { AuditService } from "../../gen/gateway/audit/v1/audit_pb.ts";
+import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { BillingService, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { PriceListsService } from "../../gen/gateway/billing/v1/price_lists_pb.ts";
+import { Basis, Outcome, type ReceiptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
@@ -26,21 +23,30 @@ import {
   OperationsService,
   ProviderHealth,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { SupportService } from "../../gen/gateway/operations/v1/support_pb.ts";
 import {
   Attention,
   DepositState,
-  DocumentKind,
   OrderState,
-  PaymentsService,
   RefundState,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
-import { MailState, PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/payments/v1/order_pb.ts";
+import { PaymentDeskService } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
+import { DocumentKind, PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { PromotionsService } from "../../gen/gateway/payments/v1/promotions_pb.ts";
+import { AdminTokensService } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
+import { MailState, MembersService } from "../../gen/gateway/people/v1/members_pb.ts";
+import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { ProfileService } from "../../gen/gateway/people/v1/profile_pb.ts";
+import { Bucket, UsageService, type UsageSumsSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { VerificationService } from "../../gen/gateway/verification/v1/verification_pb.ts";
+
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import { hasChromium, startChromium } from "../support/chromium.ts";
 import { type Answer, accountId, answer, now, type PageStates } from "./states/answers.ts";
 import { type StatesServer, scrollThrough, startStates, statePath } from "./states/server.ts";
 
-const { queryUsage, listCharges, getReceipt, getForecast, listTransfers } = BillingService.method;
+const { queryUsage, listCharges, getReceipt, getForecast } = UsageService.method;
+const { listTransfers } = BillingService.method;
 const at = (text: string) => timestampFromDate(new Date(text));
 
 /** Sums of which all figures differ, and differ from those of another `n`. */
@@ -281,7 +287,7 @@ const paper = answer(PaymentsService.method.getReceiptDocument, () => ({
   deposits: order.deposits,
 }));
 
-const operator = answer(PeopleService.method.getSession, () => ({
+const operator = answer(ProfileService.method.getSession, () => ({
   person: { personId: "per_o", login: "o@gateway.example", operator: OperatorRole.ADMIN },
   operator: OperatorRole.ADMIN,
   strongUntil: at("2026-11-22T15:00:00Z"),
@@ -303,7 +309,7 @@ const summaries = answer(OperationsService.method.findAccounts, () => ({
     },
   ],
 }));
-const account = answer(BillingService.method.getAccount, () => ({
+const account = answer(AccountsService.method.getAccount, () => ({
   account: {
     ...{ accountId: "acc_1", name: "ACME", status: AccountStatus.ACTIVE },
     createdAt: at("2026-05-06T07:08:09Z"),
@@ -372,7 +378,7 @@ const health = answer(OperationsService.method.getStatus, () => ({
   },
   at: timestampFromDate(now),
 }));
-const verification = answer(OperationsService.method.getVerification, () => ({
+const verification = answer(VerificationService.method.getVerification, () => ({
   latest: {
     ...{ startedAt: at("2026-11-22T12:00:00Z"), endedAt: at("2026-11-22T12:00:41Z") },
     ...{ startedBy: "verify-ledger", violationCount: 5 },
@@ -381,7 +387,7 @@ const verification = answer(OperationsService.method.getVerification, () => ({
   latestCleanAt: at("2026-11-21T12:00:00Z"),
 }));
 
-const priceLists = answer(BillingService.method.listPriceLists, () => ({
+const priceLists = answer(PriceListsService.method.listPriceLists, () => ({
   priceLists: [
     {
       ...{ priceListId: "plist_1", name: "Acme", accounts: 13, goneModels: ["model-9"] },
@@ -392,7 +398,7 @@ const priceLists = answer(BillingService.method.listPriceLists, () => ({
     },
   ],
 }));
-const preview = answer(BillingService.method.previewPrices, () => ({
+const preview = answer(PriceListsService.method.previewPrices, () => ({
   prices: [
     {
       model: "model-0",
@@ -415,7 +421,7 @@ const preview = answer(BillingService.method.previewPrices, () => ({
   belowHalf: ["model-0"],
 }));
 
-const promotions = answer(PaymentsService.method.listPromotions, () => ({
+const promotions = answer(PromotionsService.method.listPromotions, () => ({
   promotions: [
     {
       ...{ codeId: "pro_1", name: "spring", family: Family.V1, bonusMicrocredits: 211_000_000n },
@@ -452,7 +458,7 @@ const people = answer(PeopleService.method.listPeople, () => ({
     },
   ],
 }));
-const tokens = answer(PeopleService.method.listAdminTokens, () => ({
+const tokens = answer(AdminTokensService.method.listAdminTokens, () => ({
   tokens: [
     { tokenId: "ADMIN_TOKEN", name: "ADMIN_TOKEN", scope: AdminScope.ALL },
     {
@@ -467,7 +473,7 @@ const tokens = answer(PeopleService.method.listAdminTokens, () => ({
     },
   ],
 }));
-const events = answer(PeopleService.method.listAuditEvents, () => ({
+const events = answer(AuditService.method.listAuditEvents, () => ({
   events: [
     {
       ...{ eventId: "evt_1", at: at("2026-11-22T13:14:15Z"), method: "CreateTransfer" },
@@ -495,7 +501,7 @@ const budgets = answer(BillingService.method.listBudgets, () => ({
     },
   ],
 }));
-const members = answer(PeopleService.method.listMembers, () => ({
+const members = answer(MembersService.method.listMembers, () => ({
   members: [
     {
       ...{ personId: "per_1", login: "ana@acme.example", name: "Ana", role: AccountRole.VIEWER },
@@ -511,7 +517,7 @@ const members = answer(PeopleService.method.listMembers, () => ({
     },
   ],
 }));
-const invitations = answer(PeopleService.method.listInvitations, () => ({
+const invitations = answer(MembersService.method.listInvitations, () => ({
   invitations: [
     {
       ...{ invitationId: "inv_1", email: "dee@acme.example", role: AccountRole.MEMBER },
@@ -542,7 +548,7 @@ const memberUsage = answer(queryUsage, () => ({
   ],
   keys: [{ keyId: "key_1", name: "ci", hint: "sk-gw2-1A…zZ" }],
 }));
-const owner = answer(PeopleService.method.getSession, () => ({
+const owner = answer(ProfileService.method.getSession, () => ({
   person: { personId: "per_2", login: "bob@acme.example", name: "Bob", email: "b@acme.example" },
   accounts: [{ accountId, name: "ACME", role: AccountRole.OWNER }],
   passkeys: [
@@ -555,7 +561,7 @@ const owner = answer(PeopleService.method.getSession, () => ({
     { name: "b", title: "Second" },
   ],
 }));
-const sessions = answer(PeopleService.method.listSessions, () => ({
+const sessions = answer(ProfileService.method.listSessions, () => ({
   sessions: [
     {
       ...{ sessionId: "ses_1", createdAt: at("2026-11-22T11:02:00Z"), current: true },
@@ -568,7 +574,7 @@ const sessions = answer(PeopleService.method.listSessions, () => ({
     },
   ],
 }));
-const details = answer(BillingService.method.getAccount, () => ({
+const details = answer(AccountsService.method.getAccount, () => ({
   account: {
     ...{ accountId, name: "ACME", createdAt: at("2026-05-06T07:08:09Z") },
     billingDetails: { name: "ACME Ltd", address: "1 Road\nTown", taxId: "X-17" },
@@ -579,7 +585,7 @@ const waiting = {
   ...{ accountId: "acc_1", createdBy: "person:per_1", refundedMicrodollars: 1_230_000n },
   ...{ attention: Attention.OVERPAID, notice: "Somebody looks." },
 };
-const attention = answer(PaymentsService.method.listAttention, () => ({
+const attention = answer(PaymentDeskService.method.listAttention, () => ({
   orders: [
     waiting,
     {
@@ -588,7 +594,7 @@ const attention = answer(PaymentsService.method.listAttention, () => ({
     },
   ],
 }));
-const approvals = answer(OperationsService.method.listApprovals, () => ({
+const approvals = answer(ApprovalsService.method.listApprovals, () => ({
   approvals: [
     {
       ...{ approvalId: "apv_1", accountId: "acc_1", what: "Adds 4,711 credits.", reason: "why" },
@@ -634,7 +640,7 @@ const deliveries = answer(AlertsService.method.listDeliveries, () => ({
     },
   ],
 }));
-const mails = answer(OperationsService.method.listMails, () => ({
+const mails = answer(SupportService.method.listMails, () => ({
   mails: [
     {
       delivery: {
@@ -660,7 +666,7 @@ const mails = answer(OperationsService.method.listMails, () => ({
     },
   ],
 }));
-const documents = answer(OperationsService.method.listDocuments, () => ({
+const documents = answer(SupportService.method.listDocuments, () => ({
   documents: [
     {
       ...{ number: "C2026-000019", kind: DocumentKind.CREDIT_NOTE, orderId: "ord_1" },
@@ -668,13 +674,13 @@ const documents = answer(OperationsService.method.listDocuments, () => ({
     },
   ],
 }));
-const namedLists = answer(BillingService.method.listPriceLists, () => ({
+const namedLists = answer(PriceListsService.method.listPriceLists, () => ({
   priceLists: [
     { priceListId: "prl_1", name: "Acme", version: { n: 23 } },
     { priceListId: "prl_2", name: "Other", version: { n: 29 } },
   ],
 }));
-const listed = answer(BillingService.method.getAccount, () => ({
+const listed = answer(AccountsService.method.getAccount, () => ({
   account: {
     ...{ accountId: "acc_1", name: "ACME", status: AccountStatus.ACTIVE },
     ...{ priceListId: "prl_1", priceListAt: at("2026-11-05T07:08:09Z") },
@@ -831,7 +837,7 @@ const cases: Readonly<Record<string, Case>> = {
     path: "usage?period=7d&at=2026-11-20",
     answers: [
       usage,
-      answer(BillingService.method.queryErrors, () => ({
+      answer(UsageService.method.queryErrors, () => ({
         rows: [
           { from: at("2026-11-20"), reason: "RATE_LIMITED", requests: 1_204n },
           { from: at("2026-11-22"), reason: "CREDITS_EXHAUSTED", requests: 37n },

@@ -25,7 +25,7 @@ beforeAll(async () => {
     { accountId: gateway.accountId, role: AccountRole.VIEWER },
     { headers: { authorization: `Session ${grant?.token}` } },
   );
-  const answer = await fetch(`${gateway.address}/gateway.people.v1.PeopleService/RedeemLink`, {
+  const answer = await fetch(`${gateway.address}/gateway.people.v1.SignInService/RedeemLink`, {
     method: "POST",
     headers: { "content-type": "application/json", ...ownPage },
     body: JSON.stringify({ token: tokenOf(link), login: "vic", password }),

@@ -66,7 +66,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     browser = await startChromium();
     const link = new URL(gateway.ownerLink);
     origin = link.origin;
-    const redeemed = await fetch(`${origin}/gateway.people.v1.PeopleService/RedeemLink`, {
+    const redeemed = await fetch(`${origin}/gateway.people.v1.SignInService/RedeemLink`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ token: link.hash.slice(1), login, name: "Olga", password }),
@@ -609,7 +609,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
 /** Runs in the page. Resolves with the status. */
 async function signOut(): Promise<number> {
-  const answer = await fetch("/gateway.people.v1.PeopleService/SignOut", {
+  const answer = await fetch("/gateway.people.v1.ProfileService/SignOut", {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: "{}",

@@ -5,14 +5,14 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { Outcome, ReceiptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import {
   ListChargesResponseSchema,
-  Outcome,
-  ReceiptSchema,
   UsageRowSchema,
   UsageSumsSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import { fieldDay } from "../../src/console/web/format.ts";
 import { moneyIn } from "../../src/console/web/pages/unit.ts";

@@ -99,7 +99,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     Object(
       await owner?.evaluate(
         async (request) => {
-          const answer = await fetch("/gateway.people.v1.PeopleService/Invite", {
+          const answer = await fetch("/gateway.people.v1.MembersService/Invite", {
             method: "POST",
             headers: { "content-type": "application/json" },
             body: JSON.stringify(request),

@@ -29,11 +29,11 @@ async function withOperator(
       cookie = answer.headers.get("set-cookie")?.split(";")[0] ?? cookie;
       return [answer.status, Object(await answer.json())];
     };
-    const [, begun] = await post("people.v1.PeopleService/BeginPasskey", { linkToken });
+    const [, begun] = await post("people.v1.SignInService/BeginPasskey", { linkToken });
     const options = String(Reflect.get(begun, "passkeyOptionsJson"));
     const passkeyAnswerJson = new Authenticator(origin).register(options);
     const redeem = { token: linkToken, login: "olga", passkeyAnswerJson };
-    expect((await post("people.v1.PeopleService/RedeemLink", redeem))[0]).toBe(200);
+    expect((await post("people.v1.SignInService/RedeemLink", redeem))[0]).toBe(200);
     await work(gateway, post);
   } finally {
     await gateway.stop();
@@ -46,21 +46,21 @@ describe.for([false, true])("with HTTP_ADMIN=false, roles apart: %s", (split) =>
     await withOperator({ env, split }, async (gateway, post) => {
       const { accountId, admin } = gateway;
       const { account } = await admin.core.billing.createAccount({ name: "other" }, admin.call);
-      const [, session] = await post("people.v1.PeopleService/GetSession", {});
+      const [, session] = await post("people.v1.ProfileService/GetSession", {});
       expect(session).not.toHaveProperty("operator");
-      const [, options] = await post("people.v1.PeopleService/BeginPasskey", {});
+      const [, options] = await post("people.v1.SignInService/BeginPasskey", {});
       const answerJson = new Authenticator(new URL(gateway.ownerLink).origin).register(
         String(Reflect.get(options, "passkeyOptionsJson")),
       );
-      expect((await post("people.v1.PeopleService/AddPasskey", { answerJson, name: "a" }))[0]).toBe(
-        200,
-      );
+      expect(
+        (await post("people.v1.ProfileService/AddPasskey", { answerJson, name: "a" }))[0],
+      ).toBe(200);
       const list = "keys.v1.KeysService/ListKeys";
       const other = { accountId: account?.accountId ?? "" };
       expect((await post(list, other))[0]).toBe(404);
       expect((await post(list, { accountId }))[0]).toBe(200);
       const invite = { ...other, role: "ACCOUNT_ROLE_OWNER" };
-      expect((await post("people.v1.PeopleService/Invite", invite))[0]).toBe(404);
+      expect((await post("people.v1.MembersService/Invite", invite))[0]).toBe(404);
     });
   });
 });
@@ -68,11 +68,11 @@ describe.for([false, true])("with HTTP_ADMIN=false, roles apart: %s", (split) =>
 /** One method of each kind of caller: for operators, customers, every credential, and everybody. */
 const calls = [
   ["people.v1.PeopleService/ListPeople", {}],
-  ["people.v1.PeopleService/ListAdminTokens", {}],
+  ["people.v1.AdminTokensService/ListAdminTokens", {}],
   ["keys.v1.KeysService/ListKeys", { accountId: "acc_x" }],
   ["billing.v1.BillingService/GetPools", { accountId: "acc_x" }],
   ["keys.v1.KeysService/Authenticate", {}],
-  ["people.v1.PeopleService/BeginSignIn", {}],
+  ["people.v1.SignInService/BeginSignIn", {}],
 ] as const;
 
 describe.for(["persons", "false"])("with HTTP_ADMIN=%s", (value) => {
@@ -94,7 +94,7 @@ describe.for(["persons", "false"])("with HTTP_ADMIN=%s", (value) => {
         }
       }
       // What needs no credential is open to all others, also with a wrong one.
-      const begin = "people.v1.PeopleService/BeginSignIn";
+      const begin = "people.v1.SignInService/BeginSignIn";
       expect((await post(begin, {}, "Bearer wrong"))[0]).toBe(200);
       expect((await post(begin, {}))[0]).toBe(200);
       // The gRPC port serves them.

@@ -21,7 +21,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     gateway = await startTestGateway({ split: false });
     const link = new URL(gateway.ownerLink);
     ({ origin } = link);
-    await fetch(`${origin}/gateway.people.v1.PeopleService/RedeemLink`, {
+    await fetch(`${origin}/gateway.people.v1.SignInService/RedeemLink`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ token: link.hash.slice(1), login, name: "Olga", password }),

@@ -54,7 +54,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { people } = gateway.admin.core;
     const password = "a long password";
     const enter = async (link: string, login: string) => {
-      const redeemed = await fetch(`${origin}/gateway.people.v1.PeopleService/RedeemLink`, {
+      const redeemed = await fetch(`${origin}/gateway.people.v1.SignInService/RedeemLink`, {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify({ token: new URL(link).hash.slice(1), login, name: login, password }),

@@ -194,7 +194,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         .first()
         .waitFor();
     const listed = await carla.evaluate(async (account) => {
-      const answer = await fetch("/gateway.people.v1.PeopleService/ListAuditEvents", {
+      const answer = await fetch("/gateway.audit.v1.AuditService/ListAuditEvents", {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify({ accountId: account, pageSize: 1000 }),

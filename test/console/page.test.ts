@@ -6,10 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { ErrorGroup, UsageGroup } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyOrder } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { ErrorGroup, UsageGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { type Bundle, loadBundle, readBuilt, writeBundle } from "../../src/console/bundle.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
@@ -198,7 +199,7 @@ async function ask(secret: string, model: string): Promise<number> {
 }
 
 test("an answer has the id of its call, also one that failed", async () => {
-  const path = "/gateway.people.v1.PeopleService/GetSession";
+  const path = "/gateway.people.v1.ProfileService/GetSession";
   const send = (headers: Record<string, string>) =>
     fetch(origin + path, {
       method: "POST",

@@ -8,7 +8,8 @@ import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { SalesBucket, SalesGroup } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { SalesBucket, SalesGroup } from "../../gen/gateway/sales/v1/sales_pb.ts";
+
 import { createLog } from "../../src/base/log.ts";
 import { parseCredits } from "../../src/base/money.ts";
 import { readConfig } from "../../src/config/environment.ts";
@@ -31,7 +32,7 @@ beforeAll(async () => {
   db = new Client({ connectionString: gateway.databaseUrl });
   await db.connect();
   const redeem = async (link: string, login: string) => {
-    const answer = await fetch(`${gateway.address}/gateway.people.v1.PeopleService/RedeemLink`, {
+    const answer = await fetch(`${gateway.address}/gateway.people.v1.SignInService/RedeemLink`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify({
@@ -181,7 +182,7 @@ test("every process serves the same files, and keeps none of them", async () => 
     }
     // A page that one process gave goes on at the other.
     const next = async (address: string, pageToken = "") => {
-      const answer = await fetch(`${address}/gateway.operations.v1.OperationsService/QuerySales`, {
+      const answer = await fetch(`${address}/gateway.sales.v1.SalesService/QuerySales`, {
         method: "POST",
         headers: {
           "content-type": "application/json",

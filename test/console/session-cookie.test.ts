@@ -77,7 +77,7 @@ describe("the cookie is refused", () => {
   });
 
   test("by GET", async () => {
-    const url = `${gateway.address}/gateway.people.v1.PeopleService/SignOut?message=%7B%7D`;
+    const url = `${gateway.address}/gateway.people.v1.ProfileService/SignOut?message=%7B%7D`;
     const answer = await fetch(`${url}&encoding=json`, { headers: { cookie, ...own } });
     expect(answer.status).toBe(405);
   });

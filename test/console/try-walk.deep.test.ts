@@ -9,9 +9,10 @@ import { createConnection, createServer, type Server, type Socket } from "node:n
 import type { AxeResults } from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
@@ -118,7 +119,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   /** Signs a person in by a link. Resolves with the token of the session. */
   async function enter(into: Page, link: string, login: string): Promise<string> {
-    const redeemed = await fetch(`${origin}/gateway.people.v1.PeopleService/RedeemLink`, {
+    const redeemed = await fetch(`${origin}/gateway.people.v1.SignInService/RedeemLink`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ token: new URL(link).hash.slice(1), login, name: login, password }),

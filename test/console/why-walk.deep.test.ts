@@ -77,7 +77,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   /** A profile whose person came by a link. */
   async function signIn(link: string, login: string): Promise<BrowserContext> {
     const { hash } = new URL(link);
-    const redeemed = await fetch(`${origin}/gateway.people.v1.PeopleService/RedeemLink`, {
+    const redeemed = await fetch(`${origin}/gateway.people.v1.SignInService/RedeemLink`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ token: hash.slice(1), login, name: login, password }),
@@ -470,7 +470,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         // A viewer has the account's, keeps own ones, and cannot delete what is of all.
         const { accountId } = gateway;
         const link = await page.evaluate<string>(
-          `fetch("/gateway.people.v1.PeopleService/Invite", {
+          `fetch("/gateway.people.v1.MembersService/Invite", {
             method: "POST",
             headers: { "content-type": "application/json" },
             body: ${JSON.stringify(JSON.stringify({ accountId, role: "ACCOUNT_ROLE_VIEWER" }))},

@@ -5,12 +5,9 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { AlertKind } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
-import {
-  AccountStatus,
-  Basis,
-  Outcome,
-  TransferKind,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { AdminScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { LimitsStore, ProviderHealth } from "../../gen/gateway/operations/v1/operations_pb.ts";
@@ -19,7 +16,8 @@ import {
   DepositState,
   OrderState,
   RefundState,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../gen/gateway/payments/v1/order_pb.ts";
+
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { words as operatorWords } from "../../src/console/web/operator/words.ts";
 import { checklistWords } from "../../src/console/web/operator/words-checklist.ts";

@@ -4,13 +4,14 @@
 import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ReceiptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { ReceiptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
   AdmissionSchema,
   GenerateRequestSchema,
   type GenerateResponse,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
+
 import { ApiError } from "../../src/base/errors.ts";
 import { callHeaders } from "../../src/contract/contract.ts";
 import {

@@ -6,10 +6,8 @@ import { pino } from "pino";
 import { describe, expect, test, vi } from "vitest";
 import {
   BillingService,
-  Bucket,
   CreateTransferResponseSchema,
   GetPoolsResponseSchema,
-  QueryUsageResponseSchema,
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
@@ -28,6 +26,8 @@ import {
   RevokeKeyResponseSchema,
   SecretSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { Bucket, QueryUsageResponseSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { ApiError, type ErrorReason, toApiError } from "../../src/base/errors.ts";
 import { createLog, type Log } from "../../src/base/log.ts";
 import {
@@ -67,8 +67,8 @@ const silent = createLog("silent");
 
 /** A Core with these methods. All other methods fail. */
 function coreWith(methods: {
-  billing?: Partial<Implementation<typeof BillingService, AuthenticatedCall>>;
-  keys?: Partial<Implementation<typeof KeysService, AuthenticatedCall>>;
+  billing?: Partial<Implementation<typeof serviceTypes.billing, AuthenticatedCall>>;
+  keys?: Partial<Implementation<typeof serviceTypes.keys, AuthenticatedCall>>;
   inference?: Partial<Implementation<typeof InferenceService, AuthenticatedCall>>;
   log?: Log;
 }): Core {
@@ -76,16 +76,22 @@ function coreWith(methods: {
   const unimplemented = () => {
     throw new ApiError("unimplemented");
   };
-  const rest = <S extends typeof BillingService | typeof KeysService | typeof InferenceService>(
+  const rest = <
+    S extends typeof serviceTypes.billing | typeof serviceTypes.keys | typeof InferenceService,
+  >(
     service: S,
   ) => implement<Implementation<S, AuthenticatedCall>>(service, () => async () => unimplemented());
   const services: Services = {
     billing: intercept(
-      BillingService,
-      { ...rest(BillingService), ...methods.billing },
+      serviceTypes.billing,
+      { ...rest(serviceTypes.billing), ...methods.billing },
       { authenticate, log },
     ),
-    keys: intercept(KeysService, { ...rest(KeysService), ...methods.keys }, { authenticate, log }),
+    keys: intercept(
+      serviceTypes.keys,
+      { ...rest(serviceTypes.keys), ...methods.keys },
+      { authenticate, log },
+    ),
     inference: intercept(
       InferenceService,
       { ...rest(InferenceService), ...methods.inference },

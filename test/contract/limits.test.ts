@@ -21,21 +21,22 @@ import {
   oneof as oneofRules,
 } from "../../gen/buf/validate/validate_pb.ts";
 import { AlertSettingsSchema } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
-import {
-  ListChargesRequestSchema,
-  PlaceHoldRequestSchema,
-  QueryUsageRequestSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { PlaceHoldRequestSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { form } from "../../gen/gateway/common/v1/options_pb.ts";
 import { ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   ChangeKeysRequestSchema,
   CreateKeyRequestSchema,
-  CreateManagementKeyRequestSchema,
   RotateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { SetPasswordRequestSchema } from "../../gen/gateway/people/v1/people_pb.ts";
+import { CreateManagementKeyRequestSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
+import { SetPasswordRequestSchema } from "../../gen/gateway/people/v1/profile_pb.ts";
+import {
+  ListChargesRequestSchema,
+  QueryUsageRequestSchema,
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { ApiError } from "../../src/base/errors.ts";
 import { describedFiles } from "../../src/contract/descriptors.ts";
 import { compileLimits, limitsOf, readLimits } from "../../src/contract/limits.ts";

@@ -10,7 +10,8 @@ import {
   type CreateKeyResponse,
   RotateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { MailState } from "../../gen/gateway/people/v1/people_pb.ts";
+import { MailState } from "../../gen/gateway/people/v1/members_pb.ts";
+
 import { environmentToken } from "../../src/contract/contract.ts";
 import { removeReplays } from "../../src/contract/replays.ts";
 import type { Keys } from "../../src/keys/keys.ts";

@@ -19,6 +19,8 @@ import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { audited, lenient } from "../../gen/gateway/common/v1/options_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import type { ApiError } from "../../src/base/errors.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
 import { refuseUnknownFields } from "../../src/contract/validate.ts";
@@ -180,7 +182,8 @@ describe("also refused is", () => {
 });
 
 test("both names of each member are taken, and the data in maps and standard types are their own", () => {
-  const { createTransfer, queryUsage } = BillingService.method;
+  const { createTransfer } = BillingService.method;
+  const { queryUsage } = UsageService.method;
   expect(jsonError(createTransfer, { accountId: "a", idempotency_key: "i" })).toBeUndefined();
   expect(jsonError(queryUsage, { from: "2026-11-01T00:00:00Z" })).toBeUndefined();
   const { generate } = InferenceService.method;

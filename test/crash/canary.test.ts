@@ -2,7 +2,7 @@
 // beside one that was seen whole.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type CrashCluster, haiku, startCrashCluster } from "../support/crash-cluster.ts";
 import { Gate } from "../support/provider.ts";
 import { nativeEvents, nativeStream } from "../support/provider-answers.ts";

@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";

@@ -2,7 +2,7 @@
 // in one piece and as a stream: a drain past its limit, and a kill.
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { type CrashCluster, haiku, startCrashCluster } from "../support/crash-cluster.ts";
 import { askAll, type Moment, moments, type Waiting } from "../support/ended.ts";

@@ -3,7 +3,7 @@
 
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";
 import { type CrashCluster, haiku, startCrashCluster } from "../support/crash-cluster.ts";
 import { Gate } from "../support/provider.ts";

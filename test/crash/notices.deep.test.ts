@@ -45,7 +45,7 @@ for (const moment of moments)
     // Its account, its order and its owner are there before anything kills a process.
     const calm = await stage.start(env);
     const made = Object(
-      await call(calm, "billing.v1.BillingService/CreateAccount", { name: "a customer" }),
+      await call(calm, "accounts.v1.AccountsService/CreateAccount", { name: "a customer" }),
     );
     const { accountId } = made.account;
     const address = `buyer-${++accounts}@example.com`;

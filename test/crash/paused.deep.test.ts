@@ -3,7 +3,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type CrashCluster, haiku, startCrashCluster } from "../support/crash-cluster.ts";
 import { startNode } from "../support/ledger.ts";
 import { Gate } from "../support/provider.ts";

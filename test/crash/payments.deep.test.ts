@@ -30,7 +30,7 @@ async function call(gateway: ChildGateway, method: string, body: object): Promis
 
 async function orderPack(gateway: ChildGateway): Promise<{ accountId: string; orderId: string }> {
   const made = Object(
-    await call(gateway, "billing.v1.BillingService/CreateAccount", { name: "a customer" }),
+    await call(gateway, "accounts.v1.AccountsService/CreateAccount", { name: "a customer" }),
   );
   const { accountId } = made.account;
   const ordered = Object(
@@ -60,7 +60,7 @@ for (const { moment, before } of moments) {
     const { accountId, orderId } = await orderPack(gateway);
     const exited = once(gateway.process, "exit");
     // The answer may be lost with the process.
-    await call(gateway, "payments.v1.PaymentsService/SimulateDeposit", {
+    await call(gateway, "payments.v1.PaymentDeskService/SimulateDeposit", {
       orderId,
       amount: "5",
       confirmations: 1,

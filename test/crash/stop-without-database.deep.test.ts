@@ -6,7 +6,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
 import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";

@@ -5,9 +5,11 @@ import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { BillingService, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { grpcCore } from "../../src/grpc/client.ts";

@@ -2,7 +2,7 @@
 // exactly, and no other one was charged twice or beyond its usage.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";
 import {
   answerOf,

@@ -132,14 +132,14 @@ describe.skipIf(!helm || !redisBinary)("the pods of the chart", () => {
     expect((await fetch(`${link.origin}/console/`)).status).toBe(200);
     const token = link.hash.slice(1);
     const begun = { linkToken: token, login: "olga" };
-    const { passkeyOptionsJson } = await call("people.v1.PeopleService/BeginPasskey", begun);
-    const { person } = await call("people.v1.PeopleService/RedeemLink", {
+    const { passkeyOptionsJson } = await call("people.v1.SignInService/BeginPasskey", begun);
+    const { person } = await call("people.v1.SignInService/RedeemLink", {
       ...{ token, login: "olga" },
       passkeyAnswerJson: new Authenticator(link.origin).register(passkeyOptionsJson),
     });
     expect(person.login).toBe("olga");
     const refused = await call(
-      "billing.v1.BillingService/CreateAccount",
+      "accounts.v1.AccountsService/CreateAccount",
       { name: "By token" },
       `Bearer ${secret.ADMIN_TOKEN}`,
     );
@@ -147,7 +147,7 @@ describe.skipIf(!helm || !redisBinary)("the pods of the chart", () => {
   });
 
   test("make an account, credits and a key for the operator, who had none", async () => {
-    const { account } = await call("billing.v1.BillingService/CreateAccount", {
+    const { account } = await call("accounts.v1.AccountsService/CreateAccount", {
       ...{ name: "ACME", idempotencyKey: "acme" },
     });
     const of = { accountId: account.accountId, family: "FAMILY_V1" };

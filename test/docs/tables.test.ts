@@ -3,7 +3,7 @@
 import { globSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { Outcome, OutcomeSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome, OutcomeSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { secretNames } from "../../src/config/environment.ts";
 import { readSettingNames } from "../support/settings.ts";
 import { readDocument, readSection, root } from "./documents.ts";

@@ -73,7 +73,7 @@ try {
       if (response.status < 500) throw new Error(`${method}: ${await response.text()}`);
     }
   };
-  const { account } = await call("billing.v1.BillingService/CreateAccount", {
+  const { account } = await call("accounts.v1.AccountsService/CreateAccount", {
     ...{ name: "Drill", idempotencyKey: "drill" },
   });
   const of = { accountId: Object(account).accountId, family: "FAMILY_V1" };

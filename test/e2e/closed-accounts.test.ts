@@ -4,11 +4,13 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { AccountStatus, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Attention } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { Attention } from "../../gen/gateway/payments/v1/order_pb.ts";
+
 import { Authenticator } from "../support/authenticator.ts";
 import { apiErrorOf } from "../support/bindings.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";

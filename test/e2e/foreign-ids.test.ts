@@ -6,15 +6,10 @@ import { reflect } from "@bufbuild/protobuf/reflect";
 import { FieldMaskSchema } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
-import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyStatus, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import {
-  CreateOrderRequestSchema,
-  PaymentsService,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
-import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { CreateOrderRequestSchema } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { createAlerts } from "../../src/alerts/alerts.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createBilling } from "../../src/billing/billing.ts";
@@ -25,6 +20,7 @@ import {
   environmentToken,
   localClient,
   type Person,
+  serviceTypes,
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createPayments } from "../../src/payments/payments.ts";
@@ -108,8 +104,8 @@ beforeAll(async () => {
     env: {},
     log,
     billing: localClient(
-      BillingService,
-      intercept(BillingService, billing.service, { authenticate: nobody, log }),
+      serviceTypes.billing,
+      intercept(serviceTypes.billing, billing.service, { authenticate: nobody, log }),
     ),
     // The same wrong code again and again is no guess here.
     guesses: { check: async () => {}, count: async () => {} },
@@ -245,10 +241,10 @@ beforeAll(async () => {
   const parts = { authenticate, log };
   const services = {
     ...scriptedServices(emptyAnswers()),
-    billing: intercept(BillingService, billing.service, parts),
-    keys: intercept(KeysService, keys.service, parts),
-    people: intercept(PeopleService, people.service, parts),
-    payments: intercept(PaymentsService, payments.service, parts),
+    billing: intercept(serviceTypes.billing, billing.service, parts),
+    keys: intercept(serviceTypes.keys, keys.service, parts),
+    people: intercept(serviceTypes.people, people.service, parts),
+    payments: intercept(serviceTypes.payments, payments.service, parts),
     alerts: intercept(AlertsService, alerts.service, parts),
   };
   bindings = stack.adopt(await startBindings(services, authenticate), (one) => one.close());

@@ -119,7 +119,7 @@ for (const split of [false, true]) {
     test("what the person did is in the audit, with where from and without the secret", async () => {
       const { key, secret } = await createKey({ requestsPerMinute: 7 });
       const { accountId } = gateway;
-      const { events } = await call("people.v1.PeopleService/ListAuditEvents", { accountId });
+      const { events } = await call("audit.v1.AuditService/ListAuditEvents", { accountId });
       const event = events.find(
         ({ facts }: { facts: Record<string, string> }) => facts.keyId === key.keyId,
       );

@@ -58,7 +58,7 @@ describe.for([false, true])("roles apart: %s", (split) => {
   });
 
   test("nobody signs up twice, and the answer does not tell", async () => {
-    const again = await call("people.v1.PeopleService/SignUp", { email: "ADA@example.com" });
+    const again = await call("people.v1.SignInService/SignUp", { email: "ADA@example.com" });
     expect(again).toMatchObject({ status: 200, body: {} });
     await expect.poll(() => smtp.mails).toHaveLength(2);
     expect(smtp.mails[1]?.links).toEqual([]);

@@ -8,7 +8,6 @@ import { encodeEnvelope } from "@connectrpc/connect/protocol";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { WatchChargesResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   AdmissionSchema,
   EventsSchema,
@@ -16,6 +15,8 @@ import {
   GenerateResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { AuthenticateResponseSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { WatchChargesResponseSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { ApiError, shuttingDown } from "../../src/base/errors.ts";
 import { localCore, serviceTypes } from "../../src/contract/contract.ts";
 import { fieldsMax } from "../../src/contract/decode-request.ts";
@@ -82,10 +83,10 @@ function post(
 }
 
 const getPools = "gateway.billing.v1.BillingService/GetPools";
-const listAccounts = "gateway.billing.v1.BillingService/ListAccounts";
+const listAccounts = "gateway.accounts.v1.AccountsService/ListAccounts";
 const authenticate = "gateway.keys.v1.KeysService/Authenticate";
 const countTokens = "gateway.inference.v1.InferenceService/CountTokens";
-const watchCharges = "gateway.billing.v1.BillingService/WatchCharges";
+const watchCharges = "gateway.usage.v1.UsageService/WatchCharges";
 const generate = "gateway.inference.v1.InferenceService/Generate";
 
 describe("curl with JSON", () => {

@@ -8,10 +8,11 @@ import { type DescMethod, fromJson, getOption, type Message } from "@bufbuild/pr
 import type { CallOptions } from "@connectrpc/connect";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { KeyOrder } from "../../gen/gateway/keys/v1/keys_pb.ts";
+
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { readConfig } from "../../src/config/environment.ts";

@@ -9,7 +9,9 @@ import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { OrderState, PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
+import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+
 import { grpcCore } from "../../src/grpc/client.ts";
 import { startChildGateway } from "../support/child-gateway.ts";
 import { freshDatabase } from "../support/database.ts";

@@ -1,7 +1,7 @@
 // A facade and a core beside one process: with the services behind gRPC, clients see no difference.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { credits, parseCredits } from "../../src/base/money.ts";
 import {
   type GatewayWithProvider,

@@ -7,7 +7,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Core } from "../../src/contract/contract.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { type ChildGateway, startChildGateway } from "../support/child-gateway.ts";

@@ -8,15 +8,15 @@ import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { ExportAccountRequestSchema } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import {
   Bucket,
-  ExportAccountRequestSchema,
   ExportChargesRequestSchema,
   FindRequestRequestSchema,
   GetReceiptRequestSchema,
   ListChargesRequestSchema,
   UsageGroup,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { handOverKeys } from "../../gen/sql/keys.ts";
 import { unlimited } from "../../src/base/budgets.ts";
 import { timeOrderedId } from "../../src/base/ids.ts";

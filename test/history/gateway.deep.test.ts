@@ -59,7 +59,7 @@ test("a receipt of an archived month is gone over REST, and archived over Connec
   const name = world.month(3).slice(0, 7);
   const message = `The charges of ${name} were archived. The operator of this gateway has them.`;
   expect(JSON.stringify(await gone.json())).toContain(message);
-  const method = "gateway.billing.v1.BillingService/GetReceipt";
+  const method = "gateway.usage.v1.UsageService/GetReceipt";
   const answer = await fetch(`${gateway.address}/${method}`, {
     method: "POST",
     headers: { ...headers, "content-type": "application/json" },

@@ -1,8 +1,9 @@
 // Requests that a gateway rejects are counted for the owner of the key, whoever rejected them.
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { ErrorGroup } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { ErrorGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { ManualClock } from "../support/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 

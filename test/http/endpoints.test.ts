@@ -8,9 +8,11 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { Basis, GetPoolsResponseSchema, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+
 import type { PartState } from "../../src/http/http.ts";
 import {
   admission,

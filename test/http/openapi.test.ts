@@ -62,7 +62,7 @@ test("every path that is served is in the document, and no other", async () => {
 test("a port without the methods of operators describes none of them", async () => {
   const { paths } = await readDocument({ adminMethods: false });
   expect(paths).toHaveProperty(["/gateway.keys.v1.KeysService/CreateKey"]);
-  expect(paths).not.toHaveProperty(["/gateway.billing.v1.BillingService/CreateAccount"]);
+  expect(paths).not.toHaveProperty(["/gateway.accounts.v1.AccountsService/CreateAccount"]);
 });
 
 test("every schema is used, and every reference leads to one", () => {

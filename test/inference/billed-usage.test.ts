@@ -1,13 +1,14 @@
 import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { Basis } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { AttachedSchema, Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import {
   type Event,
   EventSchema,
   ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
+
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
 import { events } from "../support/inference.ts";

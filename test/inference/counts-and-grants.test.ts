@@ -3,7 +3,7 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { Basis } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { BlockSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
 import {
   type BlockDeltaSchema,
@@ -11,6 +11,7 @@ import {
   EventSchema,
   ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
+
 import { Counted, Grant } from "../../src/inference/counted.ts";
 import { type EndingName, endings, seenUsage } from "../../src/inference/endings.ts";
 import { Reported } from "../../src/inference/reported.ts";

@@ -1,7 +1,7 @@
 // A request that an owner of its account ends, on the process that runs it and from another one.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { callBy } from "../support/calls.ts";
 import { events, freshInference, silence, type TestInference } from "../support/inference.ts";

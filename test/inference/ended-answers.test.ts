@@ -2,8 +2,9 @@
 // answers that a provider is asked for in one piece and as a stream.
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { catalogFor } from "../support/catalog.ts";

@@ -3,7 +3,7 @@
 // decides no charge, and an error status costs nothing.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { ask, formats, wishes } from "../support/asks.ts";

@@ -4,8 +4,9 @@ import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { countTokens } from "gpt-tokenizer";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
+
 import type { Payer } from "../../src/billing/admission.ts";
 import { events, freshInference, type TestInference } from "../support/inference.ts";
 import { log } from "../support/ledger.ts";

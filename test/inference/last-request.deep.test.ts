@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { JsonObject } from "@bufbuild/protobuf";
 import { countTokens } from "gpt-tokenizer";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { catalogFor } from "../support/catalog.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";
 import { type CrashCluster, haiku, numberIn, startCrashCluster } from "../support/crash-cluster.ts";

@@ -3,7 +3,7 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Basis, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";

@@ -4,9 +4,10 @@
 import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
+
 import type { Payer } from "../../src/billing/admission.ts";
 import type { Sink } from "../../src/contract/generation.ts";
 import { createEventEncoder } from "../../src/formats/native/native.ts";

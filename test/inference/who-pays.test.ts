@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { ManualClock } from "../support/clock.ts";

@@ -1,12 +1,12 @@
 // Keys that may be used only from some addresses: on every listener, and after every change.
 
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { MisplacedUse } from "../../src/base/client-address.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { nameClient } from "../../src/contract/callers.ts";
 import type { Origin } from "../../src/contract/contract.ts";
+import { serviceTypes } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import type { Keys } from "../../src/keys/keys.ts";
 import { apiErrorOf, type BindingName, startBindings } from "../support/bindings.ts";
@@ -137,7 +137,7 @@ describe("over every listener", () => {
     const log = createLog("silent");
     const services = {
       ...scriptedServices(emptyAnswers()),
-      keys: intercept(KeysService, keys.service, { authenticate: keys.authenticate, log }),
+      keys: intercept(serviceTypes.keys, keys.service, { authenticate: keys.authenticate, log }),
     };
     const bindings = await startBindings(services, keys.authenticate, tls);
     onTestFinished(() => bindings.close());

@@ -12,15 +12,14 @@ import {
 import {
   ChangeKeysRequestSchema,
   CreateKeyRequestSchema,
-  CreateManagementKeyRequestSchema,
   type Key,
   type KeyResult,
   KeySchema,
   KeyStatus,
-  KeysService,
   KeyResult_Outcome as Outcome,
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { CreateManagementKeyRequestSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import { recordUses } from "../../gen/sql/keys.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
@@ -29,6 +28,7 @@ import {
   type Caller,
   environmentToken,
   type Person,
+  serviceTypes,
 } from "../../src/contract/contract.ts";
 import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
@@ -63,7 +63,7 @@ const viewer = person("per_viewer", AccountRole.VIEWER);
 
 function open(caller: Caller) {
   const events: AuditEvent[] = [];
-  const service = intercept(KeysService, fixture.keys.service, {
+  const service = intercept(serviceTypes.keys, fixture.keys.service, {
     authenticate: async () => caller,
     log: createLog("silent"),
     audit: { record: async (event) => void events.push(event) },
@@ -703,7 +703,7 @@ describe("a change of limits of keys of many managers", () => {
           }),
       },
     });
-    const service = intercept(KeysService, keys.service, {
+    const service = intercept(serviceTypes.keys, keys.service, {
       authenticate: async () => caller,
       log: createLog("silent"),
       audit: { record: async () => {} },

@@ -5,6 +5,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import {
   AccountRole,
   ManagementScope,
@@ -12,14 +13,17 @@ import {
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type CreateKeyRequestSchema,
-  type CreateManagementKeyRequestSchema,
-  KeyAction,
   KeyStatus,
-  KeysService,
   type UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { CreateManagementKeyRequestSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import { createLog } from "../../src/base/log.ts";
-import { type Caller, localClient, type Person } from "../../src/contract/contract.ts";
+import {
+  type Caller,
+  localClient,
+  type Person,
+  serviceTypes,
+} from "../../src/contract/contract.ts";
 import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
 import type { Keys } from "../../src/keys/keys.ts";
 import { isManagementSecret, isSecret } from "../../src/keys/secret.ts";
@@ -49,13 +53,13 @@ const owner = person(AccountRole.OWNER);
 /** The service behind its interceptor, and the events that it leaves. */
 function open(caller?: Caller, keys: Keys = fixture.keys) {
   const events: AuditEvent[] = [];
-  const service = intercept(KeysService, keys.service, {
+  const service = intercept(serviceTypes.keys, keys.service, {
     authenticate: caller ? async () => caller : keys.authenticate,
     audit: { record: async (event) => void events.push(event) },
     countChange: keys.countChange,
     log: createLog("silent"),
   });
-  return { ...localClient(KeysService, service), events };
+  return { ...localClient(serviceTypes.keys, service), events };
 }
 
 type UpdateKey = MessageInitShape<typeof UpdateKeyRequestSchema>;

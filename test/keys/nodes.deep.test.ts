@@ -161,9 +161,7 @@ test("a revocation ends the streams of the key on every node within a second, an
     expect(text).not.toMatch(/message_stop|"finish_reason":"stop"/);
     const request = { accountId, requestId };
     const receiptOf = async () =>
-      objectOf(
-        (await gateways.admin("gateway.billing.v1.BillingService/GetReceipt", request)).receipt,
-      );
+      objectOf((await gateways.admin("gateway.usage.v1.UsageService/GetReceipt", request)).receipt);
     // The stream ends before its charge is settled.
     await expect.poll(async () => (await receiptOf()).outcome).toBe("OUTCOME_REVOKED");
     expect(BigInt(String((await receiptOf()).amountMicrocredits)) > 0n).toBeTruthy();
@@ -200,10 +198,7 @@ test("a pause refuses new requests on every node, and lets running streams end",
     expect(response.status).toBe(200);
     expect(await response.text()).toMatch(/message_stop/);
     const request = { accountId, requestId: response.headers.get("request-id") ?? "" };
-    const { receipt } = await gateways.admin(
-      "gateway.billing.v1.BillingService/GetReceipt",
-      request,
-    );
+    const { receipt } = await gateways.admin("gateway.usage.v1.UsageService/GetReceipt", request);
     expect(objectOf(receipt).outcome).toBe("OUTCOME_COMPLETED");
   }
 

@@ -8,7 +8,6 @@ import {
   AuthenticateRequestSchema,
   CreateKeyRequestSchema,
   GetKeyRequestSchema,
-  KeysService,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
   RevokeKeyRequestSchema,
@@ -22,6 +21,7 @@ import {
   type Caller,
   environmentToken,
   type Person,
+  serviceTypes,
   toCaller,
 } from "../../src/contract/contract.ts";
 import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
@@ -67,7 +67,7 @@ const support = person("per_support", AccountRole.UNSPECIFIED, {
 /** The service behind its interceptor, called by `caller`, and the events that it leaves. */
 function open(caller: Caller) {
   const events: AuditEvent[] = [];
-  const service = intercept(KeysService, fixture.keys.service, {
+  const service = intercept(serviceTypes.keys, fixture.keys.service, {
     authenticate: async () => caller,
     log: createLog("silent"),
     audit: { record: async (event) => void events.push(event) },

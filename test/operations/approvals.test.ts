@@ -3,17 +3,18 @@
 
 import type { CallOptions } from "@connectrpc/connect";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Approval, ApprovalKind } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Approval, ApprovalKind } from "../../gen/gateway/common/v1/approval_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import { AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   Attention,
   DepositState,
   OrderState,
   RefundState,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
-import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/payments/v1/order_pb.ts";
+
 import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
 import { listBypasses } from "../../src/contract/approvals.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
@@ -658,7 +659,7 @@ describe("one person does not become two by", () => {
       expect(
         (await core.people.updatePerson({ personId, operator }, ann.call)).person?.operator,
       ).toBe(operator);
-    const both = { personId, operator: OperatorRole.ADMIN, disabled: true, keys: MemberKeys.PAUSE };
+    const both = { personId, operator: OperatorRole.ADMIN, disabled: true, keys: KeyAction.PAUSE };
     expect(await reasonOf(core.people.updatePerson(both, ann.call))).toBe("invalid_request");
   });
 

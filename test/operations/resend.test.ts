@@ -4,8 +4,9 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { AlertKind, DeliveryState } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { DocumentReceiver } from "../../gen/gateway/operations/v1/operations_pb.ts";
-import { DepositState, OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { DocumentReceiver } from "../../gen/gateway/operations/v1/support_pb.ts";
+import { DepositState, OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
+
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { errorOf } from "../support/keys.ts";

@@ -7,12 +7,14 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   Attention,
   DepositState,
-  GrantRate,
   type Order,
   OrderState,
+} from "../../gen/gateway/payments/v1/order_pb.ts";
+import {
+  GrantRate,
   type SimulateDepositRequestSchema,
   SimulatedEvent,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import { errorOf } from "../support/keys.ts";
 import {
   movableTime,

@@ -9,7 +9,8 @@ import {
   DepositState,
   type Order,
   OrderState,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../gen/gateway/payments/v1/order_pb.ts";
+
 import { errorOf } from "../support/billing.ts";
 import { type Anvil, anvilBinary, startAnvil } from "../support/chain-node.ts";
 import { evmAccountKey, onchainSettings, startFront, startRates } from "../support/onchain.ts";

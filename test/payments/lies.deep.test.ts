@@ -2,7 +2,7 @@
 // never more than what was received, and no chain stands still once its node tells the truth.
 
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
-import { Attention } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { Attention } from "../../gen/gateway/payments/v1/order_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { type Lie, newHash } from "../support/model-chains.ts";

@@ -1,7 +1,7 @@
 // How often processors are asked, by how many nodes, and what a page that is open sees.
 
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { describe as describeOrder } from "../../src/payments/orders.ts";
 import { nextLookMs, type Watched } from "../../src/payments/schedule.ts";
 import { passUntil } from "../support/clock.ts";

@@ -8,10 +8,11 @@ import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   Attention,
   DepositState,
-  GrantRate,
   OrderState,
   RefundState,
-} from "../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../gen/gateway/payments/v1/order_pb.ts";
+import { GrantRate } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
+
 import * as sql from "../../gen/sql/payments.ts";
 import { errorOf } from "../support/keys.ts";
 import {

@@ -6,7 +6,8 @@ import { AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.t
 import {
   CreateAdminTokenRequestSchema as createType,
   RevokeAdminTokenRequestSchema as revokeType,
-} from "../../gen/gateway/people/v1/people_pb.ts";
+} from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
+
 import { callBy } from "../support/calls.ts";
 import { errorOf } from "../support/keys.ts";
 import {

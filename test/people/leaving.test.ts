@@ -2,21 +2,21 @@
 
 import { create, type Message } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   CreateKeyRequestSchema,
   GetKeyRequestSchema,
   KeyStatus,
-  KeysService,
   PauseKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
 import { createLog } from "../../src/base/log.ts";
 import {
   type AuthenticatedCall,
   boundMethod,
   type Implementation,
   implement,
+  serviceTypes,
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import type { Keys } from "../../src/keys/keys.ts";
@@ -53,7 +53,7 @@ afterAll(async () => {
 });
 
 const { VIEWER, MEMBER, OWNER } = AccountRole;
-const { UNSPECIFIED, KEEP, REVOKE } = MemberKeys;
+const { UNSPECIFIED, KEEP, REVOKE } = KeyAction;
 // The promise is a second. Tests of a loaded machine wait for longer, and fail if it never comes.
 const soon = { timeout: 10_000, interval: 20 };
 
@@ -74,7 +74,10 @@ async function named(login: string, role: AccountRole = MEMBER, accountId = "acc
 /** The keys service behind its interceptor, called with a session. */
 function keysAs({ token }: SignedIn) {
   const log = createLog("silent");
-  const service = intercept(KeysService, keys.service, { authenticate: node.authenticate, log });
+  const service = intercept(serviceTypes.keys, keys.service, {
+    authenticate: node.authenticate,
+    log,
+  });
   const requestHeader = new Headers({ authorization: `Session ${token}` });
   return { service, call: { signal: new AbortController().signal, requestHeader } };
 }
@@ -99,7 +102,7 @@ async function readKey(keyId: string) {
 const remove = (by: SignedIn, whom: SignedIn, more: object = {}) =>
   node.as(by.token).removeMember({ accountId: "acc_a", personId: idOf(whom), ...more });
 const deletePerson = (by: SignedIn, whom: SignedIn = by) =>
-  errorOf(node.as(by.token).deletePerson({ personId: idOf(whom), keys: MemberKeys.KEEP }));
+  errorOf(node.as(by.token).deletePerson({ personId: idOf(whom), keys: KeyAction.KEEP }));
 
 describe("a member who is removed", () => {
   test("stays until it is said what becomes of his keys, and the error says how many", async () => {
@@ -111,7 +114,7 @@ describe("a member who is removed", () => {
       message: "keys: say what becomes of the 2 keys of this person",
       facts: {
         field: "keys",
-        allowed: ["MEMBER_KEYS_PAUSE", "MEMBER_KEYS_REVOKE", "MEMBER_KEYS_KEEP"],
+        allowed: ["KEY_ACTION_PAUSE", "KEY_ACTION_REVOKE", "KEY_ACTION_KEEP"],
       },
     });
     expect(await errorOf(node.as(ana.token).listMembers({ accountId: "acc_a" }))).toBe(

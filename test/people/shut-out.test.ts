@@ -3,6 +3,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import {
   AccountRole,
   ManagementScope,
@@ -10,23 +11,24 @@ import {
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   CreateKeyRequestSchema,
-  CreateManagementKeyRequestSchema,
   KeyStatus,
-  KeysService,
   ListKeysRequestSchema,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
   RevokeKeyRequestSchema,
-  RevokeManagementKeyRequestSchema,
   RotateKeyRequestSchema,
-  RotateManagementKeyRequestSchema,
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
+import {
+  CreateManagementKeyRequestSchema,
+  RevokeManagementKeyRequestSchema,
+  RotateManagementKeyRequestSchema,
+} from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import { closedPeople } from "../../src/config/catalog.ts";
 import type { Caller } from "../../src/contract/contract.ts";
+import { serviceTypes } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
 import { bearer, errorOf, keysClient } from "../support/keys.ts";
@@ -44,7 +46,7 @@ import {
 import { query } from "../support/query.ts";
 
 const { VIEWER, MEMBER, OWNER } = AccountRole;
-const { KEEP, REVOKE, PAUSE } = MemberKeys;
+const { KEEP, REVOKE, PAUSE } = KeyAction;
 const { ACTIVE, PAUSED, REVOKED } = KeyStatus;
 // The promise is a second. Tests of a loaded machine wait for longer, and fail if it never comes.
 const soon = { timeout: 10_000, interval: 20 };
@@ -128,7 +130,10 @@ async function rotateAs(session: SignedIn, managementKeyId: string, seconds = 3_
 
 function serviceAs({ token }: SignedIn, from = node) {
   const log = createLog("silent");
-  const service = intercept(KeysService, keys.service, { authenticate: from.authenticate, log });
+  const service = intercept(serviceTypes.keys, keys.service, {
+    authenticate: from.authenticate,
+    log,
+  });
   const requestHeader = new Headers({ authorization: `Session ${token}` });
   return { service, call: { signal: new AbortController().signal, requestHeader } };
 }
@@ -171,7 +176,7 @@ const read = async (keyId: string) => (await keysClient(keys).getKey(keyId)).key
 /** What a call with a secret meets at the other node. */
 const outcomeOf = (secret: string) => errorOf(elsewhere.authenticate(bearer(secret)));
 
-type Fate = { readonly keys?: MemberKeys; readonly keysToPersonId?: string };
+type Fate = { readonly keys?: KeyAction; readonly keysToPersonId?: string };
 const disable = (person: SignedIn, fate: Fate = {}, by = owner) =>
   clientOf(by).updatePerson({ personId: idOf(person), disabled: true, ...fate });
 const remove = (person: SignedIn, fate: Fate = {}, by = owner) =>
@@ -190,7 +195,7 @@ describe.for([
       message: "keys: say what becomes of the 2 keys of this person",
       facts: {
         field: "keys",
-        allowed: ["MEMBER_KEYS_PAUSE", "MEMBER_KEYS_REVOKE", "MEMBER_KEYS_KEEP"],
+        allowed: ["KEY_ACTION_PAUSE", "KEY_ACTION_REVOKE", "KEY_ACTION_KEEP"],
       },
     });
     expect((await clientOf(ana).getSession({})).person?.personId).toBe(idOf(ana));

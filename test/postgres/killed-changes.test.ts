@@ -3,17 +3,15 @@
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import {
   AccountRole,
   ManagementScope,
   OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { KeyAction, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { MemberKeys, PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { budgetsOfKeys, budgetsOfMembers, createBilling } from "../../src/billing/billing.ts";
-import { type Caller, localClient } from "../../src/contract/contract.ts";
+import { type Caller, localClient, serviceTypes } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
 import { createPeople, membersOfAccount } from "../../src/people/people.ts";
@@ -76,9 +74,15 @@ function openServices(caller: Caller) {
   });
   const interceptor = { authenticate: async () => caller, log };
   return {
-    ...localClient(KeysService, intercept(KeysService, keys.service, interceptor)),
-    ...localClient(PeopleService, intercept(PeopleService, people.service, interceptor)),
-    ...localClient(BillingService, intercept(BillingService, billing.service, interceptor)),
+    ...localClient(serviceTypes.keys, intercept(serviceTypes.keys, keys.service, interceptor)),
+    ...localClient(
+      serviceTypes.people,
+      intercept(serviceTypes.people, people.service, interceptor),
+    ),
+    ...localClient(
+      serviceTypes.billing,
+      intercept(serviceTypes.billing, billing.service, interceptor),
+    ),
   };
 }
 
@@ -178,7 +182,7 @@ test("a change that is killed behind any of its statements leaves nothing, and a
     "the end of an owner's role": () =>
       services.updateMember({ ...account, personId: "per_other", role: AccountRole.MEMBER }),
     "hand-over of a member's keys": () =>
-      services.removeMember({ ...account, personId: "per_ana", keys: MemberKeys.KEEP }),
+      services.removeMember({ ...account, personId: "per_ana", keys: KeyAction.KEEP }),
     RevokeManagementKey: () =>
       services.revokeManagementKey({ managementKeyId, children: KeyAction.PAUSE }),
   };

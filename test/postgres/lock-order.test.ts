@@ -5,17 +5,23 @@ import { create, type DescMessage, type MessageInitShape } from "@bufbuild/proto
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
-  BillingService,
-  CreateTransferRequestSchema,
-  ResetBudgetRequestSchema,
   ResumeAccountRequestSchema,
-  SetBudgetRequestSchema,
   SetDefaultMemberLimitsRequestSchema,
   SuspendAccountRequestSchema,
+} from "../../gen/gateway/accounts/v1/accounts_pb.ts";
+import {
+  ApproveRequestSchema,
+  ListApprovalsRequestSchema,
+} from "../../gen/gateway/approvals/v1/approvals_pb.ts";
+import {
+  CreateTransferRequestSchema,
+  ResetBudgetRequestSchema,
+  SetBudgetRequestSchema,
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { PayerSchema } from "../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import {
   AccountRole,
   AdminScope,
@@ -25,26 +31,26 @@ import {
 import {
   ChangeKeysRequestSchema,
   CreateKeyRequestSchema,
-  CreateManagementKeyRequestSchema,
-  KeyAction,
-  KeysService,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
-  RevokeManagementKeyRequestSchema,
   RotateKeyRequestSchema,
-  RotateManagementKeyRequestSchema,
   UpdateKeyRequestSchema,
-  UpdateManagementKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import {
-  ApproveRequestSchema,
-  ListApprovalsRequestSchema,
-} from "../../gen/gateway/operations/v1/operations_pb.ts";
-import { MemberKeys, PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+  CreateManagementKeyRequestSchema,
+  RevokeManagementKeyRequestSchema,
+  RotateManagementKeyRequestSchema,
+  UpdateManagementKeyRequestSchema,
+} from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys, budgetsOfMembers, createBilling } from "../../src/billing/billing.ts";
-import { boundMethod, environmentToken, implement } from "../../src/contract/contract.ts";
+import {
+  boundMethod,
+  environmentToken,
+  implement,
+  serviceTypes,
+} from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
 import { approve, listApprovals } from "../../src/operations/approvals.ts";
@@ -125,9 +131,9 @@ test("under a random load no transaction locks against the order, and none deadl
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
   const interceptor = { authenticate, log, audit: people.audit };
   const services = {
-    people: intercept(PeopleService, people.service, interceptor),
-    keys: intercept(KeysService, keys.service, interceptor),
-    billing: intercept(BillingService, billing.service, interceptor),
+    people: intercept(serviceTypes.people, people.service, interceptor),
+    keys: intercept(serviceTypes.keys, keys.service, interceptor),
+    billing: intercept(serviceTypes.billing, billing.service, interceptor),
   };
   const callOf = (token: string | undefined, secret = "") => ({
     signal: new AbortController().signal,
@@ -140,7 +146,7 @@ test("under a random load no transaction locks against the order, and none deadl
     ),
   });
   const as = (token: string | undefined) =>
-    implement<PeopleClient>(PeopleService, (desc) => {
+    implement<PeopleClient>(serviceTypes.people, (desc) => {
       const { run } = boundMethod(services.people, desc);
       return (request: MessageInitShape<DescMessage>) =>
         run(create(desc.input, request), callOf(token));
@@ -366,7 +372,7 @@ test("under a random load no transaction locks against the order, and none deadl
       as(owner.token).updatePerson({
         personId: personAt(1),
         disabled: at % 2 === 0,
-        ...(at % 2 === 0 && { keys: MemberKeys.KEEP }),
+        ...(at % 2 === 0 && { keys: KeyAction.KEEP }),
       }),
     transfer: (at) =>
       services.billing.createTransfer(
@@ -405,13 +411,13 @@ test("under a random load no transaction locks against the order, and none deadl
       as(owner.token).updatePerson({
         personId: persons[2]?.person.personId ?? "",
         disabled: at % 2 === 0,
-        ...(at % 2 === 0 && { keys: MemberKeys.PAUSE }),
+        ...(at % 2 === 0 && { keys: KeyAction.PAUSE }),
       }),
     remove: (at) =>
       as(owner.token).removeMember({
         accountId: accountOf(at),
         personId: persons[3]?.person.personId ?? "",
-        keys: MemberKeys.PAUSE,
+        keys: KeyAction.PAUSE,
       }),
   };
   const never = () => Promise.reject(new Error("nothing of payments waits here"));

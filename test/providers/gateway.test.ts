@@ -3,7 +3,8 @@
 // adds up.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type GetReceiptResponse, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import type { GetReceiptResponse } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";

@@ -15,7 +15,8 @@ import {
   SalesBucket,
   SalesGroup,
   SetProviderBillRequestSchema,
-} from "../../gen/gateway/operations/v1/operations_pb.ts";
+} from "../../gen/gateway/sales/v1/sales_pb.ts";
+
 import { reportRowsMax } from "../../src/base/shown-figures.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
 import { checkRequest } from "../../src/contract/validate.ts";

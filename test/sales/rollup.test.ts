@@ -6,8 +6,9 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { Client } from "pg";
 import { afterEach, expect, test, vi } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { GetLiabilitiesRequestSchema } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { GetLiabilitiesRequestSchema } from "../../gen/gateway/sales/v1/sales_pb.ts";
+
 import * as sql from "../../gen/sql/sales.ts";
 import { findViolations } from "../../src/billing/verifier.ts";
 import { closeMonth } from "../../src/history/history.ts";

@@ -14,9 +14,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import { afterEach, expect, test } from "vitest";
-import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys, createBilling } from "../../src/billing/billing.ts";
 import {
@@ -24,6 +22,7 @@ import {
   type Implementation,
   implement,
   localCore,
+  serviceTypes,
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
@@ -72,8 +71,11 @@ async function newInstallation() {
     () => () => Promise.reject(),
   );
   const core = localCore({
-    keys: intercept(KeysService, keys.service, { authenticate: keys.authenticate, log }),
-    billing: intercept(BillingService, billing.service, { authenticate: keys.authenticate, log }),
+    keys: intercept(serviceTypes.keys, keys.service, { authenticate: keys.authenticate, log }),
+    billing: intercept(serviceTypes.billing, billing.service, {
+      authenticate: keys.authenticate,
+      log,
+    }),
     inference: nothing,
     people: noPeople,
     payments: noPayments,

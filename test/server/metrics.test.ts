@@ -2,7 +2,7 @@
 
 import { execFileSync } from "node:child_process";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { Outcome, OutcomeSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome, OutcomeSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { categoryColumns, tokenCategories } from "../../src/base/token-categories.ts";
 import { definitions } from "../../src/metrics/metrics.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";

@@ -3,14 +3,9 @@
 import { create, type DescMethod, getOption } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
-import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { audited } from "../../gen/gateway/common/v1/options_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
-import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
-import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
-import { type Core, implement } from "../../src/contract/contract.ts";
+import { type Core, implement, serviceTypes } from "../../src/contract/contract.ts";
 import type { PayerChange } from "../../src/http/key-load.ts";
 import { watchChanges } from "../../src/server/payer-changes.ts";
 
@@ -60,12 +55,12 @@ const answering =
     create(output, answers[localName] ?? { key: { keyId: "key_1" } });
 const core: Core = {
   alerts: implement(AlertsService, answering),
-  billing: implement(BillingService, answering),
+  billing: implement(serviceTypes.billing, answering),
   inference: implement(InferenceService, answering),
-  keys: implement(KeysService, answering),
-  operations: implement(OperationsService, answering),
-  payments: implement(PaymentsService, answering),
-  people: implement(PeopleService, answering),
+  keys: implement(serviceTypes.keys, answering),
+  operations: implement(serviceTypes.operations, answering),
+  payments: implement(serviceTypes.payments, answering),
+  people: implement(serviceTypes.people, answering),
 };
 
 test("each change of a key, its limits or its credits is reported when it is answered", async () => {
@@ -74,8 +69,8 @@ test("each change of a key, its limits or its credits is reported when it is ans
   watched.onPayerChange((change) => void changes.push(change));
   const found: Record<string, PayerChange[]> = {};
   for (const [service, client] of [
-    [BillingService, watched.core.billing],
-    [KeysService, watched.core.keys],
+    [serviceTypes.billing, watched.core.billing],
+    [serviceTypes.keys, watched.core.keys],
   ] as const)
     for (const method of service.methods) {
       const name = method.localName;

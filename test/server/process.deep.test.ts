@@ -118,7 +118,7 @@ test("a start without first-keys.json makes a new admin token, and logs its file
   const second = await start({ DATA_DIR: dataDir });
   const { adminToken } = readKeys(dataDir);
   const list = (token: string) =>
-    fetch(`${second.address}/gateway.billing.v1.BillingService/ListAccounts`, {
+    fetch(`${second.address}/gateway.accounts.v1.AccountsService/ListAccounts`, {
       method: "POST",
       headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
       body: "{}",
@@ -357,7 +357,7 @@ test("with an external database nothing is seeded, and the configured admin toke
   expect(gateway.stdout()).toBe(`The model gateway runs at ${gateway.address}\n`);
   expect(() => statSync(join(dataDir, "first-keys.json"))).toThrow("ENOENT");
   const accounts = await fetch(
-    `${gateway.address}/gateway.billing.v1.BillingService/ListAccounts`,
+    `${gateway.address}/gateway.accounts.v1.AccountsService/ListAccounts`,
     {
       method: "POST",
       headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },

@@ -196,7 +196,7 @@ test("what was revoked, suspended or disabled since is listed, and with --apply 
     return Object(await response.json());
   };
   const create = async (name: string) => {
-    const { account } = await call("billing.v1.BillingService/CreateAccount", { name });
+    const { account } = await call("accounts.v1.AccountsService/CreateAccount", { name });
     return String(account.accountId);
   };
   const createKey = async (name: string) => {
@@ -206,7 +206,7 @@ test("what was revoked, suspended or disabled since is listed, and with --apply 
   const [gone, back] = [await create("Gone"), await create("Back")];
   const [revoked, rotated] = [await createKey("revoked"), await createKey("rotated")];
   const body = { name: "program", scope: "ADMIN_SCOPE_READ" };
-  const made = (await call("people.v1.PeopleService/CreateAdminToken", body)).token;
+  const made = (await call("people.v1.AdminTokensService/CreateAdminToken", body)).token;
   await database.server.query(
     "insert into people (person_id, login, name) values ('per_1', 'ada', 'Ada')",
     "acted",
@@ -226,10 +226,10 @@ test("what was revoked, suspended or disabled since is listed, and with --apply 
   await call("keys.v1.KeysService/RotateKey", { keyId: rotated.keyId });
   const secretId = rotated.secrets[0].secretId;
   await call("keys.v1.KeysService/RevokeSecret", { keyId: rotated.keyId, secretId });
-  await call("people.v1.PeopleService/RevokeAdminToken", { tokenId: made.tokenId });
+  await call("people.v1.AdminTokensService/RevokeAdminToken", { tokenId: made.tokenId });
   for (const accountId of [gone, back])
-    await call("billing.v1.BillingService/SuspendAccount", { accountId, reason: "a test" });
-  await call("billing.v1.BillingService/ResumeAccount", { accountId: back, reason: "a test" });
+    await call("accounts.v1.AccountsService/SuspendAccount", { accountId, reason: "a test" });
+  await call("accounts.v1.AccountsService/ResumeAccount", { accountId: back, reason: "a test" });
   const path = join(folder, "acts.log");
   // Only a person who is an operator disables people.
   const disabled = { method: "UpdatePerson", outcome: "ok", actor: "person:per_2", msg: "audit" };

@@ -266,7 +266,7 @@ describe("one gateway of two workers", () => {
 
     // An error is known for a second. A busy machine may need longer than that for an attempt.
     for (let isKnownInTime = false; !isKnownInTime; ) {
-      const { account } = await administer(one, "billing.v1.BillingService/CreateAccount", {
+      const { account } = await administer(one, "accounts.v1.AccountsService/CreateAccount", {
         name: "poor",
       });
       const { accountId } = account;

@@ -4,13 +4,18 @@
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import type { CallOptions, Client } from "@connectrpc/connect";
 import { AlertKind, AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
-import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { createAlerts } from "../../src/alerts/alerts.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import { publicAlerts } from "../../src/config/catalog.ts";
 import { listBypasses } from "../../src/contract/approvals.ts";
-import { boundMethod, type Caller, implement, localClient } from "../../src/contract/contract.ts";
+import {
+  boundMethod,
+  type Caller,
+  implement,
+  localClient,
+  serviceTypes,
+} from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createPayments } from "../../src/payments/payments.ts";
 import { createPeople } from "../../src/people/people.ts";
@@ -142,8 +147,8 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
     env: {},
     log,
     billing: localClient(
-      BillingService,
-      intercept(BillingService, billing.service, { authenticate, log }),
+      serviceTypes.billing,
+      intercept(serviceTypes.billing, billing.service, { authenticate, log }),
     ),
     guesses: { check: async () => {}, count: async () => {} },
   });

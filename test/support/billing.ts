@@ -1,7 +1,6 @@
 // BillingService behind the interceptor, over a fresh ledger.
 
 import { create } from "@bufbuild/protobuf";
-import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, type ErrorReason } from "../../src/base/errors.ts";
 import { newRequestId } from "../../src/base/ids.ts";
@@ -12,6 +11,7 @@ import {
   type Call,
   environmentToken,
   localClient,
+  serviceTypes,
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { freshLedger, log, price } from "./ledger.ts";
@@ -46,12 +46,12 @@ export async function freshBilling() {
     log,
   });
   await billing.start();
-  const service = intercept(BillingService, billing.service, { authenticate, log });
+  const service = intercept(serviceTypes.billing, billing.service, { authenticate, log });
   return {
     ...ledger,
     billing: service,
     /** The local binding to the same service. */
-    core: { billing: localClient(BillingService, service) },
+    core: { billing: localClient(serviceTypes.billing, service) },
     admin: callAs(admin),
     adminHeaders: { authorization: `Bearer ${admin}` },
     keyCall: ({ keyId, accountId }: Payer) => callAs(`${keyId}/${accountId}`),

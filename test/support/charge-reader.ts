@@ -1,6 +1,7 @@
 // Reads a stream of charges to its end, for tests that wait for what it shows.
 
-import type { Receipt, WatchChargesResponse } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import type { WatchChargesResponse } from "../../gen/gateway/usage/v1/usage_pb.ts";
 
 export class ChargeReader {
   readonly messages: WatchChargesResponse[] = [];

@@ -64,7 +64,7 @@ export async function startCluster(count: number): Promise<Cluster> {
     redis,
     admin,
     async account(credits) {
-      const created = await admin("gateway.billing.v1.BillingService/CreateAccount", {
+      const created = await admin("gateway.accounts.v1.AccountsService/CreateAccount", {
         name: "several nodes",
       });
       const accountId = String(objectOf(created.account).accountId);
@@ -100,7 +100,10 @@ export async function startCluster(count: number): Promise<Cluster> {
     secretsIn: (text) =>
       secrets.map((one) => one.slice(12, -4)).filter((one) => text.includes(one)),
     async verifyLedger() {
-      return (await admin("gateway.billing.v1.BillingService/VerifyLedger", {})).violations ?? [];
+      return (
+        (await admin("gateway.verification.v1.VerificationService/VerifyLedger", {})).violations ??
+        []
+      );
     },
     async stop() {
       await Promise.all(nodes.map((node) => node.end("SIGTERM")));

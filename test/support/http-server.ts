@@ -7,12 +7,8 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { CallOptions, Client } from "@connectrpc/connect";
 import { onTestFinished } from "vitest";
 import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
-import {
-  BillingService,
-  GetPoolsResponseSchema,
-  type Receipt,
-  ReceiptSchema,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Receipt, ReceiptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
@@ -25,13 +21,10 @@ import {
   ListModelsResponseSchema,
   type ModelSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { AuthenticateResponseSchema, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
-import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
-import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { AuthenticateResponseSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
-import { type Core, implement } from "../../src/contract/contract.ts";
+import { type Core, implement, serviceTypes } from "../../src/contract/contract.ts";
 import { createIdentifyCaller, type FailedCredentials } from "../../src/http/authenticate.ts";
 import { createHttpServer, type HttpServer, type HttpServerParts } from "../../src/http/http.ts";
 import { defaultLimits } from "./limits.ts";
@@ -135,12 +128,12 @@ type Options = CallOptions & { headers: Headers; signal: AbortSignal };
 
 function scriptedCore(script: ScriptedServices): Core {
   return {
-    people: client(PeopleService, {}, script),
-    payments: client(PaymentsService, {}, script),
+    people: client(serviceTypes.people, {}, script),
+    payments: client(serviceTypes.payments, {}, script),
     alerts: client(AlertsService, {}, script),
-    operations: client(OperationsService, {}, script),
+    operations: client(serviceTypes.operations, {}, script),
     keys: client(
-      KeysService,
+      serviceTypes.keys,
       {
         authenticate: async ({ monthUsage }: { monthUsage: boolean }, { headers }: Options) => {
           const secret = headers.get("authorization")?.slice("Bearer ".length) ?? "";
@@ -185,7 +178,7 @@ function scriptedCore(script: ScriptedServices): Core {
       script,
     ),
     billing: client(
-      BillingService,
+      serviceTypes.billing,
       {
         getPools: async () =>
           create(GetPoolsResponseSchema, {

@@ -6,7 +6,6 @@ import {
   AuthenticateRequestSchema,
   CreateKeyRequestSchema,
   GetKeyRequestSchema,
-  KeysService,
   ListKeysRequestSchema,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
@@ -25,6 +24,7 @@ import {
   environmentToken,
   type Implementation,
   implement,
+  serviceTypes,
 } from "../../src/contract/contract.ts";
 import { checkRequest } from "../../src/contract/validate.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
@@ -80,7 +80,7 @@ export function createNodeKeys(
     clock,
     ...(onMisplaced && { onMisplaced }),
   });
-  return { ...keys, service: checked(KeysService, keys.service) };
+  return { ...keys, service: checked(serviceTypes.keys, keys.service) };
 }
 
 /** The same service, whose requests are checked as its interceptor does. */

@@ -4,10 +4,10 @@
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import type { CallOptions, Client } from "@connectrpc/connect";
 import { expect } from "vitest";
-import { BillingService, type Transfer } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Transfer } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { type Order, PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import type { Order } from "../../gen/gateway/payments/v1/order_pb.ts";
 import type { Clock } from "../../src/base/clock.ts";
 import { timeOrderedId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
@@ -17,8 +17,10 @@ import {
   asService,
   boundMethod,
   type Caller,
+  type Core,
   implement,
   localClient,
+  serviceTypes,
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createPayments } from "../../src/payments/payments.ts";
@@ -174,7 +176,10 @@ function createNode(postgres: Postgres, options: NodeOptions & { clock: Clock })
   const authenticate = async (): Promise<Caller> => ({ kind: "anyone" });
   const interceptor = { authenticate, log };
   const core = createBilling({ postgres, priceOf: () => undefined, log });
-  const billing = localClient(BillingService, intercept(BillingService, core.service, interceptor));
+  const billing = localClient(
+    serviceTypes.billing,
+    intercept(serviceTypes.billing, core.service, interceptor),
+  );
   const payments = createPayments({
     postgres,
     billing,
@@ -186,7 +191,7 @@ function createNode(postgres: Postgres, options: NodeOptions & { clock: Clock })
     clock,
     guesses: codeGuesses("promotion code", "Too many wrong codes."),
   });
-  const service = intercept(PaymentsService, payments.service, interceptor);
+  const service = intercept(serviceTypes.payments, payments.service, interceptor);
   return {
     payments,
     billing,
@@ -195,7 +200,7 @@ function createNode(postgres: Postgres, options: NodeOptions & { clock: Clock })
     internal: { contextValues: asService("test") },
     /** Calls as this caller, from this address. */
     as: (caller: Caller, address = "192.0.2.1") =>
-      implement<Client<typeof PaymentsService>>(PaymentsService, (desc) => {
+      implement<Core["payments"]>(serviceTypes.payments, (desc) => {
         const { run } = boundMethod(service, desc);
         return (request: MessageInitShape<DescMessage>, options?: CallOptions) =>
           run(create(desc.input, request), {

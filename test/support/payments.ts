@@ -6,20 +6,21 @@ import { inspect } from "node:util";
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import type { CallOptions, Client } from "@connectrpc/connect";
 import { expect } from "vitest";
-import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { type AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { type Order, PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import type { Order } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import {
   boundMethod,
   type Caller,
+  type Core,
   environmentToken,
   implement,
   localClient,
   type Person,
+  serviceTypes,
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { applyLook, recordFailedLook } from "../../src/payments/crediting.ts";
@@ -35,7 +36,7 @@ import { countStatements } from "./keys.ts";
 import { query } from "./query.ts";
 import { movableNow } from "./sql-clock.ts";
 
-export type PaymentsClient = Client<typeof PaymentsService>;
+export type PaymentsClient = Core["payments"];
 
 export const admin: Caller = environmentToken;
 
@@ -123,8 +124,8 @@ export async function startTestPayments<T extends Time>(
   await billing.start();
   for (const name of ["a", "b"]) await billing.ensureAccount(`acc_${name}`, `account ${name}`);
   const ledger = localClient(
-    BillingService,
-    intercept(BillingService, billing.service, { authenticate, log }),
+    serviceTypes.billing,
+    intercept(serviceTypes.billing, billing.service, { authenticate, log }),
   );
   const started: { stop(): Promise<void> }[] = [];
   const run = <Row>(text: string, values: readonly unknown[] = []) =>
@@ -150,9 +151,9 @@ export async function startTestPayments<T extends Time>(
       payments.start();
       started.push(payments);
     }
-    const service = intercept(PaymentsService, payments.service, { authenticate, log });
+    const service = intercept(serviceTypes.payments, payments.service, { authenticate, log });
     const as = (caller: Caller) =>
-      implement<PaymentsClient>(PaymentsService, (desc) => {
+      implement<PaymentsClient>(serviceTypes.payments, (desc) => {
         const { run: call } = boundMethod(service, desc);
         return (request: MessageInitShape<DescMessage>, options?: CallOptions) =>
           call(create(desc.input, request), {

@@ -3,10 +3,16 @@
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import type { CallOptions, Client } from "@connectrpc/connect";
 import type { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { PeopleService, type Person } from "../../gen/gateway/people/v1/people_pb.ts";
+import type { Person } from "../../gen/gateway/people/v1/person_pb.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfMembers } from "../../src/billing/billing.ts";
-import { boundMethod, type Caller, implement } from "../../src/contract/contract.ts";
+import {
+  boundMethod,
+  type Caller,
+  type Core,
+  implement,
+  serviceTypes,
+} from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createPeople, type People } from "../../src/people/people.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
@@ -17,7 +23,7 @@ import { query } from "./query.ts";
 
 export const publicUrl = "http://localhost:8080";
 
-export type PeopleClient = Client<typeof PeopleService>;
+export type PeopleClient = Core["people"];
 
 /** A node, and clients of its service. */
 export type PeopleNode = People & {
@@ -80,7 +86,7 @@ function createNode(postgres: Postgres, url: string, options: NodeOptions): Peop
     ...options,
   });
   const { authenticate, audit, onCallerChange } = people;
-  const service = intercept(PeopleService, people.service, {
+  const service = intercept(serviceTypes.people, people.service, {
     authenticate,
     log,
     audit,
@@ -89,7 +95,7 @@ function createNode(postgres: Postgres, url: string, options: NodeOptions): Peop
   return {
     ...people,
     as: (token, address = "192.0.2.1") =>
-      implement<PeopleClient>(PeopleService, (desc) => {
+      implement<PeopleClient>(serviceTypes.people, (desc) => {
         const { run } = boundMethod(service, desc);
         const requestHeader = new Headers({ "user-agent": "a test" });
         if (token !== undefined) requestHeader.set("authorization", `Session ${token}`);

@@ -1,13 +1,14 @@
 // The providers of a configuration, requests to them, and answers read to their end.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
   type GenerateRequest,
   GenerateRequestSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
+
 import type { Clock } from "../../src/base/clock.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { createLog, type Log } from "../../src/base/log.ts";

@@ -1,6 +1,6 @@
 // The roll-up of sales over a ledger of a test, and its sums.
 
-import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import * as sql from "../../gen/sql/sales.ts";
 import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";

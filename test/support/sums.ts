@@ -10,7 +10,7 @@ import {
   QueryUsageRequestSchema,
   UsageGroup,
   type UsageSums,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { parseCredits } from "../../src/base/money.ts";
 import { listCharges } from "../../src/billing/charges.ts";
 import { exportCharges } from "../../src/billing/export-charges.ts";

@@ -7,7 +7,7 @@ import {
   type QueryUsageResponse,
   QueryUsageRequestSchema as requestSchema,
   type UsageRow,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { reportRowsMax } from "../../src/base/shown-figures.ts";
 import { noTags, type Tags } from "../../src/base/tags.ts";

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
+import { ProfileService } from "../../../gen/gateway/people/v1/profile_pb.ts";
 import { call } from "./api.ts";
 import { Segments } from "./parts/choices.tsx";
 import { Brand, Icon } from "./parts/icon.tsx";
@@ -101,7 +101,7 @@ function Me({ settings }: { readonly settings: string | undefined }): JSX.Elemen
   const { person } = session.value;
   const login = person?.login ?? "";
   const signOut = async () => {
-    await call(PeopleService.method.signOut, {}, { asks: false }).catch(() => undefined);
+    await call(ProfileService.method.signOut, {}, { asks: false }).catch(() => undefined);
     // Everything that is in memory goes.
     location.assign("/console/sign-in");
   };

@@ -1,7 +1,7 @@
 // Passkeys: what the browser is asked for, in the JSON of WebAuthn. Safari reads and writes this
 // JSON by itself only from 18.4 on, so the page does it for all.
 
-import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
+import { SignInService } from "../../../gen/gateway/people/v1/sign_in_pb.ts";
 import { CallError, call } from "./api.ts";
 import { words } from "./words.ts";
 
@@ -37,7 +37,7 @@ export async function createPasskey(optionsJson: string): Promise<string> {
 
 /** Uses a passkey, for options of BeginSignIn. Resolves with the JSON of the answer. */
 export async function usePasskey(): Promise<string> {
-  const { passkeyOptionsJson } = await call(PeopleService.method.beginSignIn, {});
+  const { passkeyOptionsJson } = await call(SignInService.method.beginSignIn, {});
   const options: RequestJson = JSON.parse(passkeyOptionsJson);
   const { challenge, allowCredentials = [], ...rest } = options;
   return answerOf(() =>

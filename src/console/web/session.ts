@@ -2,12 +2,13 @@
 
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { computed, signal } from "@preact/signals";
-import { BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { AccountRole, OperatorRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type GetSessionResponse,
-  PeopleService,
-} from "../../../gen/gateway/people/v1/people_pb.ts";
+  ProfileService,
+} from "../../../gen/gateway/people/v1/profile_pb.ts";
+import { UsageService } from "../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { type CallSettings, call, forgetAll, keepAnswer } from "./api.ts";
 import { segments } from "./router.ts";
 
@@ -32,7 +33,7 @@ export async function loadSession(
   const shownAccountId = withoutAccount.includes(first)
     ? (localStorage.getItem(lastAccount) ?? "")
     : first;
-  const answer = await call(PeopleService.method.getSession, { shownAccountId }, settings);
+  const answer = await call(ProfileService.method.getSession, { shownAccountId }, settings);
   const before = currentSession.value;
   // Somebody else signed in: nothing that was shown to the other one may stay.
   if (before && before.person?.personId !== answer.person?.personId) forgetAll();
@@ -40,7 +41,7 @@ export async function loadSession(
   const isOther = before?.shownAccount?.accountId !== accountId;
   // Later, they are read together with the other figures on screen.
   if (forecasts.length > 0 && isOther)
-    keepAnswer(BillingService.method.getForecast, { accountId }, { forecasts });
+    keepAnswer(UsageService.method.getForecast, { accountId }, { forecasts });
   currentSession.value = answer;
   return answer;
 }

@@ -2,12 +2,11 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import {
-  AccountStatus,
-  BillingService,
-  type GetForecastResponse,
-} from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { AccountsService } from "../../../gen/gateway/accounts/v1/accounts_pb.ts";
+import { AccountStatus } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import type { Forecast } from "../../../gen/gateway/common/v1/forecast_pb.ts";
+import { type GetForecastResponse, UsageService } from "../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { type Call, useCall, useStream } from "./api.ts";
 import { credits } from "./format.ts";
 import { Frame, useCurrentInSight } from "./frame.tsx";
@@ -30,7 +29,7 @@ export function Shell({ children }: { children: ComponentChildren }): JSX.Elemen
   const { accountId } = account.value;
   useRefreshedSession();
   useSettledCharges(accountId);
-  const forecast = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
+  const forecast = useCall(UsageService.method.getForecast, { accountId }, { isLive: true });
   const forecasts = forecast.data?.forecasts ?? [];
   return (
     <Frame
@@ -66,7 +65,7 @@ function useSettledCharges(accountId: string): void {
     const timer = hasFigures ? setTimeout(beginWhole, beginAfterMs) : undefined;
     return () => clearTimeout(timer);
   }, [hasFigures]);
-  const { watchCharges } = BillingService.method;
+  const { watchCharges } = UsageService.method;
   // An order is followed by a stream of its own, and a browser has six connections for all tabs.
   const isOrder = segments()[2] === "orders";
   const request = isVisible && isWhole && !isOrder ? { accountId } : undefined;
@@ -187,7 +186,7 @@ function RunningOut({ forecasts }: { forecasts: readonly Forecast[] }): JSX.Elem
   const { accountId } = account.value;
   const own = session.value.accounts.find((one) => one.accountId === accountId);
   // An operator looks at an account of others.
-  const { data } = useCall(BillingService.method.getAccount, own ? undefined : { accountId });
+  const { data } = useCall(AccountsService.method.getAccount, own ? undefined : { accountId });
   const status = data?.account?.status;
   if (own?.closed || status === AccountStatus.CLOSED)
     return <Banner tone="bad">{words.banner.closed}</Banner>;

@@ -3,11 +3,8 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import {
-  Bucket,
-  GetPoolsRequestSchema,
-  QueryUsageRequestSchema,
-} from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { GetPoolsRequestSchema } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Bucket, QueryUsageRequestSchema } from "../../../gen/gateway/usage/v1/usage_pb.ts";
 import { environmentToken } from "../../../src/contract/contract.ts";
 import { callBy } from "../../support/calls.ts";
 import { addAccounts, addKeys, connectLedger, findViolations, sumCharges } from "../books.ts";

@@ -12,7 +12,7 @@ import {
   QueryUsageRequestSchema,
   UsageGroup,
   WatchChargesRequestSchema,
-} from "../../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../../gen/gateway/usage/v1/usage_pb.ts";
 import { environmentToken } from "../../../src/contract/contract.ts";
 import type { Postgres } from "../../../src/postgres/postgres.ts";
 import { callBy } from "../../support/calls.ts";

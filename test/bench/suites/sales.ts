@@ -13,7 +13,7 @@ import {
   QuerySalesRequestSchema,
   SalesBucket,
   SalesGroup,
-} from "../../../gen/gateway/operations/v1/operations_pb.ts";
+} from "../../../gen/gateway/sales/v1/sales_pb.ts";
 import { createLog } from "../../../src/base/log.ts";
 import { reportRowsMax } from "../../../src/base/shown-figures.ts";
 import type { Postgres } from "../../../src/postgres/postgres.ts";

@@ -12,7 +12,7 @@ import {
   QueryErrorsRequestSchema,
   QueryUsageRequestSchema,
   UsageGroup,
-} from "../../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../../gen/gateway/usage/v1/usage_pb.ts";
 import { createReports } from "../../../src/billing/usage.ts";
 import type { Postgres } from "../../../src/postgres/postgres.ts";
 import type { Query, Runner } from "../../../src/postgres/statement.ts";

@@ -2,31 +2,34 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AccountsService } from "../../../gen/gateway/accounts/v1/accounts_pb.ts";
+import { AccountStatus } from "../../../gen/gateway/billing/v1/account_pb.ts";
+import { BillingService, TransferKind } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import {
-  AccountStatus,
   Basis,
-  BillingService,
-  Bucket,
   Outcome,
   type Receipt,
   type ReceiptSchema,
-  TransferKind,
-  UsageGroup,
-  type UsageSumsSchema,
-} from "../../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { type KeySchema, KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   Attention,
   DepositState,
-  DocumentKind,
   type OrderSchema,
   OrderState,
-  PaymentsService,
   RefundState,
-} from "../../../gen/gateway/payments/v1/payments_pb.ts";
-import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
+} from "../../../gen/gateway/payments/v1/order_pb.ts";
+import { DocumentKind, PaymentsService } from "../../../gen/gateway/payments/v1/payments_pb.ts";
+import { ViewsService } from "../../../gen/gateway/people/v1/views_pb.ts";
+import {
+  Bucket,
+  UsageGroup,
+  UsageService,
+  type UsageSumsSchema,
+} from "../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { costMicro } from "../../../src/base/cost.ts";
 import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
 
@@ -149,7 +152,7 @@ function shares(ids: readonly string[]): number[] {
 
 /** A busy account: `scale` times 97 credits a day or so. */
 function usageAnswer(scale: bigint, keyCount = names.length) {
-  return answer(BillingService.method.queryUsage, (request: UsageRequest) => {
+  return answer(UsageService.method.queryUsage, (request: UsageRequest) => {
     const from = request.from ? new Date(Number(request.from.seconds) * 1000) : now;
     // Of two groups, each name of the first comes with each of the second.
     const [group, second] = request.groupBy;
@@ -220,7 +223,7 @@ const failures = [
 ];
 
 /** Refused requests of each day, by reason. */
-const refusedByDay = answer(BillingService.method.queryErrors, ({ from, bucket }) => {
+const refusedByDay = answer(UsageService.method.queryErrors, ({ from, bucket }) => {
   const start = from ? Number(from.seconds) * 1000 : now.getTime() - 30 * dayMs;
   const step = bucket === Bucket.HOUR ? 3_600_000 : dayMs;
   const rows = [];
@@ -233,7 +236,7 @@ const refusedByDay = answer(BillingService.method.queryErrors, ({ from, bucket }
 });
 
 /** Names of 60 characters in three scripts. */
-const views = answer(PeopleService.method.listViews, () => ({
+const views = answer(ViewsService.method.listViews, () => ({
   views: [
     { name: "Aufwand je Modell und Woche, für die Besprechung am Montag!!", ofAccount: true },
     {
@@ -246,7 +249,7 @@ const views = answer(PeopleService.method.listViews, () => ({
   ].map((view, index) => ({ ...view, viewId: `view_${index}`, address: "usage?by=model" })),
 }));
 
-const noUsage = answer(BillingService.method.queryUsage, () => ({
+const noUsage = answer(UsageService.method.queryUsage, () => ({
   ...{ rows: [], totals: {}, completeUntil: ago(31), to: at(now), errors: { total: 0n } },
 }));
 
@@ -371,7 +374,7 @@ function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
   };
 }
 
-const charges = answer(BillingService.method.listCharges, () => ({
+const charges = answer(UsageService.method.listCharges, () => ({
   charges: Array.from({ length: 50 }, (_, index) => chargeOf(index)),
   nextPageToken: "more",
   searchedTo: ago(50 * 41),
@@ -379,11 +382,11 @@ const charges = answer(BillingService.method.listCharges, () => ({
 }));
 
 const receiptOf = (of: ReceiptInit) =>
-  answer(BillingService.method.getReceipt, () => ({ receipt: chargeOf(0, of), key: labelOf(0) }));
+  answer(UsageService.method.getReceipt, () => ({ receipt: chargeOf(0, of), key: labelOf(0) }));
 const receiptPath = "requests/req_0199e1c0a1b27c3d8e4f0000";
 
 const pools = (free: readonly [bigint, bigint], held: bigint) => [
-  answer(BillingService.method.getForecast, () => ({
+  answer(UsageService.method.getForecast, () => ({
     forecasts: [
       {
         ...{ family: Family.V1, freeMicrocredits: free[0], heldMicrocredits: held },
@@ -395,7 +398,7 @@ const pools = (free: readonly [bigint, bigint], held: bigint) => [
   })),
 ];
 
-const account = answer(BillingService.method.getAccount, () => ({
+const account = answer(AccountsService.method.getAccount, () => ({
   account: {
     ...{ accountId, name: "ACME Robotics", status: AccountStatus.ACTIVE },
     createdAt: ago(200 * 86_400),
@@ -579,7 +582,7 @@ const documents = (notes: boolean) =>
     deposits: [settledDeposit, wholeDeposit],
   }));
 
-const { queryUsage, listCharges, getReceipt, getForecast } = BillingService.method;
+const { queryUsage, listCharges, getReceipt, getForecast } = UsageService.method;
 const { getOrder, getReceiptDocument, listPaymentMethods } = PaymentsService.method;
 
 const creditsBase = (scale: bigint): readonly Answer[] => [
@@ -588,7 +591,7 @@ const creditsBase = (scale: bigint): readonly Answer[] => [
   transfers(scale),
 ];
 
-const refusedLately = answer(BillingService.method.queryErrors, () => ({
+const refusedLately = answer(UsageService.method.queryErrors, () => ({
   rows: [{ reason: "CREDITS_EXHAUSTED", requests: 3n }],
   total: 3n,
 }));

@@ -7,13 +7,9 @@ import {
   AlertsService,
   DeliveryState,
 } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
-import {
-  AccountStatus,
-  BillingService,
-  type PoolSchema,
-  TransferKind,
-} from "../../../gen/gateway/billing/v1/billing_pb.ts";
-import { ApprovalKind } from "../../../gen/gateway/common/v1/approval_pb.ts";
+import { ApprovalKind } from "../../../gen/gateway/approvals/v1/approval_pb.ts";
+import { AccountStatus } from "../../../gen/gateway/billing/v1/account_pb.ts";
+import { type PoolSchema, TransferKind } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
@@ -21,10 +17,7 @@ import {
   AccountFilter,
   type AccountSummarySchema,
   LimitsStore,
-  OperationsService,
   ProviderHealth,
-  SalesBucket,
-  SalesGroup,
   SearchHitKind,
   SetupPart,
   SetupState,
@@ -32,19 +25,20 @@ import {
 import {
   Attention,
   DepositState,
-  DocumentKind,
   type OrderSchema,
   OrderState,
-  PaymentsService,
   RefundState,
-} from "../../../gen/gateway/payments/v1/payments_pb.ts";
-import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
+} from "../../../gen/gateway/payments/v1/order_pb.ts";
+import { DocumentKind } from "../../../gen/gateway/payments/v1/payments_pb.ts";
+import { SalesBucket, SalesGroup } from "../../../gen/gateway/sales/v1/sales_pb.ts";
+import { serviceTypes } from "../../../src/contract/contract.ts";
+
 import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
 
-const { method: billing } = BillingService;
-const { method: operations } = OperationsService;
-const { method: payments } = PaymentsService;
-const { method: people } = PeopleService;
+const { method: billing } = serviceTypes.billing;
+const { method: operations } = serviceTypes.operations;
+const { method: payments } = serviceTypes.payments;
+const { method: people } = serviceTypes.people;
 
 const minute = 60;
 const hour = 60 * minute;

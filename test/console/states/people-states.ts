@@ -9,18 +9,16 @@ import {
   DeliveryState,
   type ListAlertsResponseSchema,
 } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
-import { BillingService, Outcome } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { BudgetSchema, BudgetWindow_Name } from "../../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, ManagementScope } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import {
-  KeyOrder,
-  type KeySchema,
-  KeyStatus,
-  KeysService,
-} from "../../../gen/gateway/keys/v1/keys_pb.ts";
-import { LinkPurpose, MailState, PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
+import { KeyOrder, type KeySchema, KeyStatus } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import { MailState } from "../../../gen/gateway/people/v1/members_pb.ts";
+import { LinkPurpose } from "../../../gen/gateway/people/v1/sign_in_pb.ts";
+import { serviceTypes } from "../../../src/contract/contract.ts";
+
 import {
   type Answer,
   accountId,
@@ -31,9 +29,9 @@ import {
   pending,
 } from "./answers.ts";
 
-const { method: people } = PeopleService;
-const { method: keysMethod } = KeysService;
-const { method: billing } = BillingService;
+const { method: people } = serviceTypes.people;
+const { method: keysMethod } = serviceTypes.keys;
+const { method: billing } = serviceTypes.billing;
 
 const minute = 60;
 const hour = 60 * minute;

@@ -1,17 +1,25 @@
 // Every page of the console in each of its states. The tests walk over this list.
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AccountsService } from "../../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AlertsService } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
-import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { AccountStatus } from "../../../gen/gateway/billing/v1/account_pb.ts";
+import { BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeyResult_Outcome, KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import { ManagementKeysService } from "../../../gen/gateway/keys/v1/management_keys_pb.ts";
 import {
   OperationsService,
   SearchHitKind,
 } from "../../../gen/gateway/operations/v1/operations_pb.ts";
-import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
+import { MembersService } from "../../../gen/gateway/people/v1/members_pb.ts";
+import { ProfileService } from "../../../gen/gateway/people/v1/profile_pb.ts";
+import { SignInService } from "../../../gen/gateway/people/v1/sign_in_pb.ts";
+import { ViewsService } from "../../../gen/gateway/people/v1/views_pb.ts";
+import { UsageService } from "../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { type Answer, accountId, answer, type PageStates } from "./answers.ts";
 import { figureStates } from "./figure-states.ts";
 import { operatorStates } from "./operator-states.ts";
@@ -27,7 +35,7 @@ const managementSecret = `mk-gw2-${"k3Q9".repeat(11)}Zx81Qa`.slice(0, 56);
 
 /** What a state answers unless it says otherwise. */
 export const commonAnswers: readonly Answer[] = [
-  answer(PeopleService.method.getSession, () => ({
+  answer(ProfileService.method.getSession, () => ({
     person: {
       personId: "person_olga",
       login: "olga@acme.example",
@@ -55,9 +63,9 @@ export const commonAnswers: readonly Answer[] = [
     grpcAddress: "localhost:50051",
     providers: [{ name: "acme", title: "ACME" }],
   })),
-  answer(PeopleService.method.listViews, () => ({ views: [] })),
-  answer(BillingService.method.queryErrors, () => ({ rows: [], total: 0n })),
-  answer(BillingService.method.getAccount, () => ({
+  answer(ViewsService.method.listViews, () => ({ views: [] })),
+  answer(UsageService.method.queryErrors, () => ({ rows: [], total: 0n })),
+  answer(AccountsService.method.getAccount, () => ({
     account: {
       accountId,
       name: "ACME Robotics",
@@ -81,7 +89,7 @@ export const commonAnswers: readonly Answer[] = [
       },
     ],
   })),
-  answer(BillingService.method.getForecast, () => ({
+  answer(UsageService.method.getForecast, () => ({
     forecasts: [
       {
         family: Family.V1,
@@ -98,7 +106,7 @@ export const commonAnswers: readonly Answer[] = [
   answer(AlertsService.method.listDeliveries, () => ({})),
   // Nobody is told anything while somebody looks.
   answer(AlertsService.method.watchAlerts, () => [{ newest: {} }]),
-  answer(BillingService.method.listRunningRequests, () => ({
+  answer(UsageService.method.listRunningRequests, () => ({
     requests: ["model-opus-4.6", longModel].map((model, index) => ({
       requestId: `req_0199e1c0a1b27c3d8e4f000${index}`,
       ...{ accountId, family: Family.V1, keyId: `key_${index}`, model },
@@ -124,14 +132,14 @@ export const commonAnswers: readonly Answer[] = [
     isIncomplete: true,
   })),
   answer(InferenceService.method.endRequest, () => ({})),
-  answer(KeysService.method.listManagementKeys, () => ({})),
+  answer(ManagementKeysService.method.listManagementKeys, () => ({})),
   // Nothing is settled while somebody looks.
-  answer(BillingService.method.watchCharges, () => [{}]),
-  answer(PeopleService.method.beginSignIn, () => ({ passkeyOptionsJson: "{}" })),
+  answer(UsageService.method.watchCharges, () => [{}]),
+  answer(SignInService.method.beginSignIn, () => ({ passkeyOptionsJson: "{}" })),
   // What dialogs send.
   answer(KeysService.method.createKey, ({ name }) => ({ key: { keyId: "key_new", name }, secret })),
   answer(KeysService.method.rotateKey, () => ({ secret })),
-  answer(KeysService.method.createManagementKey, () => ({ secret: managementSecret })),
+  answer(ManagementKeysService.method.createManagementKey, () => ({ secret: managementSecret })),
   answer(KeysService.method.pauseKey, () => ({})),
   answer(KeysService.method.resumeKey, () => ({})),
   // One of each outcome in turn.
@@ -144,7 +152,7 @@ export const commonAnswers: readonly Answer[] = [
       message: "An owner has paused this key. Ask an owner of the account to resume it.",
     })),
   })),
-  answer(PeopleService.method.invite, () => ({
+  answer(MembersService.method.invite, () => ({
     link: `https://gateway.acme.example/console/welcome#${secret.slice(-40)}`,
   })),
 ];

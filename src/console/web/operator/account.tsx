@@ -3,20 +3,21 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import {
-  type Account,
-  AccountStatus,
-  BillingService,
-  TransferKind,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { AccountsService } from "../../../../gen/gateway/accounts/v1/accounts_pb.ts";
+import { AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
+import { type Account, AccountStatus } from "../../../../gen/gateway/billing/v1/account_pb.ts";
+import { BillingService, TransferKind } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { PriceListsService } from "../../../../gen/gateway/billing/v1/price_lists_pb.ts";
 import type { Budget } from "../../../../gen/gateway/common/v1/budget_pb.ts";
 import { KeyStatus, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   type AccountSummary,
   OperationsService,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { SupportService } from "../../../../gen/gateway/operations/v1/support_pb.ts";
 import { DocumentKind, PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
-import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { MembersService } from "../../../../gen/gateway/people/v1/members_pb.ts";
+
 import { call, invalidate, useCall, usePages } from "../api.ts";
 import { credits, day, dollars, relative, signedCredits } from "../format.ts";
 import { familyName, roleName } from "../names.ts";
@@ -55,7 +56,7 @@ const pageSize = 20;
 
 export function AccountPage({ params }: PageProps): JSX.Element {
   const { accountId = "" } = params;
-  const found = useCall(BillingService.method.getAccount, { accountId });
+  const found = useCall(AccountsService.method.getAccount, { accountId });
   const account = found.data?.account;
   if (found.error?.reason === "not_found")
     return (
@@ -153,8 +154,8 @@ function Tools({ account }: { readonly account: Account }): JSX.Element {
 }
 
 function accountChanged(): void {
-  invalidate(BillingService.method.getAccount, OperationsService.method.findAccounts);
-  invalidate(PeopleService.method.listAuditEvents);
+  invalidate(AccountsService.method.getAccount, OperationsService.method.findAccounts);
+  invalidate(AuditService.method.listAuditEvents);
 }
 
 type DialogProps = { readonly account: Account; readonly onClose: () => void };
@@ -162,7 +163,7 @@ type DialogProps = { readonly account: Account; readonly onClose: () => void };
 function SuspendDialog({ account, onClose }: DialogProps): JSX.Element {
   const { accountId, name } = account;
   const suspend = async ({ reason }: Act) => {
-    await call(BillingService.method.suspendAccount, { accountId, reason });
+    await call(AccountsService.method.suspendAccount, { accountId, reason });
     accountChanged();
     notify(words.account.suspended(name));
   };
@@ -183,7 +184,7 @@ function SuspendDialog({ account, onClose }: DialogProps): JSX.Element {
 function ResumeDialog({ account, onClose }: DialogProps): JSX.Element {
   const { accountId, name } = account;
   const resume = async ({ reason }: Act) => {
-    await call(BillingService.method.resumeAccount, { accountId, reason });
+    await call(AccountsService.method.resumeAccount, { accountId, reason });
     accountChanged();
     notify(words.account.resumed(name));
   };
@@ -203,7 +204,7 @@ function ResumeDialog({ account, onClose }: DialogProps): JSX.Element {
 function PriceListNotice({ account }: { readonly account: Account }): JSX.Element | null {
   const { priceListId, priceListAt } = account;
   const has = priceListId !== "";
-  const { data } = useCall(BillingService.method.listPriceLists, has ? {} : undefined);
+  const { data } = useCall(PriceListsService.method.listPriceLists, has ? {} : undefined);
   const list = data?.priceLists.find((one) => one.priceListId === priceListId);
   if (!has || !list?.version) return null;
   const when = priceListAt ? day(priceListAt) : "";
@@ -335,7 +336,7 @@ function KeysCard({ accountId }: OfAccount): JSX.Element {
 
 function MembersCard({ accountId }: OfAccount): JSX.Element {
   const request = isOperatorAdmin() ? { accountId } : undefined;
-  const members = useCall(PeopleService.method.listMembers, request);
+  const members = useCall(MembersService.method.listMembers, request);
   const { membersHead: head } = words.account;
   return (
     <Card
@@ -540,7 +541,7 @@ function BudgetsCard({ accountId }: OfAccount): JSX.Element {
 
 function PromotionsCard({ accountId }: OfAccount): JSX.Element {
   const pages = usePages(
-    OperationsService.method.listPromotionUses,
+    SupportService.method.listPromotionUses,
     { accountId, pageSize },
     ({ uses }) => uses,
   );
@@ -586,7 +587,7 @@ function PromotionsCard({ accountId }: OfAccount): JSX.Element {
 
 function DocumentsCard({ accountId }: OfAccount): JSX.Element {
   const pages = usePages(
-    OperationsService.method.listDocuments,
+    SupportService.method.listDocuments,
     { accountId, pageSize },
     ({ documents }) => documents,
   );
@@ -648,7 +649,7 @@ function DocumentsCard({ accountId }: OfAccount): JSX.Element {
 }
 
 function EventsCard({ accountId }: OfAccount): JSX.Element {
-  const found = useCall(PeopleService.method.listAuditEvents, { accountId, pageSize });
+  const found = useCall(AuditService.method.listAuditEvents, { accountId, pageSize });
   const columns = useEventColumns();
   return (
     <Card

@@ -2,18 +2,19 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { AccountsService } from "../../../../gen/gateway/accounts/v1/accounts_pb.ts";
 import {
   type AccountStatus,
   AccountStatus as AccountStatuses,
-  BillingService,
-  type Pool,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../../../gen/gateway/billing/v1/account_pb.ts";
+import type { Pool } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
 import {
   AccountFilter,
   type AccountSummary,
   OperationsService,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+
 import { call, invalidate, usePages } from "../api.ts";
 import { credits } from "../format.ts";
 import { Button } from "../parts/button.tsx";
@@ -195,7 +196,7 @@ export function WaitingTags(
 function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Element {
   const [name, setName] = useState("");
   const make = async () => {
-    const { account } = await call(BillingService.method.createAccount, { name: name.trim() });
+    const { account } = await call(AccountsService.method.createAccount, { name: name.trim() });
     invalidate(OperationsService.method.findAccounts);
     notify(words.accounts.created(name.trim()));
     go(accountHref(account?.accountId ?? ""));

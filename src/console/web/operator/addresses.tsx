@@ -5,10 +5,10 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import {
-  PaymentsService,
   type Sweep,
   type SweepPayment,
-} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+  SweepsService,
+} from "../../../../gen/gateway/payments/v1/sweeps_pb.ts";
 import { call, invalidate, usePages } from "../api.ts";
 import { count, toDate } from "../format.ts";
 import { Button } from "../parts/button.tsx";
@@ -31,7 +31,7 @@ const hourMs = 3_600_000;
 const nearlyAll = 0.8;
 
 const { listDepositAddresses, listSweeps, beginSweep, endSweep, grantSweepPayment } =
-  PaymentsService.method;
+  SweepsService.method;
 
 export function Addresses(): JSX.Element {
   const [query, setQuery] = useQuery({ network: "", new: "" });

@@ -1,8 +1,9 @@
 // What a person may do about a request that waits for an approval.
 
 import type { JSX } from "preact";
-import type { Approval } from "../../../../gen/gateway/common/v1/approval_pb.ts";
-import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import type { Approval } from "../../../../gen/gateway/approvals/v1/approval_pb.ts";
+import { ApprovalsService } from "../../../../gen/gateway/approvals/v1/approvals_pb.ts";
+
 import { call, forgetAll } from "../api.ts";
 import { Button } from "../parts/button.tsx";
 import { notify } from "../parts/messages.ts";
@@ -14,7 +15,7 @@ import { words } from "./words.ts";
 export function ApprovalActions({ approval }: { readonly approval: Approval }): JSX.Element | null {
   const { approvalId, personId } = approval;
   if (!isOperatorAdmin()) return null;
-  const { approve, reject } = OperationsService.method;
+  const { approve, reject } = ApprovalsService.method;
   // Somebody else may have been faster: then the list shows what became of it.
   const agree = () =>
     call(approve, { approvalId })

@@ -1,17 +1,18 @@
 // What waits for a person: orders, approvals, debts, and the last check of the ledger.
 
 import type { JSX } from "preact";
-import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { ApprovalsService } from "../../../../gen/gateway/approvals/v1/approvals_pb.ts";
 import {
   AccountFilter,
   OperationsService,
-  type Verification,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { type Order, Attention as Reason } from "../../../../gen/gateway/payments/v1/order_pb.ts";
+import { PaymentDeskService } from "../../../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import {
-  type Order,
-  PaymentsService,
-  Attention as Reason,
-} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+  type Verification,
+  VerificationService,
+} from "../../../../gen/gateway/verification/v1/verification_pb.ts";
+
 import { call, useCall, usePages } from "../api.ts";
 import { credits, dollars, duration, relative, toDate } from "../format.ts";
 import { NewestAlerts } from "../parts/alerts.tsx";
@@ -57,7 +58,7 @@ export function Attention(): JSX.Element {
 function OrdersCard(): JSX.Element {
   const accounts = useWaitingAccounts();
   const orders = usePages(
-    PaymentsService.method.listAttention,
+    PaymentDeskService.method.listAttention,
     { pageSize },
     (page) => page.orders,
   );
@@ -116,7 +117,7 @@ function ApprovalsCard(): JSX.Element {
   const accounts = useWaitingAccounts();
   const nameOf = usePeopleNames();
   const approvals = usePages(
-    OperationsService.method.listApprovals,
+    ApprovalsService.method.listApprovals,
     { pageSize },
     (page) => page.approvals,
   );
@@ -218,9 +219,9 @@ function DebtsCard(): JSX.Element {
 const verifyEveryMs = 36 * 3_600_000;
 
 function LedgerCard(): JSX.Element {
-  const found = useCall(OperationsService.method.getVerification, {}, { isLive: true });
+  const found = useCall(VerificationService.method.getVerification, {}, { isLive: true });
   const verify = async () => {
-    await call(BillingService.method.verifyLedger, {});
+    await call(VerificationService.method.verifyLedger, {});
     found.refresh();
     notify(words.attention.verified);
   };

@@ -3,8 +3,9 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { type AuditEvent, AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
-import { type AuditEvent, PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+
 import { useCall, usePages } from "../api.ts";
 import { credits } from "../format.ts";
 import { actText, factName } from "../parts/acts.ts";
@@ -34,7 +35,7 @@ export function AuditEvents(): JSX.Element {
   const from = dayOf(query.from);
   const to = dayOf(query.to);
   const events = usePages(
-    PeopleService.method.listAuditEvents,
+    AuditService.method.listAuditEvents,
     {
       ...(account === "" ? { allAccounts: true } : { accountId: account }),
       actor,

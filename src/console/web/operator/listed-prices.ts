@@ -6,7 +6,7 @@ import type {
   ListedModelSchema,
   PriceConditionSchema,
   PriceListVersion,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../../../gen/gateway/billing/v1/price_lists_pb.ts";
 import { byCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { fieldError } from "../parts/form.tsx";
 import { words } from "./words.ts";

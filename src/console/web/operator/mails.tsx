@@ -3,12 +3,13 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { DeliveryState } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
 import {
   type AccountMail,
   DocumentReceiver,
-  OperationsService,
-} from "../../../../gen/gateway/operations/v1/operations_pb.ts";
-import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+  SupportService,
+} from "../../../../gen/gateway/operations/v1/support_pb.ts";
+
 import { call, invalidate, usePages } from "../api.ts";
 import { kindText } from "../parts/alert-link.tsx";
 import { Button } from "../parts/button.tsx";
@@ -22,7 +23,7 @@ import { type Act, ActDialog } from "./act.tsx";
 import { PagedTable, usePeopleNames } from "./common.tsx";
 import { words } from "./words.ts";
 
-const { listMails, resendDocument, resendNotice } = OperationsService.method;
+const { listMails, resendDocument, resendNotice } = SupportService.method;
 
 type OfAccount = { readonly accountId: string };
 
@@ -168,5 +169,5 @@ export function DocumentDialog({ accountId, number, onClose }: DocumentDialogPro
 }
 
 function mailsChanged(): void {
-  invalidate(listMails, PeopleService.method.listAuditEvents);
+  invalidate(listMails, AuditService.method.listAuditEvents);
 }

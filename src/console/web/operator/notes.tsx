@@ -3,12 +3,9 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import {
-  BillingService,
-  Bucket,
-  ErrorGroup,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { SupportService } from "../../../../gen/gateway/operations/v1/support_pb.ts";
+import { Bucket, ErrorGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { call, invalidate, useCall, usePages } from "../api.ts";
 import { count, credits } from "../format.ts";
 import { Form, fieldError, TextField } from "../parts/form.tsx";
@@ -30,16 +27,16 @@ export function NotesCard({ accountId }: OfAccount): JSX.Element {
   const [text, setText] = useState("");
   const [idempotencyKey, setKey] = useState(() => crypto.randomUUID());
   const notes = usePages(
-    OperationsService.method.listNotes,
+    SupportService.method.listNotes,
     { accountId, pageSize },
     (page) => page.notes,
   );
   const add = async () => {
     if (text.trim() === "") throw fieldError("text", words.notes.missing);
-    await call(OperationsService.method.addNote, { accountId, text, idempotencyKey });
+    await call(SupportService.method.addNote, { accountId, text, idempotencyKey });
     setText("");
     setKey(crypto.randomUUID());
-    invalidate(OperationsService.method.listNotes);
+    invalidate(SupportService.method.listNotes);
   };
   const { head } = words.notes;
   return (
@@ -86,7 +83,7 @@ function daysAgo(days: number): Date {
 }
 
 export function RefusalsCard({ accountId }: OfAccount): JSX.Element {
-  const found = useCall(BillingService.method.queryErrors, {
+  const found = useCall(UsageService.method.queryErrors, {
     ...{ accountId, bucket: Bucket.NONE, groupBy: [ErrorGroup.REASON] },
     from: timestampFromDate(daysAgo(refusedDays - 1)),
   });
@@ -120,7 +117,7 @@ export function RefusalsCard({ accountId }: OfAccount): JSX.Element {
 
 /** The requests that hold credits now. */
 export function RunningCard({ accountId }: OfAccount): JSX.Element {
-  const found = useCall(BillingService.method.listRunningRequests, { accountId }, { isLive: true });
+  const found = useCall(UsageService.method.listRunningRequests, { accountId }, { isLive: true });
   const { head } = words.running;
   return (
     <Card title={words.running.title} flush>

@@ -3,17 +3,21 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { ApprovalsService } from "../../../../gen/gateway/approvals/v1/approvals_pb.ts";
 import {
   Attention,
-  type DecideOrderRequestSchema,
   DepositState,
-  GrantRate,
   type Order,
   OrderState,
-  PaymentsService,
   RefundState,
-} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../../../gen/gateway/payments/v1/order_pb.ts";
+import {
+  type DecideOrderRequestSchema,
+  GrantRate,
+  PaymentDeskService,
+} from "../../../../gen/gateway/payments/v1/payment_desk_pb.ts";
+import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, parseDollars } from "../format.ts";
 import { Button, Copy } from "../parts/button.tsx";
@@ -89,7 +93,7 @@ function Waiting({ order }: OfOrder): JSX.Element {
   const [open, setOpen] = useState<"decide" | "refund" | "void">();
   const nameOf = usePeopleNames();
   const { attention, notice, orderId } = order;
-  const { listApprovals } = OperationsService.method;
+  const { listApprovals } = ApprovalsService.method;
   const { data } = useCall(listApprovals, { pageSize: 1000 });
   const approvals = (data?.approvals ?? []).filter(({ subject }) => subject === orderId);
   const close = () => setOpen(undefined);
@@ -137,7 +141,8 @@ function Waiting({ order }: OfOrder): JSX.Element {
 }
 
 function orderChanged(): void {
-  const { getOrder, listOrders, listAttention } = PaymentsService.method;
+  const { getOrder, listOrders } = PaymentsService.method;
+  const { listAttention } = PaymentDeskService.method;
   invalidate(getOrder, listOrders, listAttention);
   transfersChanged();
 }
@@ -175,7 +180,7 @@ function DecideDialog({ order, onClose }: DialogProps): JSX.Element {
   const [choice, setChoice] = useState<Choice>(waits ? "amount" : "reopen");
   const [amount, setAmount] = useState("");
   const send = async (act: Act) => {
-    const { approval } = await call(PaymentsService.method.decideOrder, {
+    const { approval } = await call(PaymentDeskService.method.decideOrder, {
       ...{ orderId: order.orderId, ...act, choice: choiceOf(choice, amount) },
     }).finally(orderChanged);
     notify(approval ? words.order.waits : words.order.done);
@@ -247,7 +252,7 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
   const [what, setWhat] = useState("");
   const [amount, setAmount] = useState("");
   const begin = async (act: Act) => {
-    const { approval } = await call(PaymentsService.method.beginRefund, {
+    const { approval } = await call(PaymentDeskService.method.beginRefund, {
       ...{ orderId: order.orderId, ...act },
       what:
         what === ""
@@ -294,7 +299,7 @@ function OpenRefund({ order }: OfOrder): JSX.Element | null {
   if (!refund) return null;
   const { orderId } = order;
   const giveUp = async () => {
-    await call(PaymentsService.method.cancelRefund, { orderId }).finally(orderChanged);
+    await call(PaymentDeskService.method.cancelRefund, { orderId }).finally(orderChanged);
     notify(words.order.cancelledRefund);
   };
   return (
@@ -325,7 +330,7 @@ function CompleteDialog({ order, onClose }: DialogProps): JSX.Element {
   const [transaction, setTransaction] = useState("");
   const complete = async () => {
     const request = { orderId: order.orderId, transaction: transaction.trim() };
-    await call(PaymentsService.method.completeRefund, request).finally(orderChanged);
+    await call(PaymentDeskService.method.completeRefund, request).finally(orderChanged);
     notify(words.order.completed);
     onClose();
   };

@@ -2,7 +2,8 @@
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
-import { OrderState, PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { OrderState } from "../../../../gen/gateway/payments/v1/order_pb.ts";
+import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { useCall, usePages } from "../api.ts";
 import { count, credits, dollars, fieldDay } from "../format.ts";
 import { LinkButton } from "../parts/button.tsx";

@@ -2,13 +2,16 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
+import { KeyAction } from "../../../../gen/gateway/common/v1/key_action_pb.ts";
 import { AdminScope, OperatorRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type AdminToken,
-  MemberKeys,
-  PeopleService,
-  type Person,
-} from "../../../../gen/gateway/people/v1/people_pb.ts";
+  AdminTokensService,
+} from "../../../../gen/gateway/people/v1/admin_tokens_pb.ts";
+import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import type { Person } from "../../../../gen/gateway/people/v1/person_pb.ts";
+
 import { call, invalidate, usePages } from "../api.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
@@ -90,7 +93,7 @@ type Opened = { readonly kind: "disable" | "link"; readonly person: Person };
 type PersonChange = {
   readonly disabled?: boolean;
   readonly operator?: OperatorRole;
-  readonly keys?: MemberKeys;
+  readonly keys?: KeyAction;
 };
 
 async function update(person: Person, change: PersonChange): Promise<void> {
@@ -101,7 +104,8 @@ async function update(person: Person, change: PersonChange): Promise<void> {
 }
 
 function peopleChanged(): void {
-  const { listPeople, listAuditEvents } = PeopleService.method;
+  const { listPeople } = PeopleService.method;
+  const { listAuditEvents } = AuditService.method;
   invalidate(listPeople, listAuditEvents);
 }
 
@@ -177,7 +181,7 @@ type PersonDialogProps = { readonly person: Person; readonly onClose: () => void
 
 function DisableDialog({ person, onClose }: PersonDialogProps): JSX.Element {
   const disable = async () => {
-    await update(person, { disabled: true, keys: MemberKeys.PAUSE });
+    await update(person, { disabled: true, keys: KeyAction.PAUSE });
     onClose();
   };
   return (
@@ -256,7 +260,7 @@ function Tokens(): JSX.Element {
   const [open, setOpen] = useState<"new" | AdminToken>();
   const nameOfActor = usePeopleNames();
   const tokens = usePages(
-    PeopleService.method.listAdminTokens,
+    AdminTokensService.method.listAdminTokens,
     { pageSize },
     (page) => page.tokens,
   );
@@ -341,7 +345,8 @@ function Tokens(): JSX.Element {
 }
 
 function tokensChanged(): void {
-  const { listAdminTokens, listAuditEvents } = PeopleService.method;
+  const { listAdminTokens } = AdminTokensService.method;
+  const { listAuditEvents } = AuditService.method;
   invalidate(listAdminTokens, listAuditEvents);
 }
 
@@ -353,7 +358,7 @@ function TokenDialog({ onClose }: { readonly onClose: () => void }): JSX.Element
   const [secret, setSecret] = useState<string>();
   const make = async () => {
     const request = { name: name.trim(), scope: AdminScope[scope] };
-    const made = await call(PeopleService.method.createAdminToken, request);
+    const made = await call(AdminTokensService.method.createAdminToken, request);
     setSecret(made.secret);
     if (made.approval) notify(words.people.waits);
     tokensChanged();
@@ -404,7 +409,7 @@ type RevokeDialogProps = { readonly token: AdminToken; readonly onClose: () => v
 function RevokeDialog({ token, onClose }: RevokeDialogProps): JSX.Element {
   const { tokenId, name } = token;
   const revoke = async () => {
-    await call(PeopleService.method.revokeAdminToken, { tokenId });
+    await call(AdminTokensService.method.revokeAdminToken, { tokenId });
     tokensChanged();
     notify(words.people.revokedDone(name));
     onClose();

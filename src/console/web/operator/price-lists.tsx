@@ -2,13 +2,15 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { AccountsService } from "../../../../gen/gateway/accounts/v1/accounts_pb.ts";
 import {
-  BillingService,
   type PreviewPricesResponse,
   type PriceList,
+  PriceListsService,
   type PricePreview,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../../../gen/gateway/billing/v1/price_lists_pb.ts";
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+
 import { priceRules } from "../../../base/model-facts.ts";
 import { type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { call, invalidate, useCall } from "../api.ts";
@@ -43,8 +45,8 @@ const publicPrices = "public";
 export const takeBackHref = (account: string) =>
   hrefOf(operatorPart, part, { give: publicPrices, account });
 const listHref = (id: string) => hrefOf(operatorPart, `${part}/${id}`);
-const { addPriceListVersion, createPriceList, listPriceLists } = BillingService.method;
-const { previewPrices, setAccountPriceList } = BillingService.method;
+const { addPriceListVersion, createPriceList, listPriceLists } = PriceListsService.method;
+const { previewPrices, setAccountPriceList } = PriceListsService.method;
 
 export function PriceLists(): JSX.Element {
   const [query, setQuery] = useQuery({ give: "", account: "" });
@@ -179,7 +181,7 @@ function GiveDialog({ list, onClose, ...given }: GiveDialogProps): JSX.Element {
     const { account, approval } = await call(setAccountPriceList, {
       ...{ accountId: accountId.trim(), priceListId, reason },
     });
-    invalidate(listPriceLists, BillingService.method.getAccount);
+    invalidate(listPriceLists, AccountsService.method.getAccount);
     const whose = account?.name ?? "";
     const done = list ? texts.given(name, whose) : texts.takenBack(whose);
     notify(approval ? words.people.waits : done);

@@ -5,9 +5,9 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import {
   CreatePromotionRequestSchema,
-  PaymentsService,
   type Promotion,
-} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+  PromotionsService,
+} from "../../../../gen/gateway/payments/v1/promotions_pb.ts";
 import { call, invalidate, usePages } from "../api.ts";
 import { count, credits, toDate } from "../format.ts";
 import { readCredits, readWhole } from "../parts/bounds.ts";
@@ -33,7 +33,7 @@ export function Promotions(): JSX.Element {
   const [query, setQuery] = useQuery({ new: "" });
   const [ending, setEnding] = useState<Promotion>();
   const promotions = usePages(
-    PaymentsService.method.listPromotions,
+    PromotionsService.method.listPromotions,
     { pageSize },
     (page) => page.promotions,
   );
@@ -148,8 +148,8 @@ type EndDialogProps = { readonly promotion: Promotion; readonly onClose: () => v
 function EndDialog({ promotion, onClose }: EndDialogProps): JSX.Element {
   const name = nameOf(promotion);
   const stop = async () => {
-    await call(PaymentsService.method.stopPromotion, { codeId: promotion.codeId });
-    invalidate(PaymentsService.method.listPromotions);
+    await call(PromotionsService.method.stopPromotion, { codeId: promotion.codeId });
+    invalidate(PromotionsService.method.listPromotions);
     notify(words.promotions.stoppedDone(name));
     onClose();
   };
@@ -177,7 +177,7 @@ async function makePromotion(fields: Fields): Promise<string> {
   if (!bonusMicrocredits) throw fieldError("bonus_microcredits", words.promotions.notAnAmount);
   const { lastDay } = fields;
   const end = lastDay === "" ? undefined : new Date(Date.parse(`${lastDay}T00:00:00Z`) + dayMs);
-  const { code, approval } = await call(PaymentsService.method.createPromotion, {
+  const { code, approval } = await call(PromotionsService.method.createPromotion, {
     name: fields.name.trim(),
     code: fields.code.trim(),
     family: familyOf[fields.pool],
@@ -187,7 +187,7 @@ async function makePromotion(fields: Fields): Promise<string> {
     ...(end && { endsAt: timestampFromDate(end) }),
   });
   if (approval) notify(words.people.waits);
-  invalidate(PaymentsService.method.listPromotions);
+  invalidate(PromotionsService.method.listPromotions);
   return code;
 }
 

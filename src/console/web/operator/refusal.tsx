@@ -1,10 +1,7 @@
 // A refused request, by the id that its client was shown.
 
 import type { JSX } from "preact";
-import {
-  BillingService,
-  type RefusedRequest,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { type RefusedRequest, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { useCall } from "../api.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { refusalOf } from "../parts/refusals.ts";
@@ -17,7 +14,7 @@ import { words } from "./words.ts";
 
 export function RefusalPage({ params }: PageProps): JSX.Element {
   const { requestId = "" } = params;
-  const found = useCall(BillingService.method.findRequest, { requestId });
+  const found = useCall(UsageService.method.findRequest, { requestId });
   return (
     <>
       <Head

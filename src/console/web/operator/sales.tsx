@@ -6,13 +6,13 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import {
   type GetLiabilitiesResponse,
-  OperationsService,
   type ProviderBill,
   type QuerySalesResponse,
   type Sales,
   SalesBucket,
   SalesGroup,
-} from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+  SalesService,
+} from "../../../../gen/gateway/sales/v1/sales_pb.ts";
 import { call, invalidate, together, useCall, usePages } from "../api.ts";
 import {
   count,
@@ -42,7 +42,7 @@ import { AccountLink, ListTable, LookOnly, PagedTable, useAccountNames } from ".
 import { words } from "./words.ts";
 
 const { querySales, queryRevenue, getLiabilities, listProviderBills, setProviderBill } =
-  OperationsService.method;
+  SalesService.method;
 const monthsShown = 13;
 const dayMs = 86_400_000;
 

@@ -8,11 +8,14 @@ import {
   type SearchHit,
   SearchHitKind,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { DepositState } from "../../../../gen/gateway/payments/v1/order_pb.ts";
 import {
-  DepositState,
   type LookUpPaymentResponse,
-  PaymentsService,
-} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+  PaymentDeskService,
+} from "../../../../gen/gateway/payments/v1/payment_desk_pb.ts";
+import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { SweepsService } from "../../../../gen/gateway/payments/v1/sweeps_pb.ts";
+
 import { call, useCall } from "../api.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
@@ -113,7 +116,8 @@ const numberForm = /^[0-9]{6,20}$/;
 function LookOnChain({ tx }: { readonly tx: string }): JSX.Element | null {
   const isHash = hashForm.test(tx);
   const isAsked = isOperatorAdmin() && (isHash || numberForm.test(tx));
-  const { listDepositAddresses, listPaymentMethods } = PaymentsService.method;
+  const { listDepositAddresses } = SweepsService.method;
+  const { listPaymentMethods } = PaymentsService.method;
   const { data } = useCall(listDepositAddresses, isAsked && isHash ? { pageSize: 1 } : undefined);
   const offered = useCall(listPaymentMethods, isAsked ? {} : undefined).data?.methods ?? [];
   const [found, setFound] = useState<Found>();
@@ -123,7 +127,7 @@ function LookOnChain({ tx }: { readonly tx: string }): JSX.Element | null {
   if (!isAsked || networks.length + processors.length === 0) return null;
   const look = (where: { network: string } | { processor: string }) => async () =>
     setFound({
-      answer: await call(PaymentsService.method.lookUpPayment, { ...where, tx }),
+      answer: await call(PaymentDeskService.method.lookUpPayment, { ...where, tx }),
       isOnChain: "network" in where,
     });
   return (

@@ -2,13 +2,12 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import {
-  type Account,
-  BillingService,
-  TransferKind,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { ApprovalsService } from "../../../../gen/gateway/approvals/v1/approvals_pb.ts";
+import { AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
+import type { Account } from "../../../../gen/gateway/billing/v1/account_pb.ts";
+import { BillingService, TransferKind } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
-import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+
 import { call, invalidate } from "../api.ts";
 import { credits, dollars, parseSignedCredits } from "../format.ts";
 import { ChoiceField, fieldError, SelectField, TextField } from "../parts/form.tsx";
@@ -136,6 +135,7 @@ const notAnAmount = () => fieldError("amount_microcredits", words.transfer.notAn
 export function transfersChanged(): void {
   const { listTransfers, getPools } = BillingService.method;
   invalidate(listTransfers, getPools);
-  const { findAccounts, listApprovals } = OperationsService.method;
-  invalidate(findAccounts, listApprovals, PeopleService.method.listAuditEvents);
+  const { findAccounts } = OperationsService.method;
+  const { listApprovals } = ApprovalsService.method;
+  invalidate(findAccounts, listApprovals, AuditService.method.listAuditEvents);
 }

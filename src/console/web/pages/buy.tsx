@@ -3,9 +3,9 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { Order } from "../../../../gen/gateway/payments/v1/order_pb.ts";
 import {
   type ListPaymentMethodsResponse,
-  type Order,
   type PaymentMethod,
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";

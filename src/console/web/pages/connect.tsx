@@ -3,11 +3,8 @@
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
-import {
-  BillingService,
-  ErrorGroup,
-  Outcome,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
+import { ErrorGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { useCall } from "../api.ts";
 import { clock, count, credits } from "../format.ts";
 import { Copy, LinkButton } from "../parts/button.tsx";
@@ -159,7 +156,7 @@ const hourMs = 3_600_000;
 /** What became of the newest request of a key, or of any, and why most refused ones were. */
 function LastRequest({ keyId }: { readonly keyId: string }): JSX.Element {
   const { accountId } = account.value;
-  const { listCharges, queryErrors } = BillingService.method;
+  const { listCharges, queryErrors } = UsageService.method;
   const charges = useCall(
     listCharges,
     { accountId, pageSize: 1, ...(keyId !== "" && { filter: { keyId } }) },

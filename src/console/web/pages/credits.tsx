@@ -10,11 +10,10 @@ import {
 import type { BudgetLimits } from "../../../../gen/gateway/common/v1/budget_pb.ts";
 import type { Forecast } from "../../../../gen/gateway/common/v1/forecast_pb.ts";
 import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
-import {
-  Attention,
-  type Order,
-  PaymentsService,
-} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { Attention, type Order } from "../../../../gen/gateway/payments/v1/order_pb.ts";
+import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { call, invalidate, useCall, usePages } from "../api.ts";
 import { credits, dollars, signedCredits } from "../format.ts";
 import { BudgetBar, BudgetDialog } from "../parts/budget.tsx";
@@ -38,7 +37,7 @@ const pageSize = 20;
 
 export function Credits(_: PageProps): JSX.Element {
   const { accountId } = account.value;
-  const pools = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
+  const pools = useCall(UsageService.method.getForecast, { accountId }, { isLive: true });
   const orders = usePages(
     PaymentsService.method.listOrders,
     { accountId, pageSize },
@@ -181,7 +180,7 @@ function PoolBudget({ forecast }: { readonly forecast: Forecast }): JSX.Element 
     const payer = { payer: { case: "pool" as const, value: true } };
     const request = { accountId, payer, families: [family], limits };
     await call(BillingService.method.setBudget, request);
-    invalidate(BillingService.method.getForecast);
+    invalidate(UsageService.method.getForecast);
     notify(words.budget.saved);
   };
   return (

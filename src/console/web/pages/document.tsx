@@ -1,8 +1,8 @@
 // The receipt of an order and its credit notes, to print. The browser makes the PDF.
 
 import type { JSX } from "preact";
+import type { Deposit } from "../../../../gen/gateway/payments/v1/order_pb.ts";
 import {
-  type Deposit,
   type Document,
   DocumentKind,
   type DocumentParty,

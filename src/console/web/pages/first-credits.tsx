@@ -3,12 +3,13 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type ListPaymentMethodsResponse,
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { toCallError, useCall } from "../api.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { ChoiceField, Form, SelectField } from "../parts/form.tsx";
@@ -37,7 +38,7 @@ type FirstCreditsProps = {
 export function FirstCredits({ pool, onReady }: FirstCreditsProps): JSX.Element {
   const { accountId, role } = account.value;
   const [orderId, setOrderId] = useState<string>();
-  const { getForecast } = BillingService.method;
+  const { getForecast } = UsageService.method;
   const forecast = useCall(getForecast, { accountId }, { everyMs: lookEveryMs });
   const methods = useCall(PaymentsService.method.listPaymentMethods, mayBuy() ? {} : undefined);
   const family = familyOf[pool];

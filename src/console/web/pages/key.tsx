@@ -1,12 +1,13 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { type AuditEvent, AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
 import {
   type Key,
   KeyStatus,
   KeysService,
   type Secret,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
-import { type AuditEvent, PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+
 import { call, useCall, usePages } from "../api.ts";
 import { count, credits, day, dollars, moment, relative, toDate } from "../format.ts";
 import { familyName } from "../names.ts";
@@ -336,7 +337,7 @@ function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
   // An act on many keys has the ids of all: a page stays small.
   const request = { accountId, keyId, pageSize: 50 };
   const events = usePages(
-    PeopleService.method.listAuditEvents,
+    AuditService.method.listAuditEvents,
     isSeen ? request : undefined,
     (answer) => answer.events,
   );

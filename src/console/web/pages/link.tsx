@@ -6,8 +6,9 @@ import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type Link,
   LinkPurpose,
-  PeopleService,
-} from "../../../../gen/gateway/people/v1/people_pb.ts";
+  SignInService,
+} from "../../../../gen/gateway/people/v1/sign_in_pb.ts";
+
 import { type CallError, call, toCallError, useCall } from "../api.ts";
 import { roleName } from "../names.ts";
 import { leaveFor } from "../oidc.ts";
@@ -35,7 +36,7 @@ export function LinkPage({ token, retry }: LinkPageProps): JSX.Element {
   useEffect(() => {
     // Who is signed in already may take an invitation as he is.
     loadSession().catch(() => undefined);
-    call(PeopleService.method.beginPasskey, { linkToken: token }).then(
+    call(SignInService.method.beginPasskey, { linkToken: token }).then(
       (answer) => setLink(answer.link),
       (thrown: unknown) => setError(toCallError(thrown)),
     );
@@ -110,7 +111,7 @@ type WayProps = { token: string; link: Link };
 function ConfirmAddress({ token, link }: WayProps): JSX.Element {
   const [isDone, setDone] = useState(false);
   const confirm = async () => {
-    await call(PeopleService.method.confirmEmail, { token });
+    await call(SignInService.method.confirmEmail, { token });
     // The person who is signed in here may have another address now.
     await loadSession().catch(() => undefined);
     setDone(true);
@@ -132,7 +133,7 @@ function ConfirmAddress({ token, link }: WayProps): JSX.Element {
 function TakeInvitation(props: WayProps & { login: string; onOther: () => void }): JSX.Element {
   const { token, link, login, onOther } = props;
   const take = async () => {
-    await call(PeopleService.method.redeemLink, { token });
+    await call(SignInService.method.redeemLink, { token });
     await enter(link);
   };
   return (
@@ -152,7 +153,7 @@ function ChooseWay({ token, link }: WayProps): JSX.Element {
   const isSignUp = link.purpose === LinkPurpose.SIGN_UP;
   const isRecovery = link.purpose === LinkPurpose.RECOVERY;
   const isNew = !isSignUp && !isRecovery;
-  const begin = useCall(PeopleService.method.beginSignIn, {});
+  const begin = useCall(SignInService.method.beginSignIn, {});
   // Where everybody may sign up, an address is a login of its holder alone.
   const isOpen = link.purpose === LinkPurpose.INVITATION && begin.data?.signUp === true;
   const [login, setLogin] = useState(link.login);
@@ -162,9 +163,9 @@ function ChooseWay({ token, link }: WayProps): JSX.Element {
 
   const finish = async (way: { passkeyAnswerJson?: string; password?: string }) => {
     if (isSignUp)
-      await call(PeopleService.method.confirmEmail, { token, name: name.trim(), ...way });
+      await call(SignInService.method.confirmEmail, { token, name: name.trim(), ...way });
     else
-      await call(PeopleService.method.redeemLink, {
+      await call(SignInService.method.redeemLink, {
         token,
         ...(isNew && { login: login.trim(), name: name.trim() }),
         ...way,
@@ -175,14 +176,14 @@ function ChooseWay({ token, link }: WayProps): JSX.Element {
   const send = async () => {
     if (isNew && login.trim() === "") throw fieldError("login", words.links.loginMissing);
     if (takesPassword) return finish({ password });
-    const { passkeyOptionsJson } = await call(PeopleService.method.beginPasskey, {
+    const { passkeyOptionsJson } = await call(SignInService.method.beginPasskey, {
       linkToken: token,
       login: isNew ? login.trim() : "",
     });
     return finish({ passkeyAnswerJson: await createPasskey(passkeyOptionsJson) });
   };
   const withProvider = (provider: string) => async () => {
-    const { authorizationUrl } = await call(PeopleService.method.beginOidc, {
+    const { authorizationUrl } = await call(SignInService.method.beginOidc, {
       provider,
       linkToken: token,
     });

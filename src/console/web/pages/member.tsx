@@ -3,12 +3,13 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { KeyLabel } from "../../../../gen/gateway/common/v1/key_label_pb.ts";
 import {
-  BillingService,
   UsageGroup,
+  UsageService,
   type UsageSums,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import type { KeyLabel } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+} from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { together } from "../api.ts";
 import { count, credits, dollars } from "../format.ts";
 import { useActorNames } from "../parts/actors.ts";
@@ -58,7 +59,7 @@ function Spending({ personId, name, isOwn, back }: SpendingProps): JSX.Element {
   const [isLimiting, setLimiting] = useState(false);
   const { accountId } = account.value;
   const usage = useAllPages(
-    BillingService.method.queryUsage,
+    UsageService.method.queryUsage,
     { accountId, groupBy: [UsageGroup.KEY, UsageGroup.MEMBER] },
     ({ rows, keys }) => {
       const labels = new Map(keys.map((key) => [key.keyId, key]));

@@ -6,14 +6,15 @@ import {
   BudgetLimitsSchema,
   BudgetWindow_Name,
 } from "../../../../gen/gateway/common/v1/budget_pb.ts";
+import { KeyAction } from "../../../../gen/gateway/common/v1/key_action_pb.ts";
 import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type Invitation,
   MailState,
   type Member,
-  MemberKeys,
-  PeopleService,
-} from "../../../../gen/gateway/people/v1/people_pb.ts";
+  MembersService,
+} from "../../../../gen/gateway/people/v1/members_pb.ts";
+
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, day } from "../format.ts";
 import { roleName } from "../names.ts";
@@ -42,7 +43,7 @@ import { href } from "../router.ts";
 import { account, can, refreshSession, session } from "../session.ts";
 import { words } from "../words.ts";
 
-const { listInvitations, listMembers } = PeopleService.method;
+const { listInvitations, listMembers } = MembersService.method;
 
 const roleOf = {
   owner: AccountRole.OWNER,
@@ -160,7 +161,7 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
   const own = session.value.person?.personId;
   const change = async (member: Member, role: Role) => {
     const { personId } = member;
-    await call(PeopleService.method.updateMember, { accountId, personId, role: roleOf[role] });
+    await call(MembersService.method.updateMember, { accountId, personId, role: roleOf[role] });
     membersChanged();
     const isDemoted = member.role === AccountRole.OWNER && role !== "owner";
     const said = isDemoted ? words.members.demoted : words.members.changed;
@@ -265,7 +266,7 @@ function Invitations({ invitations }: { invitations: readonly Invitation[] }): J
   const { accountId } = account.value;
   const nameOfActor = useActorNames();
   const withdraw = async ({ invitationId }: Invitation) => {
-    await call(PeopleService.method.revokeInvitation, { accountId, invitationId });
+    await call(MembersService.method.revokeInvitation, { accountId, invitationId });
     membersChanged();
     notify(words.members.withdrawn);
   };
@@ -340,7 +341,7 @@ function InviteDialog({ onClose }: { onClose: () => void }): JSX.Element {
   const [role, setRole] = useState<Role>("member");
   const [made, setMade] = useState<{ readonly link: string }>();
   const send = async () => {
-    const { link } = await call(PeopleService.method.invite, {
+    const { link } = await call(MembersService.method.invite, {
       accountId,
       role: roleOf[role],
       email: email.trim(),
@@ -413,10 +414,10 @@ export function RemoveMemberDialog({ personId, name, onClose }: RemoveProps): JS
   const isSelf = personId === session.value.person?.personId;
   const [keys, setKeys] = useState<"keep" | "revoke">("keep");
   const send = async () => {
-    await call(PeopleService.method.removeMember, {
+    await call(MembersService.method.removeMember, {
       accountId,
       personId,
-      keys: keys === "keep" ? MemberKeys.KEEP : MemberKeys.REVOKE,
+      keys: keys === "keep" ? KeyAction.KEEP : KeyAction.REVOKE,
     });
     // Whatever of the account is in memory goes.
     if (isSelf) return location.assign("/console/");

@@ -3,14 +3,11 @@
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
-import {
-  BillingService,
-  Bucket,
-  UsageGroup,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price } from "../../../../gen/gateway/common/v1/usage_pb.ts";
 import { InferenceService, type Model } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { Bucket, UsageGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import {
   callMicro,
   type ModelFacts,
@@ -62,7 +59,7 @@ export function Models(): JSX.Element {
   // By whole hours, as sums are kept: so the question stays the same for one.
   const from = timestampFromDate(startOf("hour", new Date(Date.now() - dayMs)));
   const usage = useCall(
-    BillingService.method.queryUsage,
+    UsageService.method.queryUsage,
     { ...{ accountId, from, bucket: Bucket.NONE }, groupBy: [UsageGroup.MODEL] },
     { isLive: true },
   );

@@ -7,9 +7,9 @@ import {
   DepositState,
   type Order,
   OrderState,
-  PaymentsService,
   RefundState,
-} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../../../gen/gateway/payments/v1/order_pb.ts";
+import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { type Call, call, invalidate, type StreamState, useCall, useStream } from "../api.ts";
 import { clock, credits, toDate } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";

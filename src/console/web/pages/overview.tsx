@@ -1,11 +1,12 @@
 import type { JSX } from "preact";
-import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Forecast } from "../../../../gen/gateway/common/v1/forecast_pb.ts";
 import {
   KeyOrder,
   KeysService,
   type ListKeysResponse,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { type Call, together, useCall } from "../api.ts";
 import { credits, dollars } from "../format.ts";
 import { familyName } from "../names.ts";
@@ -82,7 +83,7 @@ export function Overview(): JSX.Element {
 /** Both pools, and what was spent. */
 function Amounts(): JSX.Element {
   const { accountId } = account.value;
-  const pools = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
+  const pools = useCall(UsageService.method.getForecast, { accountId }, { isLive: true });
   const usage = useLastDays({ withOwnBudgets: true });
   const now = new Date();
   return (

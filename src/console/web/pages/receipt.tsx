@@ -1,13 +1,10 @@
 // What one request cost, and why: tokens × price = credits for each category.
 
 import type { JSX } from "preact";
-import {
-  Basis,
-  BillingService,
-  Outcome,
-  type Receipt,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Usage } from "../../../../gen/gateway/common/v1/usage_pb.ts";
+import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { costMicro, microRoundedDown, nanoOf } from "../../../base/cost.ts";
 import {
   type TokenCategory,
@@ -38,12 +35,12 @@ const runningMs = 2_000;
 export function ReceiptPage({ params }: PageProps): JSX.Element {
   const { requestId = "" } = params;
   const request = { requestId, accountId: account.value.accountId };
-  const known = useCall(BillingService.method.getReceipt, request);
+  const known = useCall(UsageService.method.getReceipt, request);
   if (known.data?.key) learnKeys([known.data.key]);
   const isRunning = known.data?.receipt?.outcome === Outcome.UNSPECIFIED;
   // The same question: the answer is shared.
   const receipt = useCall(
-    BillingService.method.getReceipt,
+    UsageService.method.getReceipt,
     request,
     isRunning ? { everyMs: runningMs } : {},
   );

@@ -4,12 +4,11 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import {
-  BillingService,
   type ListChargesRequestSchema,
-  Outcome,
-  type Receipt,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+  UsageService,
+} from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { type Call, call, type StreamState, useCall } from "../api.ts";
 import { compact, count, credits, duration, moment, parseCredits } from "../format.ts";
@@ -256,7 +255,7 @@ type ListRequest = MessageInitShape<typeof ListChargesRequestSchema>;
 
 /** The charges of a filter: the newest page, those behind it, and what is new if `isLive`. */
 function useChargeList(request: ListRequest, isLive: boolean): ChargeCall {
-  const first = useCall(BillingService.method.listCharges, request, { isLive });
+  const first = useCall(UsageService.method.listCharges, request, { isLive });
   learnKeys(first.data?.keys ?? []);
   const question = JSON.stringify(request, (_, value) =>
     typeof value === "bigint" ? String(value) : value,
@@ -278,7 +277,7 @@ function useChargeList(request: ListRequest, isLive: boolean): ChargeCall {
     data: list ?? (data && addNewest(undefined, data)),
     async more() {
       if (!list || list.token === "") return;
-      const page = await call(BillingService.method.listCharges, {
+      const page = await call(UsageService.method.listCharges, {
         ...request,
         pageToken: list.token,
       });

@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { AccountsService } from "../../../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import {
-  MemberKeys,
-  OidcPurpose,
-  PeopleService,
-  type Session,
-} from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { KeyAction } from "../../../../gen/gateway/common/v1/key_action_pb.ts";
+import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { ProfileService, type Session } from "../../../../gen/gateway/people/v1/profile_pb.ts";
+import { OidcPurpose, SignInService } from "../../../../gen/gateway/people/v1/sign_in_pb.ts";
+
 import { call, invalidate, useCall } from "../api.ts";
 import { moment, relative } from "../format.ts";
 import { leaveFor } from "../oidc.ts";
@@ -142,7 +142,8 @@ function MemberLimits(): JSX.Element {
   const { accountId } = account.value;
   const [place, isSeen] = useSeen();
   const [isOpen, setOpen] = useState(false);
-  const { listBudgets, setDefaultMemberLimits } = BillingService.method;
+  const { listBudgets } = BillingService.method;
+  const { setDefaultMemberLimits } = AccountsService.method;
   const budgets = useCall(listBudgets, isSeen ? { accountId, pageSize: 1 } : undefined);
   return (
     <Card
@@ -286,7 +287,7 @@ function Ways({ onOpen }: CardProps): JSX.Element {
                 ? words.settings.used(relative(usedAt))
                 : createdAt && words.settings.added(relative(createdAt))
             }
-            run={() => call(PeopleService.method.removePasskey, { passkeyId })}
+            run={() => call(ProfileService.method.removePasskey, { passkeyId })}
             onRemove={setRemoval}
           />
         ))}
@@ -295,7 +296,7 @@ function Ways({ onOpen }: CardProps): JSX.Element {
             key={identityId}
             name={words.settings.provider(titleOf(provider))}
             note={usedAt && words.settings.used(relative(usedAt))}
-            run={() => call(PeopleService.method.removeIdentity, { identityId })}
+            run={() => call(ProfileService.method.removeIdentity, { identityId })}
             onRemove={setRemoval}
           />
         ))}
@@ -340,7 +341,7 @@ function PasswordWay({ onOpen, onRemove }: PasswordWayProps): JSX.Element {
   const { hasPassword } = session.value;
   const removal: Removal = {
     name: words.settings.password,
-    run: () => call(PeopleService.method.setPassword, { password: "" }),
+    run: () => call(ProfileService.method.setPassword, { password: "" }),
   };
   return (
     <li class="spread">
@@ -382,7 +383,7 @@ function RemovalDialog({ removal, onClose }: RemovalDialogProps): JSX.Element {
 }
 
 async function addIdentity(provider: string): Promise<void> {
-  const { authorizationUrl } = await call(PeopleService.method.beginOidc, {
+  const { authorizationUrl } = await call(SignInService.method.beginOidc, {
     provider,
     purpose: OidcPurpose.ADD,
   });
@@ -391,10 +392,10 @@ async function addIdentity(provider: string): Promise<void> {
 
 function Sessions(): JSX.Element {
   const [place, isSeen] = useSeen();
-  const sessions = useCall(PeopleService.method.listSessions, isSeen ? {} : undefined);
+  const sessions = useCall(ProfileService.method.listSessions, isSeen ? {} : undefined);
   const end = async ({ sessionId }: Session) => {
-    await call(PeopleService.method.revokeSession, { sessionId });
-    invalidate(PeopleService.method.listSessions);
+    await call(ProfileService.method.revokeSession, { sessionId });
+    invalidate(ProfileService.method.listSessions);
     notify(words.settings.ended);
   };
   const columns: readonly Column<Session>[] = [
@@ -478,8 +479,8 @@ function RenameDialog({ onClose }: DialogProps): JSX.Element {
   const { accountId } = account.value;
   const [name, setName] = useState(account.value.name);
   const send = async () => {
-    await call(BillingService.method.renameAccount, { accountId, name: name.trim() });
-    invalidate(BillingService.method.getAccount);
+    await call(AccountsService.method.renameAccount, { accountId, name: name.trim() });
+    invalidate(AccountsService.method.getAccount);
     refreshSession();
     notify(words.settings.renamed);
     onClose();
@@ -509,9 +510,9 @@ function CloseAccountDialog({ onClose }: DialogProps): JSX.Element {
     0n,
   );
   const send = async () => {
-    await call(BillingService.method.closeAccount, { accountId, confirm: confirm.trim() });
+    await call(AccountsService.method.closeAccount, { accountId, confirm: confirm.trim() });
     // The credits may have changed since: the service says what to type then.
-    invalidate(BillingService.method.getAccount, BillingService.method.getPools);
+    invalidate(AccountsService.method.getAccount, BillingService.method.getPools);
     refreshSession();
     notify(words.settings.closed);
     onClose();
@@ -542,9 +543,9 @@ function CloseAccountDialog({ onClose }: DialogProps): JSX.Element {
 function PasskeyDialog({ onClose }: DialogProps): JSX.Element {
   const [name, setName] = useState("");
   const send = async () => {
-    const { passkeyOptionsJson } = await call(PeopleService.method.beginPasskey, {});
+    const { passkeyOptionsJson } = await call(SignInService.method.beginPasskey, {});
     const answerJson = await createPasskey(passkeyOptionsJson);
-    await call(PeopleService.method.addPasskey, { answerJson, name: name.trim() });
+    await call(ProfileService.method.addPasskey, { answerJson, name: name.trim() });
     await loadSession();
     notify(words.settings.passkeyAdded);
     onClose();
@@ -570,9 +571,9 @@ function PasswordDialog({ onClose }: DialogProps): JSX.Element {
   const send = async () => {
     // An empty one would remove it.
     if (password === "") throw fieldError("password", words.links.passwordHint);
-    await call(PeopleService.method.setPassword, { password });
+    await call(ProfileService.method.setPassword, { password });
     await loadSession();
-    invalidate(PeopleService.method.listSessions);
+    invalidate(ProfileService.method.listSessions);
     notify(words.settings.passwordSaved);
     onClose();
   };
@@ -604,7 +605,7 @@ function EmailDialog({ onClose }: DialogProps): JSX.Element {
   const [typed, setTyped] = useState(known);
   const email = typed.trim();
   const send = async () => {
-    await call(PeopleService.method.setEmail, { email });
+    await call(ProfileService.method.setEmail, { email });
     await loadSession();
     notify(email === "" ? words.settings.emailRemoved : words.settings.emailSent(email));
     onClose();
@@ -642,7 +643,7 @@ function DeleteDialog({ onClose }: DialogProps): JSX.Element {
     if (typed.trim().toLowerCase() !== login)
       throw fieldError("confirm", words.settings.deleteWrong);
     // Nobody knows who should go on with them.
-    const keys = MemberKeys.PAUSE;
+    const keys = KeyAction.PAUSE;
     await call(PeopleService.method.deletePerson, { personId, keys });
     currentSession.value = undefined;
     location.assign("/console/sign-in");

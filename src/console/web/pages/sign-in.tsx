@@ -1,6 +1,6 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { SignInService } from "../../../../gen/gateway/people/v1/sign_in_pb.ts";
 import { call, useCall } from "../api.ts";
 import { LinkButton } from "../parts/button.tsx";
 import { Form, TextField } from "../parts/form.tsx";
@@ -45,7 +45,7 @@ function readNext(): string {
 
 /** `problem`: what a provider answered. */
 export function SignIn({ problem }: { problem?: string }): JSX.Element {
-  const begin = useCall(PeopleService.method.beginSignIn, {});
+  const begin = useCall(SignInService.method.beginSignIn, {});
   const next = readNext();
   const enter = async () => {
     await loadSession();
@@ -70,7 +70,7 @@ export function SignIn({ problem }: { problem?: string }): JSX.Element {
 }
 
 export function SignUp(): JSX.Element {
-  const begin = useCall(PeopleService.method.beginSignIn, {});
+  const begin = useCall(SignInService.method.beginSignIn, {});
   const [email, setEmail] = useState("");
   const [isSent, setSent] = useState(false);
   const toSignIn = <LinkButton href="/console/sign-in">{words.doors.toSignIn}</LinkButton>;
@@ -88,7 +88,7 @@ export function SignUp(): JSX.Element {
       </Door>
     );
   const send = async () => {
-    await call(PeopleService.method.signUp, { email });
+    await call(SignInService.method.signUp, { email });
     setSent(true);
   };
   return (

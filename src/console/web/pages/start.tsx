@@ -3,13 +3,10 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import {
-  BillingService,
-  ErrorGroup,
-  Outcome,
-  type Receipt,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { ErrorGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { call, invalidate, useCall, useStream } from "../api.ts";
 import { credits } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
@@ -140,7 +137,7 @@ export function Start(): JSX.Element {
 
 async function hasCredits(pool: PoolName): Promise<boolean> {
   const { accountId } = account.value;
-  const { forecasts } = await call(BillingService.method.getForecast, { accountId });
+  const { forecasts } = await call(UsageService.method.getForecast, { accountId });
   return forecasts.some((one) => one.family === familyOf[pool] && one.freeMicrocredits > 0n);
 }
 
@@ -242,7 +239,7 @@ function useFirstRequest(keyId: string): {
   const [last, setLast] = useState<Receipt>();
   const receipt = last?.outcome === Outcome.COMPLETED ? last : undefined;
   useStream(
-    BillingService.method.watchCharges,
+    UsageService.method.watchCharges,
     receipt ? undefined : { accountId, filter: { keyId } },
     ({ charges }) => {
       const best = charges.find(({ outcome }) => outcome === Outcome.COMPLETED) ?? charges.at(-1);
@@ -250,7 +247,7 @@ function useFirstRequest(keyId: string): {
     },
   );
   const refused = useCall(
-    BillingService.method.queryErrors,
+    UsageService.method.queryErrors,
     receipt ? undefined : { accountId, keyIds: [keyId], groupBy: [ErrorGroup.REASON] },
     { everyMs: refusalsEveryMs },
   );

@@ -3,12 +3,10 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import {
-  BillingService,
-  Outcome,
-  type Receipt,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { InferenceService, type Model } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
+import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { tokenCategories } from "../../../base/token-categories.ts";
 import { call, invalidate, toCallError, useCall } from "../api.ts";
 import { clock, count, credits, parseCount, smallDollars } from "../format.ts";
@@ -152,7 +150,7 @@ function useSendKey(place: { readonly current: HTMLElement | null }): void {
 /** The pool of the first key, unless only the other one has credits. */
 function usePoolWithCredits(): PoolName {
   const { accountId } = account.value;
-  const { data } = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
+  const { data } = useCall(UsageService.method.getForecast, { accountId }, { isLive: true });
   const filled = data?.forecasts.find(({ freeMicrocredits: free }) => free > 0n);
   return filled ? poolNameOf(filled.family) : "v1";
 }
@@ -362,7 +360,7 @@ async function findReceipt(
   const request = { requestId, accountId: account.value.accountId };
   for (let tries = 0; tries < receiptTries && !signal.aborted; tries++) {
     try {
-      const { receipt } = await call(BillingService.method.getReceipt, request, {
+      const { receipt } = await call(UsageService.method.getReceipt, request, {
         ...{ signal, isByItself: true },
       });
       if (receipt && receipt.outcome !== Outcome.UNSPECIFIED) return receipt;

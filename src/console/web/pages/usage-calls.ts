@@ -3,13 +3,13 @@
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
-  BillingService,
   Bucket,
   type QueryErrorsResponse,
   type QueryUsageResponse,
   UsageGroup,
   type UsageRow,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+  UsageService,
+} from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { type Call, type Pages, together } from "../api.ts";
 import { useAllPages } from "../parts/all-pages.ts";
 import { learnKeys } from "../parts/key-names.ts";
@@ -79,7 +79,7 @@ export const rowsOf = ({ rows, keys }: QueryUsageResponse) => {
 /** The calls of the page. Without a range, nothing is asked. */
 export function useUsage(chosen: Chosen): UsageCalls {
   const { compared, plan, filter, by, second, tag } = chosen;
-  const { queryUsage } = BillingService.method;
+  const { queryUsage } = UsageService.method;
   const following = { isLive: compared?.isOpen === true };
   const range = compared && {
     ...filter,

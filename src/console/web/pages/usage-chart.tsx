@@ -1,7 +1,7 @@
 // The chart of the page of usage: by category, or by name with a colour for the largest.
 
 import type { JSX } from "preact";
-import type { UsageRow } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { UsageRow } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { compact, count } from "../format.ts";
 import { Bars, Legend, type Series } from "../parts/bars.tsx";
 import { Segments } from "../parts/choices.tsx";

@@ -4,14 +4,15 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { type Budget, BudgetWindow_Name } from "../../../../gen/gateway/common/v1/budget_pb.ts";
+import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import {
-  BillingService,
   Bucket,
   UsageGroup,
   type UsageRow,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Budget, BudgetWindow_Name } from "../../../../gen/gateway/common/v1/budget_pb.ts";
-import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+  UsageService,
+} from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { useCall } from "../api.ts";
 import { useAllPages } from "../parts/all-pages.ts";
 import { Bars, Legend, type Point, type Series } from "../parts/bars.tsx";
@@ -42,7 +43,7 @@ export function MonthSoFar({ chosen }: { readonly chosen: Chosen }): JSX.Element
     ...{ ...filter, from: timestampFromDate(before), bucket: Bucket.DAY },
     groupBy: [UsageGroup.FAMILY],
   };
-  const call = useAllPages(BillingService.method.queryUsage, isSeen ? request : undefined, rowsOf, {
+  const call = useAllPages(UsageService.method.queryUsage, isSeen ? request : undefined, rowsOf, {
     isLive: true,
   });
   const found = call.data?.items ?? [];
@@ -87,7 +88,7 @@ function useBudget({ filter }: Chosen, pool: "" | PoolName, isWanted: boolean): 
   const isPart = filter.models.length > 0 || Object.keys(filter.tags).length > 0;
   const isAsked = isWanted && !isPart;
   const pools = useCall(
-    BillingService.method.getForecast,
+    UsageService.method.getForecast,
     isAsked && keyId === undefined && pool !== "" ? { accountId } : undefined,
   );
   const key = useCall(

@@ -5,11 +5,11 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ComponentChildren, JSX } from "preact";
 import {
-  BillingService,
   Bucket,
   ErrorGroup,
   type ErrorRow,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+  UsageService,
+} from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { firstEventBoundsMs } from "../../../base/shown-figures.ts";
 import { compact, count, percent } from "../format.ts";
 import { useAllPages } from "../parts/all-pages.ts";
@@ -235,7 +235,7 @@ function Refusals({ chosen, compared, plan }: MultiplesProps): JSX.Element {
     ...(!isOpen && { to: timestampFromDate(range.to) }),
   };
   const call = useAllPages(
-    BillingService.method.queryErrors,
+    UsageService.method.queryErrors,
     isSeen ? request : undefined,
     ({ rows }) => rows,
     { isLive: isOpen },

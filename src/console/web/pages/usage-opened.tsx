@@ -6,14 +6,14 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import {
-  BillingService,
   Bucket,
   type QueryUsageResponse,
   UsageGroup,
   type UsageRow,
+  UsageService,
   type UsageSums,
   UsageSumsSchema,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { together } from "../api.ts";
 import { count } from "../format.ts";
 import { useAllPages } from "../parts/all-pages.ts";
@@ -53,7 +53,7 @@ export function OpenedBar(props: OpenedProps): JSX.Element {
   const { opened, span, chosen, query, onClose } = props;
   const place = useRef<HTMLElement>(null);
   useEffect(() => place.current?.scrollIntoView({ block: "nearest" }), []);
-  const { queryUsage } = BillingService.method;
+  const { queryUsage } = UsageService.method;
   const request = {
     ...chosen.filter,
     from: timestampFromDate(opened.from),

@@ -3,7 +3,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { UsageRow } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { UsageRow } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { compact, count } from "../format.ts";
 import { Button } from "../parts/button.tsx";
 import { hintOf, type KeyText, keyText } from "../parts/key-names.ts";

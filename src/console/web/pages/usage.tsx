@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { QueryErrorsResponse } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { QueryErrorsResponse } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { clock, compact, count, fieldDay, percent } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { Segments } from "../parts/choices.tsx";

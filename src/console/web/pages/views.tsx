@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { PeopleService, type View } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { type View, ViewsService } from "../../../../gen/gateway/people/v1/views_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
@@ -14,7 +14,7 @@ import { account, can } from "../session.ts";
 import { whyWords } from "../words-why.ts";
 
 const text = whyWords.views;
-const { listViews, saveView, deleteView } = PeopleService.method;
+const { listViews, saveView, deleteView } = ViewsService.method;
 
 /** The button that shows the views, and keeps the page as one. */
 export function Views({ page }: { readonly page: "usage" | "requests" }): JSX.Element {

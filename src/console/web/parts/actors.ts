@@ -1,8 +1,9 @@
 // Who did something: `person:<id>`, `token:<name>`, `mgmt:<id>`, or a part of the gateway.
 
-import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
-import type { MemberName } from "../../../../gen/gateway/people/v1/people_pb.ts";
-import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { ManagementKeysService } from "../../../../gen/gateway/keys/v1/management_keys_pb.ts";
+import { MembersService } from "../../../../gen/gateway/people/v1/members_pb.ts";
+import type { MemberName } from "../../../../gen/gateway/people/v1/profile_pb.ts";
+
 import { useCall } from "../api.ts";
 import { account, can, session } from "../session.ts";
 import { words } from "../words.ts";
@@ -17,14 +18,14 @@ export function useActorNames(shown: readonly string[] = []): (actor: string) =>
   const known = shownAccount?.accountId === accountId ? shownAccount.members : undefined;
   // The session was asked for another account, or the person is an operator.
   const isAsked = known === undefined && can("owner");
-  const { data } = useCall(PeopleService.method.listMembers, isAsked ? { accountId } : undefined);
+  const { data } = useCall(MembersService.method.listMembers, isAsked ? { accountId } : undefined);
   const asked = data?.members.map(({ personId, name, login }) => ({
     personId,
     name: name || login,
   }));
   const isManaged = can("owner") && shown.some((actor) => actor.startsWith("mgmt:"));
   const managers = useCall(
-    KeysService.method.listManagementKeys,
+    ManagementKeysService.method.listManagementKeys,
     isManaged ? { accountId, pageSize: 1000 } : undefined,
   ).data?.managementKeys;
   const nameOfManager = (id: string) => {

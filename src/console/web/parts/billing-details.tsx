@@ -2,10 +2,8 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import {
-  type BillingDetails,
-  BillingService,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { AccountsService } from "../../../../gen/gateway/accounts/v1/accounts_pb.ts";
+import type { BillingDetails } from "../../../../gen/gateway/billing/v1/account_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
@@ -18,7 +16,7 @@ import { Skeleton, View } from "./view.tsx";
 export function BillingDetailsCard(): JSX.Element {
   const { accountId } = account.value;
   const [isOpen, setOpen] = useState(false);
-  const found = useCall(BillingService.method.getAccount, { accountId });
+  const found = useCall(AccountsService.method.getAccount, { accountId });
   const details = found.data?.account?.billingDetails;
   const lines = [details?.name, ...(details?.address.split("\n") ?? []), details?.taxId].filter(
     (line) => line !== undefined && line !== "",
@@ -69,8 +67,8 @@ function DetailsDialog({
   const save = async () => {
     const { accountId } = account.value;
     const billingDetails = { name: name.trim(), address, taxId };
-    await call(BillingService.method.setBillingDetails, { accountId, billingDetails });
-    invalidate(BillingService.method.getAccount);
+    await call(AccountsService.method.setBillingDetails, { accountId, billingDetails });
+    invalidate(AccountsService.method.getAccount);
     onClose();
   };
   return (

@@ -11,6 +11,8 @@ import {
   type BudgetWindow,
   BudgetWindow_Name,
 } from "../../../../gen/gateway/common/v1/budget_pb.ts";
+import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { call, invalidate } from "../api.ts";
 import { clock, count, credits, day, dollars, parseCredits, plainCredits } from "../format.ts";
 import { familyName } from "../names.ts";
@@ -162,7 +164,7 @@ export async function setBudget(
 }
 
 export function budgetsChanged(): void {
-  invalidate(BillingService.method.listBudgets, BillingService.method.queryUsage);
+  invalidate(BillingService.method.listBudgets, UsageService.method.queryUsage);
   notify(words.budget.saved);
 }
 

@@ -1,10 +1,8 @@
 // A list of charges that grows at both ends: newer ones come as they end, older ones by pages.
 // Pure, so that tests need no browser.
 
-import type {
-  ListChargesResponse,
-  Receipt,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
+import type { ListChargesResponse } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 
 export type ChargeList = {
   /** Newest first. */

@@ -2,8 +2,9 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
-import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
+import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { useCall } from "../api.ts";
 import { asTyped } from "../router.ts";
 import { account } from "../session.ts";
@@ -214,7 +215,7 @@ const lookedAt = 100;
 export function useKnownTags(isWanted: boolean): string[] {
   const { accountId } = account.value;
   const request = { accountId, pageSize: lookedAt };
-  const { data } = useCall(BillingService.method.listCharges, isWanted ? request : undefined);
+  const { data } = useCall(UsageService.method.listCharges, isWanted ? request : undefined);
   const all = (data?.charges ?? []).flatMap(({ tags }) => Object.entries(tags));
   return [...new Set(all.map((tag) => tag.join("=")))].sort();
 }

@@ -4,9 +4,10 @@ import { create } from "@bufbuild/protobuf";
 import { type Duration, DurationSchema } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
 import { type Key, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, moment, relative } from "../format.ts";
 import { familyName } from "../names.ts";
@@ -48,7 +49,7 @@ export function CreateKeyDialog({ onClose }: { onClose: () => void }): JSX.Eleme
   const [fields, setFields] = useState<KeyFields>(noKeyFields);
   const [family, setFamily] = useState<"v1" | "v2">("v1");
   const [made, setMade] = useState<Made>();
-  const pools = useCall(BillingService.method.getForecast, { accountId }).data?.forecasts ?? [];
+  const pools = useCall(UsageService.method.getForecast, { accountId }).data?.forecasts ?? [];
   const freeOf = (name: "v1" | "v2") => {
     const pool = pools.find((one) => familyName(one.family) === name);
     return pool ? ` ${credits(pool.freeMicrocredits)} ${words.common.credits}.` : "";

@@ -1,7 +1,8 @@
 // The names of keys, for pages that have only their ids. Most answers bring the names with them.
 
 import { useEffect, useState } from "preact/hooks";
-import { type Key, type KeyLabel, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import type { KeyLabel } from "../../../../gen/gateway/common/v1/key_label_pb.ts";
+import { type Key, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { call } from "../api.ts";
 import { account } from "../session.ts";
 

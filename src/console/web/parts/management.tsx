@@ -2,14 +2,15 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { KeyAction } from "../../../../gen/gateway/common/v1/key_action_pb.ts";
 import { ManagementScope } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   ChildLimitsSchema,
   CreateManagementKeyRequestSchema,
-  KeyAction,
-  KeysService,
   type ManagementKey,
-} from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+  ManagementKeysService,
+} from "../../../../gen/gateway/keys/v1/management_keys_pb.ts";
+
 import { call, invalidate, useCall } from "../api.ts";
 import { count, plainCredits, toDate } from "../format.ts";
 import { account } from "../session.ts";
@@ -44,7 +45,7 @@ const texts = managementWords;
 const scopeNames = ["READ", "KEYS", "ALL_KEYS", "BUY"] as const satisfies readonly Scope[];
 
 function changed(): void {
-  invalidate(KeysService.method.listManagementKeys);
+  invalidate(ManagementKeysService.method.listManagementKeys);
 }
 
 type Opened =
@@ -61,7 +62,7 @@ export function ManagementKeysCard(): JSX.Element {
   const close = () => setOpened(undefined);
   const [place, isSeen] = useSeen();
   const request = isSeen ? { accountId, pageSize: 1000 } : undefined;
-  const found = useCall(KeysService.method.listManagementKeys, request);
+  const found = useCall(ManagementKeysService.method.listManagementKeys, request);
   return (
     <Card
       place={place}
@@ -350,7 +351,7 @@ function CreateDialog({ onClose }: CloseProps): JSX.Element {
     );
   const send = async () => {
     const request = { accountId, ...readFields(fields) };
-    const made = await call(KeysService.method.createManagementKey, request);
+    const made = await call(ManagementKeysService.method.createManagementKey, request);
     changed();
     setSecret(made.secret);
   };
@@ -387,7 +388,7 @@ function KeyDialog({
       rotate={async (overlap) => {
         const { managementKeyId } = apiKey;
         const request = { managementKeyId, overlap };
-        const { secret } = await call(KeysService.method.rotateManagementKey, request);
+        const { secret } = await call(ManagementKeysService.method.rotateManagementKey, request);
         changed();
         return secret;
       }}
@@ -424,7 +425,7 @@ function EditDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element {
     const mask = [...new Set(names.filter(isChanged).map((name) => paths[name]))];
     const read = readFields(fields);
     if (mask.length > 0)
-      await call(KeysService.method.updateManagementKey, {
+      await call(ManagementKeysService.method.updateManagementKey, {
         managementKey: {
           managementKeyId: apiKey.managementKeyId,
           ...masked(
@@ -460,7 +461,7 @@ function RevokeDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element {
   const [fate, setFate] = useState<(typeof fates)[number]>("PAUSE");
   const send = async () => {
     const children = KeyAction[fate];
-    await call(KeysService.method.revokeManagementKey, { managementKeyId, children });
+    await call(ManagementKeysService.method.revokeManagementKey, { managementKeyId, children });
     changed();
     keysChanged();
     notify(texts.revokedDone(name));

@@ -1,7 +1,8 @@
 // The newest requests of an account or a key, on pages that are about something else.
 
 import type { JSX } from "preact";
-import { BillingService, type Receipt } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
+import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { tokenCategories } from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
 import { compact, credits } from "../format.ts";
@@ -22,7 +23,7 @@ export function NewestRequests({ keyId }: { keyId?: string }): JSX.Element {
   const { accountId } = account.value;
   const [place, isSeen] = useSeen();
   const request = { accountId, pageSize: 10, ...(keyId !== undefined && { filter: { keyId } }) };
-  const { listCharges } = BillingService.method;
+  const { listCharges } = UsageService.method;
   const charges = useCall(listCharges, isSeen ? request : undefined, { isLive: true });
   learnKeys(charges.data?.keys ?? []);
   const keys = useKeys((charges.data?.charges ?? []).map((one) => one.keyId));

@@ -1,7 +1,7 @@
 // The timeline of an order: what became true of it, and when.
 
 import type { JSX } from "preact";
-import { type Order, OrderEventKind } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { type Order, OrderEventKind } from "../../../../gen/gateway/payments/v1/order_pb.ts";
 import { paymentWords, timelineWords as text } from "../words-payments.ts";
 import { textOf } from "./enum-names.ts";
 import { Card } from "./page.tsx";

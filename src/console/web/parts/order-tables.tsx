@@ -6,7 +6,7 @@ import {
   type Order,
   type Refund,
   RefundState,
-} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../../../gen/gateway/payments/v1/order_pb.ts";
 import { words } from "../words.ts";
 import { Copy } from "./button.tsx";
 import { exact } from "./decimals.ts";

@@ -1,11 +1,7 @@
 // What orders are called: their pack, coin and state.
 
 import type { JSX } from "preact";
-import {
-  Attention,
-  type Order,
-  OrderState,
-} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { Attention, type Order, OrderState } from "../../../../gen/gateway/payments/v1/order_pb.ts";
 import { count, credits } from "../format.ts";
 import { words } from "../words.ts";
 import { textOf } from "./enum-names.ts";

@@ -1,7 +1,7 @@
 // How a request ended, for lists and receipts.
 
 import type { JSX } from "preact";
-import { Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { words } from "../words.ts";
 import { textOf } from "./enum-names.ts";
 import { Notice, Tag, type Tone } from "./small.tsx";

@@ -3,11 +3,12 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
+import type { Order } from "../../../../gen/gateway/payments/v1/order_pb.ts";
 import {
-  type Order,
-  PaymentsService,
+  PaymentDeskService,
   type SimulateDepositRequestSchema,
-} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+} from "../../../../gen/gateway/payments/v1/payment_desk_pb.ts";
+import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate } from "../api.ts";
 import { toDate } from "../format.ts";
 import { isOperatorAdmin } from "../session.ts";
@@ -25,7 +26,7 @@ export function PlayPayment({ order }: { readonly order: Order }): JSX.Element |
   if (!order.simulated || !isOperatorAdmin()) return null;
   const { title, about, cases: labels } = words.purchase.play;
   const play = (one: Case) => async () => {
-    await call(PaymentsService.method.simulateDeposit, depositOf(one, order));
+    await call(PaymentDeskService.method.simulateDeposit, depositOf(one, order));
     invalidate(PaymentsService.method.getOrder, PaymentsService.method.listOrders);
     poolsChanged();
   };

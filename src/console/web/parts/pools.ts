@@ -3,6 +3,8 @@
 import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
 import type { Forecast } from "../../../../gen/gateway/common/v1/forecast_pb.ts";
+import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { invalidate } from "../api.ts";
 import { words } from "../words.ts";
 
@@ -27,6 +29,7 @@ export function isSpent({ freeMicrocredits: free, filledToMicrocredits }: Foreca
 
 /** The parts that show credits ask again. */
 export function poolsChanged(): void {
-  const { getPools, getForecast, listTransfers } = BillingService.method;
+  const { getPools, listTransfers } = BillingService.method;
+  const { getForecast } = UsageService.method;
   invalidate(getPools, getForecast, listTransfers);
 }

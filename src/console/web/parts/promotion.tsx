@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { PromotionsService } from "../../../../gen/gateway/payments/v1/promotions_pb.ts";
 import { call } from "../api.ts";
 import { credits } from "../format.ts";
 import { account } from "../session.ts";
@@ -19,7 +19,7 @@ export function PromotionForm({ code: first = "", onDone }: PromotionFormProps):
   const redeem = async () => {
     const request = { accountId: account.value.accountId, code: code.trim() };
     const { bonusMicrocredits, family } = await call(
-      PaymentsService.method.redeemPromotion,
+      PromotionsService.method.redeemPromotion,
       request,
     );
     setCode("");

@@ -1,7 +1,7 @@
 // Refused requests are kept for some time only: what a report of an older time says of them.
 // Apart from `refusals.ts`, which the first page needs.
 
-import type { QueryErrorsResponse } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { QueryErrorsResponse } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { day, toDate } from "../format.ts";
 import { whyWords } from "../words-why.ts";
 import { utc } from "../zone.ts";

@@ -1,9 +1,11 @@
 // The requests that hold credits of a pool now: what is behind the second part of its bar.
 
 import type { JSX } from "preact";
-import { BillingService, type Receipt } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
+import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { call, invalidate, useCall } from "../api.ts";
 import { credits } from "../format.ts";
 import { href } from "../router.ts";
@@ -21,14 +23,14 @@ type RunningProps = { readonly family: Family; readonly onClose: () => void };
 
 export function RunningRequests({ family, onClose }: RunningProps): JSX.Element {
   const { accountId } = account.value;
-  const { listRunningRequests } = BillingService.method;
+  const { listRunningRequests } = UsageService.method;
   const running = useCall(listRunningRequests, { accountId }, { isLive: true });
   const requests = (running.data?.requests ?? []).filter((one) => one.family === family);
   const keys = useKeys(requests.map(({ keyId }) => keyId));
   const text = words.running;
   const end = async ({ requestId }: Receipt) => {
     await call(InferenceService.method.endRequest, { accountId, requestId });
-    invalidate(listRunningRequests, BillingService.method.listCharges);
+    invalidate(listRunningRequests, UsageService.method.listCharges);
     poolsChanged();
     notify(text.ended);
   };

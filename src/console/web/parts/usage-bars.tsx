@@ -3,11 +3,11 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import {
-  BillingService,
   Bucket,
   type QueryUsageResponse,
   UsageGroup,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+  UsageService,
+} from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { type Call, useCall } from "../api.ts";
 import { compact, credits } from "../format.ts";
 import { account, bornAt } from "../session.ts";
@@ -43,7 +43,7 @@ export function useLastDays({
     keyIds: keyId === undefined ? [] : [keyId],
     withOwnBudgets,
   };
-  return useCall(BillingService.method.queryUsage, request, { isLive: true });
+  return useCall(UsageService.method.queryUsage, request, { isLive: true });
 }
 
 /** What a card with these bars is called. */

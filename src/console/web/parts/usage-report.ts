@@ -1,11 +1,11 @@
 // What the usage page asks for and how it adds up the answer. Pure, so that tests need no browser.
 
+import type { Outcome } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import type {
-  Outcome,
   OutcomeCount,
   UsageRow,
   UsageSums,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+} from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { firstEventBoundsMs, hoursKeptDays, reportRowsMax } from "../../../base/shown-figures.ts";
 import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { fieldDay } from "../format.ts";

@@ -3,7 +3,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { SignInService } from "../../../../gen/gateway/people/v1/sign_in_pb.ts";
 import { CallError, call, toCallError, useCall } from "../api.ts";
 import { leaveFor, openBeside } from "../oidc.ts";
 import { usePasskey } from "../passkeys.ts";
@@ -22,7 +22,7 @@ type WaysProps = {
 
 export function Ways({ purpose, next = "/console/", onDone }: WaysProps): JSX.Element {
   const isConfirm = purpose === "confirm";
-  const begin = useCall(PeopleService.method.beginSignIn, {});
+  const begin = useCall(SignInService.method.beginSignIn, {});
   const [problem, setProblem] = useState<CallError>();
   const [takesPassword, setTakesPassword] = useState(false);
   const left = useRef(new AbortController());
@@ -41,17 +41,17 @@ export function Ways({ purpose, next = "/console/", onDone }: WaysProps): JSX.El
     const answerJson = await usePasskey();
     if (isConfirm)
       await call(
-        PeopleService.method.confirmIdentity,
+        SignInService.method.confirmIdentity,
         { passkeyAnswerJson: answerJson },
         { asks: false },
       );
-    else await call(PeopleService.method.signInWithPasskey, { answerJson }, { asks: false });
+    else await call(SignInService.method.signInWithPasskey, { answerJson }, { asks: false });
   });
   const withProvider = (provider: string) => async () => {
     setProblem(undefined);
     if (purpose === "page") {
       try {
-        const { authorizationUrl } = await call(PeopleService.method.beginOidc, { provider });
+        const { authorizationUrl } = await call(SignInService.method.beginOidc, { provider });
         return leaveFor(authorizationUrl, next);
       } catch (thrown) {
         return setProblem(toCallError(thrown));
@@ -112,8 +112,8 @@ function PasswordForm({ isConfirm, onDone }: PasswordFormProps): JSX.Element {
   const [login, setLogin] = useState(known);
   const [password, setPassword] = useState("");
   const send = async () => {
-    if (isConfirm) await call(PeopleService.method.confirmIdentity, { password }, { asks: false });
-    else await call(PeopleService.method.signInWithPassword, { login, password }, { asks: false });
+    if (isConfirm) await call(SignInService.method.confirmIdentity, { password }, { asks: false });
+    else await call(SignInService.method.signInWithPassword, { login, password }, { asks: false });
     setPassword("");
     await onDone();
   };

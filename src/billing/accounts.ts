@@ -1,5 +1,4 @@
-// Accounts: their names, and whether they are open. The methods of BillingService about them, with
-// their statements.
+// Accounts: their names, and whether they are open. AccountsService, with their statements.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {

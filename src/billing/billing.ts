@@ -1,5 +1,5 @@
-// Accounts, pools, holds and charges: the implementation of BillingService, and the interface to
-// the holds of this process. README.md explains the rules.
+// Accounts, pools, holds and charges: the implementation of the services about them, and
+// the interface to the holds of this process. README.md explains the rules.
 
 import { create } from "@bufbuild/protobuf";
 import { durationMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -114,7 +114,7 @@ import {
 } from "./transfers.ts";
 import { createReports, type Reports, type Scope } from "./usage.ts";
 import { UsageDays } from "./usage-days.ts";
-import { type VerificationParts, verifyLedger } from "./verification.ts";
+import { getVerification, type VerificationParts, verifyLedger } from "./verification.ts";
 
 export type { Hold } from "./admission.ts";
 export { budgetsOfKeys, budgetsOfMembers } from "./budgets.ts";
@@ -647,6 +647,7 @@ function createService({
       return create(GetForecastResponseSchema, { forecasts });
     },
     verifyLedger: (_, call) => verifyLedger({ store, reports, log }, call),
+    getVerification: () => getVerification(reports),
   };
 }
 

@@ -1,4 +1,4 @@
-// Price lists of customers: the methods of BillingService about them, and the lists in force.
+// Price lists of customers: the methods of PriceListsService, and the lists in force.
 
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";

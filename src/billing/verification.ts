@@ -1,7 +1,10 @@
 // Checks of the whole ledger, and what the last one found.
 
 import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  type GetVerificationResponse,
+  GetVerificationResponseSchema,
   type VerifyLedgerResponse,
   VerifyLedgerResponseSchema,
   type Violation,
@@ -68,6 +71,23 @@ export async function latestVerification(
   const { cleanAt, ...latest } = row;
   const violations = readViolations(row.violations);
   return { latest: { ...latest, violations }, cleanAt: cleanAt ?? undefined };
+}
+
+/** The same as an answer. */
+export async function getVerification(db: Runner): Promise<GetVerificationResponse> {
+  const { latest, cleanAt } = await latestVerification(db);
+  return create(GetVerificationResponseSchema, {
+    ...(latest && {
+      latest: {
+        startedAt: timestampFromDate(latest.startedAt),
+        endedAt: timestampFromDate(latest.endedAt),
+        startedBy: latest.startedBy,
+        violationCount: latest.violationCount,
+        violations: [...latest.violations],
+      },
+    }),
+    ...(cleanAt && { latestCleanAt: timestampFromDate(cleanAt) }),
+  });
 }
 
 function readViolations(json: Json): Violation[] {

@@ -17,15 +17,18 @@ import {
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import {
   type CallOptions,
-  type Client,
   Code,
   ConnectError,
   type ContextValues,
   createContextKey,
   createContextValues,
 } from "@connectrpc/connect";
+import { AccountsService } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { ApprovalsService } from "../../gen/gateway/approvals/v1/approvals_pb.ts";
+import { AuditService } from "../../gen/gateway/audit/v1/audit_pb.ts";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { PriceListsService } from "../../gen/gateway/billing/v1/price_lists_pb.ts";
 import type { Callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import {
   type AccountRole,
@@ -40,9 +43,22 @@ import {
   KeysService,
   type Secret,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { ManagementKeysService } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { SupportService } from "../../gen/gateway/operations/v1/support_pb.ts";
+import { PaymentDeskService } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { PromotionsService } from "../../gen/gateway/payments/v1/promotions_pb.ts";
+import { SweepsService } from "../../gen/gateway/payments/v1/sweeps_pb.ts";
+import { AdminTokensService } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
+import { MembersService } from "../../gen/gateway/people/v1/members_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { ProfileService } from "../../gen/gateway/people/v1/profile_pb.ts";
+import { SignInService } from "../../gen/gateway/people/v1/sign_in_pb.ts";
+import { ViewsService } from "../../gen/gateway/people/v1/views_pb.ts";
+import { SalesService } from "../../gen/gateway/sales/v1/sales_pb.ts";
+import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { VerificationService } from "../../gen/gateway/verification/v1/verification_pb.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";
@@ -180,7 +196,7 @@ export type OnCallerChange = (listener: (change: { subjectId: string }) => void)
  * The methods of `S`. Each takes its request and the call, and returns complete messages. Matches
  * Connect's `ServiceImpl`. A client has this type too, with `CallOptions` in place of the call.
  */
-export type Implementation<S extends DescService, C = Call> = {
+export type Implementation<S extends Methods, C = Call> = {
   [P in keyof S["method"]]: S["method"][P] extends DescMethodUnary<infer I, infer O>
     ? (request: MessageShape<I>, call: C) => Promise<MessageShape<O>>
     : S["method"][P] extends DescMethodServerStreaming<infer I, infer O>
@@ -198,7 +214,7 @@ export type BoundMethod<C = Call> =
     };
 
 /** The method `desc` of `implementation`. Throws if there is none, or if clients stream to it. */
-export function boundMethod<S extends DescService, C>(
+export function boundMethod<S extends Methods, C>(
   implementation: Implementation<S, C>,
   desc: DescMethod,
 ): BoundMethod<C> {
@@ -221,7 +237,7 @@ function isServerStreaming(desc: DescMethod): desc is DescMethodServerStreaming 
 }
 
 /** Builds an object with one function for each method of `service`. */
-export function implement<T>(service: DescService, build: (desc: DescMethod) => unknown): T {
+export function implement<T>(service: Methods, build: (desc: DescMethod) => unknown): T {
   return Object.fromEntries(service.methods.map((desc) => [desc.localName, build(desc)])) as T;
 }
 
@@ -264,20 +280,67 @@ export function failureOf(
   return error;
 }
 
-/** The descriptors of the services. */
+/**
+ * Methods that one object implements: those of a service, or those of all services of one folder of
+ * `src` together. Names of methods are unique in a folder.
+ */
+export type Methods = Pick<DescService, "methods" | "method">;
+
+type MethodsOf<T extends readonly DescService[]> = T extends readonly [
+  infer One extends DescService,
+  ...infer Rest extends readonly DescService[],
+]
+  ? One["method"] & MethodsOf<Rest>
+  : unknown;
+
+/** The services that one object implements. */
+function join<const T extends readonly DescService[]>(...services: T) {
+  const method: MethodsOf<T> = Object.assign({}, ...services.map((one) => one.method));
+  return { services, methods: services.flatMap((one) => one.methods), method };
+}
+
+/** The descriptors of the services, by the folder of `src` that implements them. */
 export const serviceTypes = {
-  billing: BillingService,
-  keys: KeysService,
-  inference: InferenceService,
-  people: PeopleService,
-  payments: PaymentsService,
-  alerts: AlertsService,
-  operations: OperationsService,
+  billing: join(
+    AccountsService,
+    BillingService,
+    PriceListsService,
+    UsageService,
+    VerificationService,
+  ),
+  keys: join(KeysService, ManagementKeysService),
+  inference: join(InferenceService),
+  people: join(
+    SignInService,
+    ProfileService,
+    MembersService,
+    ViewsService,
+    PeopleService,
+    AdminTokensService,
+    AuditService,
+  ),
+  payments: join(PaymentsService, PaymentDeskService, SweepsService, PromotionsService),
+  alerts: join(AlertsService),
+  operations: join(OperationsService, SupportService, ApprovalsService, SalesService),
 } as const;
 type ServiceTypes = typeof serviceTypes;
 
+/** The descriptors of all services. */
+export const allServices: readonly DescService[] = Object.values(serviceTypes).flatMap(
+  ({ services }): readonly DescService[] => services,
+);
+
+/** A client of the methods of `S`, as Connect makes one of a service. */
+export type ClientOf<S extends Methods> = {
+  [P in keyof S["method"]]: S["method"][P] extends DescMethodUnary<infer I, infer O>
+    ? (request: MessageInitShape<I>, options?: CallOptions) => Promise<MessageShape<O>>
+    : S["method"][P] extends DescMethodServerStreaming<infer I, infer O>
+      ? (request: MessageInitShape<I>, options?: CallOptions) => AsyncIterable<MessageShape<O>>
+      : never;
+};
+
 /** Clients of the services. Send the credential as the header `authorization: Bearer …`. */
-export type Core = { [N in keyof ServiceTypes]: Client<ServiceTypes[N]> };
+export type Core = { [N in keyof ServiceTypes]: ClientOf<ServiceTypes[N]> };
 
 /** The service objects, each behind its interceptor. */
 export type Services = { [N in keyof ServiceTypes]: Implementation<ServiceTypes[N]> };
@@ -285,22 +348,22 @@ export type Services = { [N in keyof ServiceTypes]: Implementation<ServiceTypes[
 /** A Core that calls these services in this process. */
 export function localCore(services: Services): Core {
   return {
-    billing: localClient(BillingService, services.billing),
-    keys: localClient(KeysService, services.keys),
-    inference: localClient(InferenceService, services.inference),
-    people: localClient(PeopleService, services.people),
-    payments: localClient(PaymentsService, services.payments),
-    alerts: localClient(AlertsService, services.alerts),
-    operations: localClient(OperationsService, services.operations),
+    billing: localClient(serviceTypes.billing, services.billing),
+    keys: localClient(serviceTypes.keys, services.keys),
+    inference: localClient(serviceTypes.inference, services.inference),
+    people: localClient(serviceTypes.people, services.people),
+    payments: localClient(serviceTypes.payments, services.payments),
+    alerts: localClient(serviceTypes.alerts, services.alerts),
+    operations: localClient(serviceTypes.operations, services.operations),
   };
 }
 
 /** A client that calls a service of this process, and passes messages by reference. */
-export function localClient<S extends DescService>(
+export function localClient<S extends Methods>(
   service: S,
   implementation: Implementation<S>,
-): Client<S> {
-  return implement<Client<S>>(service, (desc) => {
+): ClientOf<S> {
+  return implement<ClientOf<S>>(service, (desc) => {
     const { run } = boundMethod(implementation, desc);
     return (request: MessageInitShape<DescMessage>, options?: CallOptions) =>
       run(create(desc.input, request), callOf(options));

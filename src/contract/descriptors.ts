@@ -5,7 +5,7 @@ import { FileDescriptorSetSchema, FileOptionsSchema } from "@bufbuild/protobuf/w
 import { file_gateway_common_v1_error } from "../../gen/gateway/common/v1/error_pb.ts";
 import { file_google_rpc_error_details } from "../../gen/google/rpc/error_details_pb.ts";
 import { file_google_rpc_status } from "../../gen/google/rpc/status_pb.ts";
-import { serviceTypes } from "./contract.ts";
+import { allServices } from "./contract.ts";
 
 /** The error details: no method mentions them, and every method sends them. */
 const errorFiles = [
@@ -26,7 +26,7 @@ export function describedFiles(): DescFile[] {
     files.add(file);
   };
   errorFiles.forEach(add);
-  for (const service of Object.values(serviceTypes)) add(service.file);
+  for (const service of allServices) add(service.file);
   return [...files];
 }
 

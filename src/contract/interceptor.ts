@@ -1,7 +1,7 @@
 // The interceptor in front of every service method, for all listeners: authentication, permission,
 // the account of the call, validation of the request, the audit, and translation of errors.
 
-import { type DescMethod, type DescService, getOption, type Message } from "@bufbuild/protobuf";
+import { type DescMethod, getOption, type Message } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { audited, callers, endless, strong } from "../../gen/gateway/common/v1/options_pb.ts";
 import { type Clock, every, systemClock } from "../base/clock.ts";
@@ -34,6 +34,7 @@ import {
   type Implementation,
   implement,
   type ManagementCaller,
+  type Methods,
   type OnCallerChange,
 } from "./contract.ts";
 import { checkRequest, refuseUnknownFields } from "./validate.ts";
@@ -59,7 +60,7 @@ export type CountChange = (caller: ManagementCaller) => Promise<void>;
  * The same service for callers that are not authenticated yet. Each call is authenticated, checked
  * against the options of the method, and its request validated. Calls fail with `ApiError` only.
  */
-export function intercept<S extends DescService>(
+export function intercept<S extends Methods>(
   service: S,
   implementation: Implementation<S, AuthenticatedCall>,
   parts: InterceptorParts,

@@ -90,9 +90,14 @@ function findValueFault(field: DescField, value: unknown): Fault | undefined {
   }
   if (typeof value === "string" && value.includes("\0"))
     return { path: [], message: "must not contain the character U+0000", allowed: [] };
-  if (isMessage(value, TimestampSchema)) return isTime(value) ? undefined : noTime;
-  if (isMessage(value, DurationSchema)) return isDuration(value) ? undefined : noDuration;
-  return field.message && isMessage(value) ? findFault(field.message, value) : undefined;
+  const { message } = field;
+  if (!message || !isMessage(value)) return undefined;
+  // By identity: conversations have thousands of messages.
+  if (message === TimestampSchema)
+    return isMessage(value, TimestampSchema) && !isTime(value) ? noTime : undefined;
+  if (message === DurationSchema)
+    return isMessage(value, DurationSchema) && !isDuration(value) ? noDuration : undefined;
+  return findFault(message, value);
 }
 
 // Of the bounds of the standard types, which JSON keeps and a binary message need not.

@@ -5,11 +5,10 @@ import {
   create,
   type DescMessage,
   type DescMethod,
-  type DescService,
   type Message,
   type MessageInitShape,
 } from "@bufbuild/protobuf";
-import type { CallOptions, Client } from "@connectrpc/connect";
+import type { CallOptions } from "@connectrpc/connect";
 import {
   Client as Channel,
   type ClientReadableStream,
@@ -25,7 +24,15 @@ import type { Log } from "../base/log.ts";
 import { waitFor } from "../base/stopwatch.ts";
 import { TlsReport } from "../base/tls-problem.ts";
 import type { ClientTls } from "../config/environment.ts";
-import { abortError, type Core, factsOf, implement, serviceTypes } from "../contract/contract.ts";
+import {
+  abortError,
+  type ClientOf,
+  type Core,
+  factsOf,
+  implement,
+  type Methods,
+  serviceTypes,
+} from "../contract/contract.ts";
 import { decodeMessage, encodeMessage, metadataOf, pathOf } from "./codec.ts";
 import { fromStatus } from "./status.ts";
 import { type Certificate, clientCertificate, clientCredentials } from "./tls.ts";
@@ -80,7 +87,7 @@ export type RemoteCore = Core & {
 /** Cores that are asked before all of them count as not serving. One that is leaving says so. */
 const askedMax = 4;
 
-async function isServing(health: Client<typeof Health>, timeoutMs: number): Promise<boolean> {
+async function isServing(health: ClientOf<typeof Health>, timeoutMs: number): Promise<boolean> {
   for (let asked = 0; asked < askedMax; asked++) {
     // Of all services together.
     const { status: state } = await health.check({ service: "" }, { timeoutMs });
@@ -125,8 +132,8 @@ function createPicker(channels: readonly Channel[]): Cores["pick"] {
   };
 }
 
-function grpcClient<S extends DescService>(service: S, cores: Cores): Client<S> {
-  return implement<Client<S>>(service, (desc) =>
+function grpcClient<S extends Methods>(service: S, cores: Cores): ClientOf<S> {
+  return implement<ClientOf<S>>(service, (desc) =>
     desc.methodKind === "unary" ? callUnary(desc, cores) : callStream(desc, cores),
   );
 }

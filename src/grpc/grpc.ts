@@ -2,7 +2,7 @@
 // the same service objects that the HTTP listener calls in this process.
 
 import { once } from "node:events";
-import { type DescService, getOption, type Message } from "@bufbuild/protobuf";
+import { getOption, type Message } from "@bufbuild/protobuf";
 import {
   logVerbosity,
   type Metadata,
@@ -22,10 +22,12 @@ import { WaitGroup } from "../base/wait-group.ts";
 import { hostAndPort, type ServerTls } from "../config/environment.ts";
 import {
   type Authenticate,
+  allServices,
   type BoundMethod,
   boundMethod,
   type Call,
   type Implementation,
+  type Methods,
   type Services,
   serviceTypes,
 } from "../contract/contract.ts";
@@ -139,7 +141,7 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
 /** How long a client may take to read the end of its last answer. */
 const lastBytesMs = 1_000;
 
-function addService<S extends DescService>(
+function addService<S extends Methods>(
   server: Server,
   service: S,
   implementation: Implementation<S>,
@@ -226,7 +228,7 @@ async function drained(
 
 /** The paths that need a credential. */
 const guardedPaths = new Set(
-  Object.values(serviceTypes).flatMap((service) =>
+  allServices.flatMap((service) =>
     service.methods.filter((desc) => !getOption(desc, callers).anyone).map(pathOf),
   ),
 );

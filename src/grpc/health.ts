@@ -5,7 +5,7 @@ import { HealthImplementation, type ServingStatusMap } from "grpc-health-check";
 import { Task } from "../base/task.ts";
 import { type Services, serviceTypes } from "../contract/contract.ts";
 
-/** For each service, whether it can answer now. */
+/** For the services of each folder, whether they can answer now. */
 export type ServingServices = { readonly [P in keyof Services]: boolean };
 
 const checkIntervalMs = 1_000;
@@ -68,14 +68,21 @@ function statusesOf(serving: ServingServices): ServingStatusMap {
   const all = [billing, keys, inference, people, payments, alerts, operations];
   return {
     "": statusOf(all.every((one) => one)),
-    [serviceTypes.billing.typeName]: statusOf(billing),
-    [serviceTypes.keys.typeName]: statusOf(keys),
-    [serviceTypes.inference.typeName]: statusOf(inference),
-    [serviceTypes.people.typeName]: statusOf(people),
-    [serviceTypes.payments.typeName]: statusOf(payments),
-    [serviceTypes.alerts.typeName]: statusOf(alerts),
-    [serviceTypes.operations.typeName]: statusOf(operations),
+    ...statusesIn(serviceTypes.billing, billing),
+    ...statusesIn(serviceTypes.keys, keys),
+    ...statusesIn(serviceTypes.inference, inference),
+    ...statusesIn(serviceTypes.people, people),
+    ...statusesIn(serviceTypes.payments, payments),
+    ...statusesIn(serviceTypes.alerts, alerts),
+    ...statusesIn(serviceTypes.operations, operations),
   };
+}
+
+function statusesIn(
+  { services }: (typeof serviceTypes)[keyof Services],
+  serving: boolean,
+): ServingStatusMap {
+  return Object.fromEntries(services.map(({ typeName }) => [typeName, statusOf(serving)]));
 }
 
 function statusOf(serving: boolean): "SERVING" | "NOT_SERVING" {

@@ -6,7 +6,7 @@ import { ReflectionService } from "@grpc/reflection";
 import { file_buf_validate_validate } from "../../gen/buf/validate/validate_pb.ts";
 import { file_gateway_common_v1_options } from "../../gen/gateway/common/v1/options_pb.ts";
 import { file_grpc_health_v1_health, Health } from "../../gen/grpc/health/v1/health_pb.ts";
-import { serviceTypes } from "../contract/contract.ts";
+import { allServices } from "../contract/contract.ts";
 import { describedFiles } from "../contract/descriptors.ts";
 
 /** Describes the services, everything that they mention, the error details, and health. */
@@ -20,7 +20,7 @@ export function createReflection(): ReflectionService {
     type: {},
     fileDescriptorProtos,
   };
-  const services = [...Object.values(serviceTypes), Health].map((service) => service.typeName);
+  const services = [...allServices, Health].map((service) => service.typeName);
   return new ReflectionService({ gateway: definition }, { services });
 }
 

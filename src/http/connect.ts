@@ -6,7 +6,6 @@ import {
   clearField,
   clone,
   type DescMethod,
-  type DescService,
   getOption,
   isMessage,
   type Message,
@@ -30,10 +29,12 @@ import { ApiError, type ErrorReason, shuttingDown, toApiError } from "../base/er
 import { isRequestId, newRequestId } from "../base/ids.ts";
 import { dropOperatorRole, nameClient } from "../contract/callers.ts";
 import {
+  allServices,
   type BoundMethod,
   boundMethod,
   type Core,
   type Implementation,
+  type Methods,
   serviceTypes,
 } from "../contract/contract.ts";
 import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
@@ -142,7 +143,7 @@ function addUnimplemented(scope: FastifyInstance, parts: ConnectParts): void {
       const { status, header, body } = toConnectResponse(toConnectError(error), type);
       return reply.code(status).headers(Object.fromEntries(header)).send(Buffer.from(body));
     });
-  for (const { typeName } of Object.values(serviceTypes))
+  for (const { typeName } of allServices)
     add(`/${typeName}/*`, `${typeName} has no such method here.`);
   const server = grpcAddress === undefined ? "the gRPC port of a core" : `gRPC at ${grpcAddress}`;
   for (const version of ["v1", "v1alpha"])
@@ -153,7 +154,7 @@ function addUnimplemented(scope: FastifyInstance, parts: ConnectParts): void {
 }
 
 const endlessPaths = new Set(
-  Object.values(serviceTypes).flatMap(({ typeName, methods }) =>
+  allServices.flatMap(({ typeName, methods }) =>
     methods.filter((desc) => getOption(desc, endless)).map(({ name }) => `/${typeName}/${name}`),
   ),
 );
@@ -334,7 +335,7 @@ function throwNotPermitted(error: unknown): void {
   if (toApiError(error).reason === "not_permitted") throw error;
 }
 
-function addMethods<S extends DescService>(
+function addMethods<S extends Methods>(
   router: ConnectRouter,
   service: S,
   client: Implementation<S, CallOptions>,

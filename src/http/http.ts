@@ -11,7 +11,7 @@ import { keepAliveMarginMs, keepAliveTimeoutMs } from "../base/keep-alive.ts";
 import type { Log } from "../base/log.ts";
 import { Stopwatch } from "../base/stopwatch.ts";
 import { addressHeader } from "../contract/callers.ts";
-import { type Core, serviceTypes } from "../contract/contract.ts";
+import { allServices, type Core } from "../contract/contract.ts";
 import { type Generate, overRpc } from "../contract/generation.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { TraceHeaders, Tracer } from "../tracing/tracing.ts";
@@ -469,7 +469,7 @@ function listPaths(paths: ReadonlySet<string>): string[] {
 
 /** The methods of the services that are served. */
 function methodsOf(paths: ReadonlySet<string>): DescMethod[] {
-  return Object.values(serviceTypes)
+  return allServices
     .flatMap((service): readonly DescMethod[] => service.methods)
     .filter((desc) => paths.has(`POST ${methodPath(desc)}`));
 }

@@ -13,7 +13,6 @@ import { type ResendParts, resendDocument, resendNotice } from "./resend.ts";
 import { search } from "./search.ts";
 import { describeNode, getStatus, type StatusParts, UnnamedProxies } from "./status.ts";
 import { createOperationsStore } from "./store.ts";
-import { getVerification, type VerificationParts } from "./verification.ts";
 
 export type Operations = {
   /** Without authentication: the interceptor has authenticated the caller. */
@@ -26,7 +25,6 @@ export type Operations = {
 
 type Parts = StatusParts &
   ConfiguredParts &
-  VerificationParts &
   ApprovalsParts &
   Omit<ResendParts, "postgres"> &
   Omit<MailsParts, "reports"> &
@@ -61,7 +59,6 @@ export function createOperations(parts: Parts): Operations {
       getStatus: () => getStatus(all),
       listProviders: (request, call) => listProviders(all, request, call),
       listCatalog: (request, call) => listCatalog(all, request, call),
-      getVerification: () => getVerification(all),
       querySales: (request, call) => sales.querySales(request, call),
       queryRevenue: (request, call) => sales.queryRevenue(request, call),
       getLiabilities: (request, call) => sales.getLiabilities(request, call),

@@ -10,9 +10,14 @@ import {
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
 import type { CatalogFile } from "../config/catalog.ts";
-import type { VerificationParts } from "./verification.ts";
 
-export type SetupParts = VerificationParts & {
+export type SetupParts = {
+  readonly ledger: {
+    /** The last check of the ledger. Undefined: there was none. */
+    latestVerification(): Promise<{
+      readonly latest: { readonly endedAt: Date; readonly violationCount: number } | undefined;
+    }>;
+  };
   readonly publicUrl: () => URL;
   readonly trustedProxies: readonly string[];
   /** The address of the sender of mail. Undefined: no mail is sent. */

@@ -8,6 +8,7 @@ import { ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { Core } from "../../src/contract/contract.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { pathOf } from "../support/paths.ts";
 
 let gateway: TestGateway;
 let cookie = "";
@@ -81,7 +82,7 @@ async function redeem(address: string, login: string): Promise<string> {
   const { origin, hash } = new URL(address);
   const token = hash.slice(1);
   const post = (method: string, body: object) =>
-    fetch(`${gateway.address}/gateway.people.v1.PeopleService/${method}`, {
+    fetch(`${gateway.address}${pathOf(method)}`, {
       method: "POST",
       headers: { "content-type": "application/json", "sec-fetch-site": "same-origin" },
       body: JSON.stringify(body),

@@ -10,6 +10,7 @@ import { parseCredits } from "../../src/base/money.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { writeCharges } from "../support/charges.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { pathOf } from "../support/paths.ts";
 
 /** The cells of a file without line breaks in its cells. */
 function parse(text: string): Record<string, string>[] {
@@ -44,7 +45,7 @@ for (const split of [false, true]) {
       const { origin } = link;
       const device = new Authenticator(origin);
       const post = (method: string, body: object) =>
-        fetch(`${gateway.address}/gateway.people.v1.PeopleService/${method}`, {
+        fetch(`${gateway.address}${pathOf(method)}`, {
           method: "POST",
           headers: { "content-type": "application/json" },
           body: JSON.stringify(body),

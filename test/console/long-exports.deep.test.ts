@@ -9,6 +9,7 @@ import { Authenticator } from "../support/authenticator.ts";
 import { writeCharges } from "../support/charges.ts";
 import { startChildGateway } from "../support/child-gateway.ts";
 import { freshDatabase } from "../support/database.ts";
+import { pathOf } from "../support/paths.ts";
 
 /** Charges of the second file, of which a gateway writes 5 million at most. */
 const count = Number(process.env.EXPORTED_CHARGES ?? 1_000_000);
@@ -81,7 +82,7 @@ async function signIn(link: string, address: string): Promise<string> {
   const { origin, hash } = new URL(link);
   const device = new Authenticator(origin);
   const post = (method: string, body: object) =>
-    fetch(`${address}/gateway.people.v1.PeopleService/${method}`, {
+    fetch(`${address}${pathOf(method)}`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify(body),

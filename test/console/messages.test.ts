@@ -19,7 +19,7 @@ import esbuild from "esbuild";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { describeMessages } from "../../src/console/describe-messages.ts";
-import { serviceTypes } from "../../src/contract/contract.ts";
+import { allServices } from "../../src/contract/contract.ts";
 
 type Library = typeof import("../../src/console/web/messages.ts");
 type Schema = Parameters<Library["create"]>[0];
@@ -35,7 +35,7 @@ type Described = {
 
 const root = join(import.meta.dirname, "../..");
 const web = join(root, "src/console/web");
-const services: readonly DescService[] = Object.values(serviceTypes);
+const services: readonly DescService[] = allServices;
 
 let folder = "";
 let parts: readonly Described[] = [];

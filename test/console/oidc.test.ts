@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { closedPeople } from "../../src/config/catalog.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { idpEnv, idpSettings, RedirectBrowser, startIdp, type TestIdp } from "../support/oidc.ts";
+import { pathOf } from "../support/paths.ts";
 
 const publicUrl = "http://localhost:8080";
 const start = `${publicUrl}/console/oidc/acme/start`;
@@ -37,7 +38,7 @@ describe.for([false, true])("roles apart: %s", (split) => {
   };
 
   const call = async (browser: RedirectBrowser, method: string, body: object = {}) => {
-    const answer = await browser.fetch(`${publicUrl}/gateway.people.v1.PeopleService/${method}`, {
+    const answer = await browser.fetch(`${publicUrl}${pathOf(method)}`, {
       method: "POST",
       headers: { "content-type": "application/json", "sec-fetch-site": "same-origin" },
       body: JSON.stringify(body),

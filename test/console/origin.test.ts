@@ -11,11 +11,11 @@ import { type Gateway, startGateway } from "../../src/server/gateway.ts";
 import { contentKey } from "../support/content-key.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
+import { pathOf } from "../support/paths.ts";
 import { query } from "../support/query.ts";
 import { startSmtpServer, type TestSmtpServer } from "../support/smtp.ts";
 
 const password = "correct horse battery staple";
-const people = "gateway.people.v1.PeopleService";
 
 for (const split of [false, true]) {
   describe(split ? "a facade and a core" : "one process", () => {
@@ -53,7 +53,7 @@ for (const split of [false, true]) {
     });
 
     async function call(method: string, body: object, from: string | undefined) {
-      const answer = await fetch(`${http.httpAddress}/${people}/${method}`, {
+      const answer = await fetch(`${http.httpAddress}${pathOf(method)}`, {
         method: "POST",
         headers: {
           "content-type": "application/json",
@@ -173,7 +173,7 @@ test("a gateway with an address of its own leads there, and names no proxy", asy
     env,
     log,
   });
-  const answer = await fetch(`${gateway.httpAddress}/${people}/RedeemLink`, {
+  const answer = await fetch(`${gateway.httpAddress}${pathOf("RedeemLink")}`, {
     method: "POST",
     headers: { "content-type": "application/json", origin: "http://gateway.acme.com" },
     body: JSON.stringify({ token: "t" }),

@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Authenticator } from "../support/authenticator.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { pathOf } from "../support/paths.ts";
 
 let gateway: TestGateway;
 let origin = "";
@@ -33,7 +34,7 @@ function post(
   body: object,
   headers: Record<string, string> = {},
 ): Promise<Response> {
-  return fetch(`${gateway.address}/gateway.people.v1.PeopleService/${method}`, {
+  return fetch(`${gateway.address}${pathOf(method)}`, {
     method: "POST",
     headers: { "content-type": "application/json", ...headers },
     body: JSON.stringify(body),

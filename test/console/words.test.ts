@@ -24,7 +24,7 @@ import { checklistWords } from "../../src/console/web/operator/words-checklist.t
 import { actText, factName } from "../../src/console/web/parts/acts.ts";
 import { words } from "../../src/console/web/words.ts";
 import { alertWords } from "../../src/console/web/words-alerts.ts";
-import { serviceTypes } from "../../src/contract/contract.ts";
+import { allServices } from "../../src/contract/contract.ts";
 
 const { account, accounts, attention, health, people } = operatorWords;
 const { receipt, credits, purchase } = words;
@@ -53,7 +53,7 @@ test("all kinds of alerts have words", () => {
 });
 
 test("an act of the audit log is a sentence in the past", () => {
-  const methods = Object.values(serviceTypes).flatMap(({ methods }) => methods);
+  const methods = allServices.flatMap(({ methods }) => methods);
   // A first word without a verb of ours stays as the method has it.
   const wordsOf = (name: string) =>
     name

@@ -24,10 +24,10 @@ import {
   subjectOf,
 } from "../../src/contract/callers.ts";
 import {
+  allServices,
   type Caller,
   environmentToken,
   type Person,
-  serviceTypes,
 } from "../../src/contract/contract.ts";
 
 const allow = (init: MessageInitShape<typeof CallersSchema>) => create(CallersSchema, init);
@@ -320,7 +320,7 @@ describe("the client of a call", () => {
   });
 });
 
-const methods: DescMethod[] = Object.values(serviceTypes).flatMap((service) => service.methods);
+const methods: DescMethod[] = allServices.flatMap((service) => service.methods);
 
 test("every method names its callers", () => {
   expect(methods.filter((desc) => nobody(desc)).map(({ name }) => name)).toEqual([]);

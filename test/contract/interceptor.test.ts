@@ -33,6 +33,7 @@ import { createLog, type Log } from "../../src/base/log.ts";
 import {
   type Authenticate,
   type AuthenticatedCall,
+  allServices,
   type Caller,
   type Core,
   environmentToken,
@@ -509,7 +510,7 @@ describe("the audit log", () => {
   });
 
   test("it covers every method that changes something, except the holds of other services", () => {
-    const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
+    const methods = allServices.flatMap((service) => service.methods);
     const isRead = (name: string) =>
       /^(Watch|Export|Get|List|Find|Search|Query|Count|Preview|Authenticate)/.test(name);
     const silent = methods.filter((desc) => !getOption(desc, audited) && !isRead(desc.name));

@@ -17,7 +17,7 @@ import {
   refusalOf,
   subjectOf,
 } from "../../src/contract/callers.ts";
-import { type ManagementCaller, serviceTypes } from "../../src/contract/contract.ts";
+import { allServices, type ManagementCaller } from "../../src/contract/contract.ts";
 import { payingCaller } from "../../src/contract/generation.ts";
 
 const { READ, KEYS, ALL_KEYS, BUY } = ManagementScope;
@@ -27,7 +27,7 @@ const manager = (...scopes: ManagementScope[]): ManagementCaller => ({
 });
 
 // Those for everybody need no credential at all.
-const methods = Object.values(serviceTypes)
+const methods = allServices
   .flatMap((service) => service.methods)
   .filter((desc) => !getOption(desc, callers).anyone);
 const admitted = (caller: ManagementCaller) =>

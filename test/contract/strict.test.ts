@@ -22,14 +22,12 @@ import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
 
 import type { ApiError } from "../../src/base/errors.ts";
-import { serviceTypes } from "../../src/contract/contract.ts";
+import { allServices } from "../../src/contract/contract.ts";
 import { refuseUnknownFields } from "../../src/contract/validate.ts";
 import { refuseUnknownNames } from "../../src/http/connect-names.ts";
 import { apiErrorOf } from "../support/bindings.ts";
 
-const methods = Object.values(serviceTypes).flatMap((service): readonly DescMethod[] => [
-  ...service.methods,
-]);
+const methods = allServices.flatMap((service): readonly DescMethod[] => [...service.methods]);
 
 /** A way from a message to one inside it. Each type is entered once on a way. */
 type Path = readonly DescField[];

@@ -9,6 +9,7 @@ import type { ChildGateway } from "../support/child-gateway.ts";
 import { type CrashCluster, startCrashCluster } from "../support/crash-cluster.ts";
 import { newHash, startModelEvm, type Transfer } from "../support/model-chains.ts";
 import { evmAccountKey, startRates } from "../support/onchain.ts";
+import { pathOf } from "../support/paths.ts";
 
 const pack = 1_000_000_000n;
 /** Of Ether, at 2,500 dollars. */
@@ -96,7 +97,7 @@ for (const moment of [...moments.payments, ...moments.sweep])
       }
     };
     const payments = (method: string, body: object) =>
-      call(`payments.v1.PaymentsService/${method}`, body);
+      call(pathOf(method).slice("/gateway.".length), body);
     const hurry = async () => {
       await revive();
       await stage.ledger.run("update chains set lease_until = null, next_read_at = now()");

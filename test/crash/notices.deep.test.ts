@@ -32,7 +32,6 @@ async function call(gateway: ChildGateway, method: string, body: object): Promis
   return response.json();
 }
 
-const payments = "payments.v1.PaymentsService";
 const moments = [
   ...["deposit stored", "event stored", "grant decided", "transfer made", "grant posted"],
   ...["alert unraised", "alert raised", "event read"],
@@ -65,14 +64,14 @@ for (const moment of moments)
     });
     const exited = once(gateway.process, "exit");
     const ordered = Object(
-      await call(gateway, `${payments}/CreateOrder`, {
+      await call(gateway, `payments.v1.PaymentsService/CreateOrder`, {
         ...{ accountId, family: "FAMILY_V1", usdCents: 500, method: "simulated:usdc" },
         idempotencyKey: "once",
       }),
     );
     const { orderId } = ordered.order;
     // The answer may be lost with the process.
-    await call(gateway, `${payments}/SimulateDeposit`, {
+    await call(gateway, `payments.v1.PaymentDeskService/SimulateDeposit`, {
       ...{ orderId, amount: "5", confirmations: 1 },
     }).catch(() => undefined);
     expect((await exited)[1]).toBe("SIGKILL");

@@ -5,10 +5,10 @@ import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
 
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
@@ -62,7 +62,7 @@ async function watch(
 ): Promise<ChargeReader[]> {
   const grpc = grpcCore({ addresses: [node.grpcAddress] });
   stack.defer(() => grpc.close());
-  const clients = [grpc.billing, createClient(BillingService, overConnect(node))];
+  const clients = [grpc.billing, createClient(UsageService, overConnect(node))];
   const readers = clients.map(
     (client) => new ChargeReader((signal) => client.watchCharges(request, { headers, signal })),
   );

@@ -23,7 +23,7 @@ import { errorCatalog, isErrorReason } from "../../src/base/errors.ts";
 import { blocksOf, type Tool, tools } from "../../src/console/web/tools.ts";
 import tried from "../../src/console/web/tools-tried.json" with { type: "json" };
 import { scopesFor } from "../../src/contract/callers.ts";
-import { serviceTypes } from "../../src/contract/contract.ts";
+import { allServices } from "../../src/contract/contract.ts";
 import { count, type Limits, limitsOf, rangeText, secondsOf } from "../../src/contract/limits.ts";
 import { rowOf } from "../../src/http/error-table.ts";
 import { type Definition, definitions } from "../../src/metrics/metrics.ts";
@@ -74,7 +74,7 @@ function reasonsTable(): string {
 }
 
 function methodsTable(): string {
-  const rows = Object.values(serviceTypes).flatMap((service) =>
+  const rows = allServices.flatMap((service) =>
     service.methods.map((method) => {
       const { key, accountReader, admin, person, operator, anyone } = getOption(method, callers);
       return [
@@ -115,9 +115,7 @@ function limitsTable(): string {
       ...(field.message ? fieldsIn(field.message) : []),
     ]);
   };
-  const methods = Object.values(serviceTypes).flatMap((service): readonly DescMethod[] => [
-    ...service.methods,
-  ]);
+  const methods = allServices.flatMap((service) => service.methods);
   const rows = methods.filter(isForCustomers).flatMap(({ input }) =>
     fieldsIn(input).flatMap((field) => {
       const limits = limitsOf(field);

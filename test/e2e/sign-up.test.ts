@@ -35,8 +35,7 @@ describe.for([false, true])("roles apart: %s", (split) => {
 
   test("a new person has an account of his own, in which there is nothing", async () => {
     const email = "ada@example.com";
-    const people = "people.v1.PeopleService";
-    const { status } = await call(`${people}/SignUp`, { email });
+    const { status } = await call("people.v1.SignInService/SignUp", { email });
     expect(status).toBe(200);
     await expect.poll(() => smtp.mails).toHaveLength(1);
     const [mail] = smtp.mails;
@@ -45,12 +44,16 @@ describe.for([false, true])("roles apart: %s", (split) => {
     expect(link.href).toMatch(/^https:\/\/gateway\.example\.com\/console\/welcome#/);
     const token = link.hash.slice(1);
     const password = "correct horse battery";
-    const confirmed = await call(`${people}/ConfirmEmail`, { token, password, name: "Ada" });
+    const confirmed = await call("people.v1.SignInService/ConfirmEmail", {
+      token,
+      password,
+      name: "Ada",
+    });
     expect(confirmed.body.person).toMatchObject({ login: email, email });
     expect(confirmed.body).not.toHaveProperty("grant");
     expect(confirmed.cookie).toMatch(/^__Host-session=/);
 
-    const { body } = await call(`${people}/GetSession`, {}, confirmed.cookie);
+    const { body } = await call("people.v1.ProfileService/GetSession", {}, confirmed.cookie);
     expect(body.accounts).toMatchObject([{ name: "Ada", role: "ACCOUNT_ROLE_OWNER" }]);
     const pools = await call("billing.v1.BillingService/GetPools", {}, confirmed.cookie);
     expect(pools.body.pools).toHaveLength(2);

@@ -17,7 +17,7 @@ afterAll(async () => {
   await gateways.stop();
 });
 
-const billing = "gateway.billing.v1.BillingService";
+const accounts = "gateway.accounts.v1.AccountsService";
 const addressAt = (node: number) => gateways.nodes[node]?.address ?? "";
 
 type Prompt = { chat?: boolean; stream?: boolean; text?: string };
@@ -60,7 +60,7 @@ async function open(node: number, secret: string, chat: boolean) {
 
 async function suspend(accountId: string, node: number) {
   const request = { accountId, reason: "unpaid" };
-  const { account } = await gateways.admin(`${billing}/SuspendAccount`, request, node);
+  const { account } = await gateways.admin(`${accounts}/SuspendAccount`, request, node);
   expect(objectOf(account)).toMatchObject({
     status: "ACCOUNT_STATUS_SUSPENDED",
     statusReason: "unpaid",
@@ -90,7 +90,9 @@ test("streams on both nodes end within a second, and are charged for what was pr
     expect(received).not.toMatch(/message_stop|"finish_reason":"stop"/);
     const receiptOf = async () => {
       const request = { accountId, requestId };
-      return objectOf((await gateways.admin(`${billing}/GetReceipt`, request)).receipt);
+      return objectOf(
+        (await gateways.admin("gateway.usage.v1.UsageService/GetReceipt", request)).receipt,
+      );
     };
     // The stream ends before its charge is settled.
     await expect.poll(async () => (await receiptOf()).outcome).toBe("OUTCOME_REVOKED");
@@ -138,7 +140,7 @@ test("every node refuses the keys at once, in each format, and serves them after
   }
 
   const { account } = await gateways.admin(
-    `${billing}/ResumeAccount`,
+    `${accounts}/ResumeAccount`,
     { accountId, reason: "It paid." },
     0,
   );
@@ -155,7 +157,7 @@ test("a node that heard of nothing yet admits no paid request", async () => {
   for (let round = 0; round < 5; round++) {
     await suspend(accountId, 0);
     statuses.add(await statusAt(1, secret));
-    await gateways.admin(`${billing}/ResumeAccount`, { accountId, reason: "It paid." }, 0);
+    await gateways.admin(`${accounts}/ResumeAccount`, { accountId, reason: "It paid." }, 0);
     await expect.poll(() => statusAt(1, secret)).toBe(200);
   }
   expect([...statuses]).toEqual([403]);

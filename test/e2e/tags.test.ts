@@ -2,12 +2,12 @@
 // lists and the files. With separate roles, so that tags also pass between processes.
 
 import { create } from "@bufbuild/protobuf";
-import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
+import { clientOver } from "../support/bindings.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
@@ -96,7 +96,7 @@ for (const name of names) {
 
 test("gRPC and Connect have a field for tags", async () => {
   const transport = createConnectTransport({ baseUrl: gateway.address, httpVersion: "1.1" });
-  const connect = createClient(serviceTypes.inference, transport);
+  const connect = clientOver(serviceTypes.inference, transport);
   const content = [{ kind: { case: "text" as const, value: { text: "Hello" } } }];
   const request = create(GenerateRequestSchema, {
     model: "haiku",

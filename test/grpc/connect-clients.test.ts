@@ -1,7 +1,7 @@
 // Connect's own clients with each listener, as other services and browsers use them.
 
 import { create } from "@bufbuild/protobuf";
-import { ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import { ConnectError, type Transport } from "@connectrpc/connect";
 import {
   createConnectTransport,
   createGrpcTransport,
@@ -14,7 +14,7 @@ import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
-import { type Bindings, startBindings } from "../support/bindings.ts";
+import { type Bindings, clientOver, startBindings } from "../support/bindings.ts";
 import { key, type Script, scriptedServices } from "../support/scripted-services.ts";
 
 const script: Script = {
@@ -50,11 +50,11 @@ describe("a Connect client", () => {
   for (const [name, open] of Object.entries(transports)) {
     test(`over ${name} reads answers, streams and the detail of a failure`, async () => {
       const transport = open();
-      const billing = createClient(serviceTypes.billing, transport);
+      const billing = clientOver(serviceTypes.billing, transport);
       const { pools } = await billing.getPools({}, asCustomer);
       expect(pools[0]?.postedMicrocredits).toBe(9_007_199_254_740_993n);
 
-      const inference = createClient(serviceTypes.inference, transport);
+      const inference = clientOver(serviceTypes.inference, transport);
       const kinds: unknown[] = [];
       const failure = await (async () => {
         for await (const { kind } of inference.generate({ model: "m", messages: [{}] }, asCustomer))

@@ -8,6 +8,7 @@ import { encodeEnvelope } from "@connectrpc/connect/protocol";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { AccountsService } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import {
   AdmissionSchema,
   EventsSchema,
@@ -15,10 +16,10 @@ import {
   GenerateResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { AuthenticateResponseSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { WatchChargesResponseSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { UsageService, WatchChargesResponseSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
 
 import { ApiError, shuttingDown } from "../../src/base/errors.ts";
-import { localCore, serviceTypes } from "../../src/contract/contract.ts";
+import { localCore } from "../../src/contract/contract.ts";
 import { fieldsMax } from "../../src/contract/decode-request.ts";
 import { createIdentifyCaller, type FailedCredentials } from "../../src/http/authenticate.ts";
 import { paceMs } from "../../src/http/body.ts";
@@ -300,7 +301,7 @@ describe("an unknown method", () => {
     const baseUrl = await open(emptyAnswers(), { adminMethods: false });
     const options = { baseUrl, httpVersion: "1.1" } as const;
     for (const transport of [createConnectTransport(options), createGrpcWebTransport(options)]) {
-      const { listAccounts } = createClient(serviceTypes.billing, transport);
+      const { listAccounts } = createClient(AccountsService, transport);
       await expect(listAccounts({})).rejects.toMatchObject({ code: Code.Unimplemented });
     }
   });
@@ -483,7 +484,7 @@ describe("the memory of bodies", () => {
     const transport = createConnectTransport({ baseUrl, httpVersion: "1.1" });
     const leaving = new AbortController();
     const call = { headers: { authorization: `Bearer ${key}` }, signal: leaving.signal };
-    const charges = createClient(serviceTypes.billing, transport).watchCharges({}, call);
+    const charges = createClient(UsageService, transport).watchCharges({}, call);
     const reader = charges[Symbol.asyncIterator]();
     expect((await reader.next()).done).toBe(false);
     expect(keyLoad.usedBytes).toBe(0);

@@ -44,7 +44,6 @@ import {
   type Implementation,
   implement,
   localClient,
-  serviceTypes,
 } from "../../src/contract/contract.ts";
 import { toErrorResponse } from "../../src/http/error-body.ts";
 import {
@@ -295,15 +294,15 @@ describe("a method that is added to a service", () => {
   /** The method `Added` of a copy of BillingService: as CreateTransfer, for these callers. */
   function added(allowed: MessageInitShape<typeof CallersSchema>): DescMethod {
     const { createTransfer } = BillingService.method;
-    const file = clone(FileDescriptorProtoSchema, serviceTypes.billing.file.proto);
+    const file = clone(FileDescriptorProtoSchema, BillingService.file.proto);
     const method = clone(MethodDescriptorProtoSchema, createTransfer.proto);
     method.name = "Added";
     if (method.options) setExtension(method.options, callers, create(CallersSchema, allowed));
     file.service[0]?.method.push(method);
     const registry = createFileRegistry(file, (path) =>
-      serviceTypes.billing.file.dependencies.find((one) => one.proto.name === path),
+      BillingService.file.dependencies.find((one) => one.proto.name === path),
     );
-    const desc = registry.getService(serviceTypes.billing.typeName)?.methods.at(-1);
+    const desc = registry.getService(BillingService.typeName)?.methods.at(-1);
     return desc ?? expect.unreachable("nothing was added");
   }
   const forMoney = { admin: AdminScope.MONEY, operator: OperatorRole.ADMIN };

@@ -25,13 +25,30 @@ async function curl(...args: string[]): Promise<string> {
 test("a tool finds the health service, and calls it", async () => {
   const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   expect((await curl("--list-services", `http://${address}`)).split("\n")).toEqual([
+    "gateway.accounts.v1.AccountsService",
     "gateway.alerts.v1.AlertsService",
+    "gateway.approvals.v1.ApprovalsService",
+    "gateway.audit.v1.AuditService",
     "gateway.billing.v1.BillingService",
+    "gateway.billing.v1.PriceListsService",
     "gateway.inference.v1.InferenceService",
     "gateway.keys.v1.KeysService",
+    "gateway.keys.v1.ManagementKeysService",
     "gateway.operations.v1.OperationsService",
+    "gateway.operations.v1.SupportService",
+    "gateway.payments.v1.PaymentDeskService",
     "gateway.payments.v1.PaymentsService",
+    "gateway.payments.v1.PromotionsService",
+    "gateway.payments.v1.SweepsService",
+    "gateway.people.v1.AdminTokensService",
+    "gateway.people.v1.MembersService",
     "gateway.people.v1.PeopleService",
+    "gateway.people.v1.ProfileService",
+    "gateway.people.v1.SignInService",
+    "gateway.people.v1.ViewsService",
+    "gateway.sales.v1.SalesService",
+    "gateway.usage.v1.UsageService",
+    "gateway.verification.v1.VerificationService",
     "grpc.health.v1.Health",
   ]);
   const answer = await curl("--data", "{}", `http://${address}/grpc.health.v1.Health/Check`);

@@ -5,14 +5,13 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
-import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
-
+import { serviceTypes } from "../../src/contract/contract.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
+import { clientOver } from "../support/bindings.ts";
 import { startChildGateway } from "../support/child-gateway.ts";
 import { freshDatabase } from "../support/database.ts";
 
@@ -56,7 +55,7 @@ test("through a facade an order is made, watched and paid, and becomes credits i
   const accountId = account?.accountId ?? "";
 
   const transport = createConnectTransport({ baseUrl: facade.address, httpVersion: "1.1" });
-  const payments = createClient(PaymentsService, transport);
+  const payments = clientOver(serviceTypes.payments, transport);
   const { methods } = await payments.listPaymentMethods({}, asAdmin);
   const { order } = await payments.createOrder(
     {

@@ -8,11 +8,12 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { fromBinary } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
-import { Code, createClient } from "@connectrpc/connect";
+import { Code } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
+import { clientOver } from "../support/bindings.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
@@ -48,13 +49,30 @@ const served = [
   "GET /protos/descriptor.binpb",
   "GET /openapi.json",
   "GET /docs",
+  "POST /gateway.accounts.v1.AccountsService/{method}",
   "POST /gateway.billing.v1.BillingService/{method}",
+  "POST /gateway.billing.v1.PriceListsService/{method}",
+  "POST /gateway.usage.v1.UsageService/{method}",
+  "POST /gateway.verification.v1.VerificationService/{method}",
   "POST /gateway.keys.v1.KeysService/{method}",
+  "POST /gateway.keys.v1.ManagementKeysService/{method}",
   "POST /gateway.inference.v1.InferenceService/{method}",
+  "POST /gateway.people.v1.SignInService/{method}",
+  "POST /gateway.people.v1.ProfileService/{method}",
+  "POST /gateway.people.v1.MembersService/{method}",
+  "POST /gateway.people.v1.ViewsService/{method}",
   "POST /gateway.people.v1.PeopleService/{method}",
+  "POST /gateway.people.v1.AdminTokensService/{method}",
+  "POST /gateway.audit.v1.AuditService/{method}",
   "POST /gateway.payments.v1.PaymentsService/{method}",
+  "POST /gateway.payments.v1.PaymentDeskService/{method}",
+  "POST /gateway.payments.v1.SweepsService/{method}",
+  "POST /gateway.payments.v1.PromotionsService/{method}",
   "POST /gateway.alerts.v1.AlertsService/{method}",
   "POST /gateway.operations.v1.OperationsService/{method}",
+  "POST /gateway.operations.v1.SupportService/{method}",
+  "POST /gateway.approvals.v1.ApprovalsService/{method}",
+  "POST /gateway.sales.v1.SalesService/{method}",
 ];
 
 test("a 404 lists every path that is served, and no other", async () => {
@@ -93,13 +111,30 @@ test("the descriptor set has every service with its error details", async () => 
   const bytes = new Uint8Array(await response.arrayBuffer());
   const { file } = fromBinary(FileDescriptorSetSchema, bytes);
   expect(file.flatMap((one) => one.service.map(({ name }) => name)).sort()).toEqual([
+    "AccountsService",
+    "AdminTokensService",
     "AlertsService",
+    "ApprovalsService",
+    "AuditService",
     "BillingService",
     "InferenceService",
     "KeysService",
+    "ManagementKeysService",
+    "MembersService",
     "OperationsService",
+    "PaymentDeskService",
     "PaymentsService",
     "PeopleService",
+    "PriceListsService",
+    "ProfileService",
+    "PromotionsService",
+    "SalesService",
+    "SignInService",
+    "SupportService",
+    "SweepsService",
+    "UsageService",
+    "VerificationService",
+    "ViewsService",
   ]);
   const names = file.map(({ name }) => name);
   expect(names).toContain("google/rpc/error_details.proto");
@@ -134,8 +169,8 @@ test("the reflection path over HTTP names the address of the gRPC port", async (
 
 test("a call with a deadline of zero is charged nothing, and leaves no receipt", async () => {
   const transport = createConnectTransport({ baseUrl: gateway.address, httpVersion: "1.1" });
-  const inference = createClient(serviceTypes.inference, transport);
-  const billing = createClient(serviceTypes.billing, transport);
+  const inference = clientOver(serviceTypes.inference, transport);
+  const billing = clientOver(serviceTypes.billing, transport);
   const authorization = `Bearer ${gateway.v1}`;
   const requestId = "req_deadline-of-zero";
   const headers = { authorization, "x-request-id": requestId, "connect-timeout-ms": "0" };

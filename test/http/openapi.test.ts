@@ -11,7 +11,7 @@ import { type DescMethod, equals, fromJson, toJson } from "@bufbuild/protobuf";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { serviceTypes } from "../../src/contract/contract.ts";
+import { allServices } from "../../src/contract/contract.ts";
 import { documents, readSamples, root } from "../docs/documents.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { checker, readDocument } from "../support/openapi.ts";
@@ -49,7 +49,7 @@ test("every path that is served is in the document, and no other", async () => {
     "GET /models.json",
     "POST /payments/{processor}/webhook",
   ];
-  const methods = Object.values(serviceTypes)
+  const methods = allServices
     .flatMap((service): readonly DescMethod[] => service.methods)
     .map(({ parent, name }) => `POST /${parent.typeName}/${name}`);
   expect(described.sort()).toEqual([...rest, ...unlisted, ...methods].sort());
@@ -105,7 +105,7 @@ describe("the services", () => {
     const { checkSchema } = await checker();
     const { schemas } = document.components;
     const messages = new Set(
-      Object.values(serviceTypes)
+      allServices
         .flatMap((service): readonly DescMethod[] => service.methods)
         .flatMap(({ input, output }) => [input, output]),
     );

@@ -14,7 +14,7 @@ import { OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { parseCredits } from "../../src/base/money.ts";
 import { isAdmitted } from "../../src/contract/callers.ts";
-import { type Caller, serviceTypes } from "../../src/contract/contract.ts";
+import { allServices, type Caller } from "../../src/contract/contract.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
@@ -416,7 +416,7 @@ describe("a person of support", () => {
     ...{ kind: "person", personId: "per_sue", sessionId: "ses_sue", memberships: [] },
     ...{ operator: OperatorRole.SUPPORT, strongUntil: new Date(Date.now() + 3_600_000) },
   };
-  const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
+  const methods = allServices.flatMap((service) => service.methods);
   const mayCall = (name: string) => {
     const found = methods.find((desc) => desc.name === name);
     return found !== undefined && isAdmitted(getOption(found, callers), support);

@@ -387,17 +387,17 @@ describe("the installation", () => {
       const { setup } = await operations().getStatus({}, call());
       return setup.find(({ part }) => part === SetupPart.LEDGER);
     };
-    const before = await operations().getVerification({}, call());
+    const before = await billing().getVerification({}, call());
     expect(before.latest).toBeUndefined();
     await billing().verifyLedger({}, call());
-    const clean = await operations().getVerification({}, call());
+    const clean = await billing().getVerification({}, call());
     expect(clean.latest).toMatchObject({ startedBy: "token:ADMIN_TOKEN", violationCount: 0 });
     expect(clean.latestCleanAt).toEqual(clean.latest?.endedAt);
     expect(await ledgerStep()).toMatchObject({ state: SetupState.DONE });
     await client.query("update pools set posted = posted + 1 where account_id = $1", [own]);
     await billing().verifyLedger({}, call());
     await client.query("update pools set posted = posted - 1 where account_id = $1", [own]);
-    const found = await operations().getVerification({}, call());
+    const found = await billing().getVerification({}, call());
     expect(found.latest?.violationCount).toBe(2);
     expect(found.latest?.violations[0]).toMatchObject({
       invariant: "posted = transfers - charges",

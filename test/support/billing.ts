@@ -1,4 +1,4 @@
-// BillingService behind the interceptor, over a fresh ledger.
+// The services of billing behind the interceptor, over a fresh ledger.
 
 import { create } from "@bufbuild/protobuf";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";

@@ -1,6 +1,6 @@
 // Every binding of the services: local, gRPC, Connect and gRPC-web.
 
-import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
+import { create, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
 import { AnySchema, anyPack } from "@bufbuild/protobuf/wkt";
 import {
   type CallOptions,
@@ -15,8 +15,10 @@ import { fromDetails } from "../../src/base/error-details.ts";
 import { ApiError, toApiError } from "../../src/base/errors.ts";
 import type { ClientTls, HttpAdmin, ServerTls } from "../../src/config/environment.ts";
 import {
+  allServices,
   type BoundMethod,
   boundMethod,
+  type ClientOf,
   type Core,
   localCore,
   type Services,
@@ -107,23 +109,30 @@ export async function startHttpBindings(
   };
 }
 
+/** A client of the services of one folder. */
+export function clientOver<S extends (typeof serviceTypes)[keyof Core]>(
+  { services }: S,
+  transport: Transport,
+): ClientOf<S> {
+  const clients = services.map((service: DescService) => createClient(service, transport));
+  return Object.assign({}, ...clients);
+}
+
 /** Clients of all services. */
 export function coreOver(transport: Transport): Core {
   return {
-    billing: createClient(serviceTypes.billing, transport),
-    keys: createClient(serviceTypes.keys, transport),
-    inference: createClient(serviceTypes.inference, transport),
-    people: createClient(serviceTypes.people, transport),
-    payments: createClient(serviceTypes.payments, transport),
-    alerts: createClient(serviceTypes.alerts, transport),
-    operations: createClient(serviceTypes.operations, transport),
+    billing: clientOver(serviceTypes.billing, transport),
+    keys: clientOver(serviceTypes.keys, transport),
+    inference: clientOver(serviceTypes.inference, transport),
+    people: clientOver(serviceTypes.people, transport),
+    payments: clientOver(serviceTypes.payments, transport),
+    alerts: clientOver(serviceTypes.alerts, transport),
+    operations: clientOver(serviceTypes.operations, transport),
   };
 }
 
 /** Every method of every service. */
-export const methods: readonly DescMethod[] = Object.values(serviceTypes).flatMap(
-  (service) => service.methods,
-);
+export const methods: readonly DescMethod[] = allServices.flatMap(({ methods: own }) => own);
 
 /** Calls one method of a service and returns all its answers. */
 export function callAll(
@@ -147,17 +156,17 @@ export async function answersOf(
 }
 
 function find(core: Core, desc: DescMethod): BoundMethod<CallOptions> {
-  if (desc.parent === serviceTypes.billing)
+  if (serviceTypes.billing.methods.includes(desc))
     return boundMethod<typeof serviceTypes.billing, CallOptions>(core.billing, desc);
-  if (desc.parent === serviceTypes.keys)
+  if (serviceTypes.keys.methods.includes(desc))
     return boundMethod<typeof serviceTypes.keys, CallOptions>(core.keys, desc);
-  if (desc.parent === serviceTypes.people)
+  if (serviceTypes.people.methods.includes(desc))
     return boundMethod<typeof serviceTypes.people, CallOptions>(core.people, desc);
-  if (desc.parent === serviceTypes.payments)
+  if (serviceTypes.payments.methods.includes(desc))
     return boundMethod<typeof serviceTypes.payments, CallOptions>(core.payments, desc);
-  if (desc.parent === serviceTypes.alerts)
+  if (serviceTypes.alerts.methods.includes(desc))
     return boundMethod<typeof serviceTypes.alerts, CallOptions>(core.alerts, desc);
-  if (desc.parent === serviceTypes.operations)
+  if (serviceTypes.operations.methods.includes(desc))
     return boundMethod<typeof serviceTypes.operations, CallOptions>(core.operations, desc);
   return boundMethod<typeof serviceTypes.inference, CallOptions>(core.inference, desc);
 }

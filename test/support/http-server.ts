@@ -2,9 +2,9 @@
 
 import { once } from "node:events";
 import { connect } from "node:net";
-import { create, type DescService, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import type { CallOptions, Client } from "@connectrpc/connect";
+import type { CallOptions } from "@connectrpc/connect";
 import { onTestFinished } from "vitest";
 import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -24,7 +24,13 @@ import {
 import { AuthenticateResponseSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
-import { type Core, implement, serviceTypes } from "../../src/contract/contract.ts";
+import {
+  type ClientOf,
+  type Core,
+  implement,
+  type Methods,
+  serviceTypes,
+} from "../../src/contract/contract.ts";
 import { createIdentifyCaller, type FailedCredentials } from "../../src/http/authenticate.ts";
 import { createHttpServer, type HttpServer, type HttpServerParts } from "../../src/http/http.ts";
 import { defaultLimits } from "./limits.ts";
@@ -107,12 +113,12 @@ export async function* play(
   yield* messages;
 }
 
-function client<S extends DescService>(
+function client<S extends Methods>(
   service: S,
   methods: Record<string, AnyMethod>,
   { calls, instead }: ScriptedServices,
-): Client<S> {
-  return implement<Client<S>>(service, (desc) => (request: never, options: CallOptions) => {
+): ClientOf<S> {
+  return implement<ClientOf<S>>(service, (desc) => (request: never, options: CallOptions) => {
     calls.push(desc.localName);
     const method = instead.get(desc.localName) ?? methods[desc.localName];
     if (!method) throw new Error(`unexpected call of ${desc.localName}`);

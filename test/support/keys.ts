@@ -1,6 +1,6 @@
 // The keys service on a database of its own, with a record of its statements.
 
-import { create, type DescService, type Message, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, type Message, type MessageInitShape } from "@bufbuild/protobuf";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   AuthenticateRequestSchema,
@@ -24,6 +24,7 @@ import {
   environmentToken,
   type Implementation,
   implement,
+  type Methods,
   serviceTypes,
 } from "../../src/contract/contract.ts";
 import { checkRequest } from "../../src/contract/validate.ts";
@@ -84,7 +85,7 @@ export function createNodeKeys(
 }
 
 /** The same service, whose requests are checked as its interceptor does. */
-function checked<S extends DescService>(
+function checked<S extends Methods>(
   service: S,
   implementation: Implementation<S, AuthenticatedCall>,
 ): Implementation<S, AuthenticatedCall> {

@@ -1,7 +1,7 @@
 // The services with scripted answers. The listeners, the interceptor and the clients in front
 // of them are real.
 
-import { create, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
+import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
@@ -14,6 +14,7 @@ import {
   environmentToken,
   type Implementation,
   implement,
+  type Methods,
   type Person,
   type Services,
   serviceTypes,
@@ -114,10 +115,7 @@ export function scriptedServices(script: Script): Services {
 const log = createLog("silent");
 
 /** One such service, behind its interceptor. */
-export function scriptedService<S extends DescService>(
-  service: S,
-  script: Script,
-): Implementation<S> {
+export function scriptedService<S extends Methods>(service: S, script: Script): Implementation<S> {
   const implementation = implement<Implementation<S, AuthenticatedCall>>(service, (desc) =>
     desc.methodKind === "unary"
       ? (request: Message, call: AuthenticatedCall) => script.unary(desc, request, call)

@@ -274,7 +274,7 @@ const approvals = answer(operations.listApprovals, () => ({
 const noApprovals = answer(operations.listApprovals, () => ({}));
 
 const checked = (more: object = {}) =>
-  answer(operations.getVerification, () => ({
+  answer(billing.getVerification, () => ({
     latest: {
       ...{ startedAt: ago(5 * hour + 42), endedAt: ago(5 * hour), startedBy: "verify-ledger" },
       ...more,
@@ -854,15 +854,15 @@ export const operatorStates: readonly PageStates[] = [
       loading: [
         ...[admin, listPeople, pending(operations.findAccounts)],
         ...[payments.listAttention, operations.listApprovals].map(pending),
-        pending(operations.getVerification),
+        pending(billing.getVerification),
       ],
       empty: [...quiet, checked()],
-      "never checked": [...quiet, answer(operations.getVerification, () => ({}))],
+      "never checked": [...quiet, answer(billing.getVerification, () => ({}))],
       failed: [
         ...[admin, listPeople, failing(operations.findAccounts, "internal")],
         failing(payments.listAttention, "internal"),
         failing(operations.listApprovals, "database_unavailable"),
-        failing(operations.getVerification, "internal"),
+        failing(billing.getVerification, "internal"),
       ],
       full: [...attention, violations],
       "old check": [...attention, checked({ endedAt: ago(3 * day), startedAt: ago(3 * day) })],

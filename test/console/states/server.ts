@@ -7,7 +7,6 @@ import type {
   DescMethod,
   DescMethodServerStreaming,
   DescMethodUnary,
-  DescService,
   Message,
 } from "@bufbuild/protobuf";
 import { createContextKey, createContextValues, type HandlerContext } from "@connectrpc/connect";
@@ -16,7 +15,7 @@ import fastify, { type FastifyRequest } from "fastify";
 import { ApiError } from "../../../src/base/errors.ts";
 import { createLog } from "../../../src/base/log.ts";
 import { registerPage } from "../../../src/console/console.ts";
-import { serviceTypes } from "../../../src/contract/contract.ts";
+import { allServices } from "../../../src/contract/contract.ts";
 import { toConnectError } from "../../../src/http/connect-error.ts";
 import { type Answer, aborted, accountId, type PageStates } from "./answers.ts";
 import { allPages, commonAnswers } from "./states.ts";
@@ -75,7 +74,7 @@ export async function startStates(pages: readonly PageStates[] = allPages): Prom
     grpcWeb: false,
     contextValues: (request) => createContextValues().set(stateOf, answersOf(request, pages)),
     routes: (router) => {
-      for (const service of Object.values<DescService>(serviceTypes))
+      for (const service of allServices)
         for (const method of service.methods) {
           const run = (request: Message, context: HandlerContext) =>
             find(context, method.name, service.typeName).run(request, context.signal);

@@ -21,11 +21,12 @@ import {
   type NewestAlerts,
   NewestAlertsSchema,
   ResendDeliveryResponseSchema,
-  type SetAlertsRequest,
-  SetAlertsResponseSchema,
   TestWebhookResponseSchema,
+  type UpdateAlertSettingsRequest,
+  UpdateAlertSettingsResponseSchema,
 } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+
 import * as sql from "../../gen/sql/alerts.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
 import { ApiError } from "../base/errors.ts";
@@ -142,7 +143,7 @@ const usualTimes: Times = { everyMs: 30_000, leaseMs: 120_000, pollMs: 5_000 };
 
 export function createAlerts(parts: {
   postgres: Postgres;
-  sources: Omit<Sources, "billing"> & { billing: BillingFigures & AccountStatus };
+  sources: Omit<Sources, "billing"> & { billing: BillingFigures & AccountState };
   listRecipients: ListRecipients;
   /** Undefined: nothing is mailed. */
   mailer: Mailer | undefined;
@@ -206,7 +207,7 @@ export function createAlerts(parts: {
   const sentAgain = createWaits("An alert was sent again a moment ago.");
   return {
     service: {
-      setAlerts: (request, call) => setAlerts(all, request, call),
+      updateAlertSettings: (request, call) => setAlerts(all, request, call),
       async listAlerts(request, call) {
         const accountId = await knownAccount(all, call);
         const { unread } = request;
@@ -322,11 +323,11 @@ function cursorAt({ at, alertId }: StoredAlert): string {
   return encodeTimeCursor({ at, id: alertId });
 }
 
-type AccountStatus = { readStatus(accountId: string): Promise<string | undefined> };
+type AccountState = { readStatus(accountId: string): Promise<string | undefined> };
 type ServiceParts = {
   readonly store: AlertStore;
   readonly post: PostWebhook;
-  readonly statusOf: AccountStatus;
+  readonly statusOf: AccountState;
   readonly mails: boolean;
 };
 
@@ -352,7 +353,10 @@ function createWaits(message: string) {
 
 async function setAlerts(
   { store, statusOf }: ServiceParts,
-  { settings = create(AlertSettingsSchema), newWebhookSecret }: SetAlertsRequest,
+  {
+    settings = create(AlertSettingsSchema),
+    rotateWebhookSecret: newWebhookSecret,
+  }: UpdateAlertSettingsRequest,
   { accountId, note }: AuthenticatedCall,
 ) {
   const { webhookUrl, form, ...given } = readSettings(accountId, settings);
@@ -372,7 +376,7 @@ async function setAlerts(
     return { stored: next, isNew: isSigned && webhook.secret !== before?.secret };
   });
   note?.({ webhook: isNew ? "new secret" : stored.webhook ? "same secret" : "none" });
-  return create(SetAlertsResponseSchema, {
+  return create(UpdateAlertSettingsResponseSchema, {
     settings: toMessage(accountId, stored),
     ...(isNew && stored.webhook?.secret && { webhookSecret: showSecret(stored.webhook.secret) }),
   });
@@ -486,7 +490,7 @@ function toListed(row: sql.ListAccountDeliveriesRow, accountId: string): ListedD
   const { alertId, madeAt } = row;
   return toAlerts({ ...row, accountId, raisedAt: madeAt }).map(({ kind, facts }) =>
     create(ListedDeliverySchema, {
-      ...{ alertId, delivery: toDelivery(row), madeAt: timestampFromDate(madeAt) },
+      ...{ alertId, delivery: toDelivery(row), createdAt: timestampFromDate(madeAt) },
       ...{ kind: kindOf(kind), title: titleOf(kind, facts) },
     }),
   );
@@ -588,7 +592,7 @@ function toAlert(
     alertId,
     accountId,
     kind: kindOf(kind),
-    at: timestampFromDate(at),
+    occurredAt: timestampFromDate(at),
     title: titleOf(kind, facts),
     facts,
     ...(dismissedAt && { dismissedAt: timestampFromDate(dismissedAt) }),
@@ -610,7 +614,7 @@ function toDelivery({
     ...(channel.startsWith("mail:") && { personId: channel.slice("mail:".length) }),
     state: states[state],
     ...{ problem, failures },
-    at: timestampFromDate(nextAt),
+    attemptedAt: timestampFromDate(nextAt),
   });
 }
 

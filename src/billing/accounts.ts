@@ -152,7 +152,7 @@ export async function closeAccount(
   note?.({ revokedKeys: String(keyIds.length) });
   return create(CloseAccountResponseSchema, {
     account: toAccount(account),
-    amountMicrocredits: givenUp,
+    forfeitedMicrocredits: givenUp,
   });
 }
 

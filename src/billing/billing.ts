@@ -28,16 +28,17 @@ import { UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   Bucket,
-  ErrorGroup,
-  FindRequestResponseSchema,
+  FindRequestsResponseSchema,
   GetForecastResponseSchema,
   GetReceiptResponseSchema,
   ListRunningRequestsResponseSchema,
-  type QueryErrorsRequest,
-  QueryErrorsRequestSchema,
+  type QueryRefusalsRequest,
+  QueryRefusalsRequestSchema,
   type QueryUsageRequest,
+  RefusalGroup,
   UsageService,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import * as sql from "../../gen/sql/billing.ts";
 import { type Clock, withTimeout } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
@@ -150,8 +151,8 @@ export type Billing = {
   /** The amounts of the charges that these requests have. One without a charge is left out. */
   findAmounts: LedgerStore["findAmounts"];
   /**
-   * Counts a request of a key that was rejected before its admission, for `QueryErrors`, and keeps
-   * it for `FindRequest` if it has an id.
+   * Counts a request of a key that was rejected before its admission, for `QueryRefusals`, and keeps
+   * it for `FindRequests` if it has an id.
    */
   countRejected: Rejections["count"];
   /**
@@ -514,7 +515,7 @@ function createService({
     suspendAccount: (request, call) => suspendAccount(accounts, request, call),
     resumeAccount: (request, call) => resumeAccount(accounts, request, call),
     createPriceList: (request, call) => createPriceList(priceLists, request, call),
-    addPriceListVersion: (request, call) => addPriceListVersion(priceLists, request, call),
+    createPriceListVersion: (request, call) => addPriceListVersion(priceLists, request, call),
     listPriceLists: (request, call) => listPriceLists(priceLists, request, call),
     setAccountPriceList: (request, call) => setAccountPriceList(priceLists, request, call),
     previewPrices: (request) => previewPrices(priceLists, request),
@@ -551,7 +552,7 @@ function createService({
       const hold = await placeHold({ store, holds, priceOf, offered, lists }, request, call);
       return create(PlaceHoldResponseSchema, {
         accountId: hold.payer.accountId,
-        grantedOutput: hold.grantedOutput,
+        grantedOutputTokens: hold.grantedOutput,
         holdMicrocredits: hold.amountMicro,
         price: hold.price,
         admittedAt: timestampFromDate(hold.admittedAt),
@@ -598,7 +599,7 @@ function createService({
       const [key] = await labelsOf(accountId, [receipt.keyId]);
       return create(GetReceiptResponseSchema, { receipt, ...(key && { key }) });
     },
-    async findRequest({ requestId }) {
+    async findRequests({ requestId }) {
       // In this order a request that is settled between the two reads is found.
       const running = await reports.findRunning(requestId);
       const charged = await reports.findCharges(requestId);
@@ -607,7 +608,7 @@ function createService({
       const left = running.filter(({ hold }) => !settled.has(hold.payer.accountId));
       if (left.length + charged.length + refused.length === 0)
         await refuseArchived(reports, { accountId: undefined, keyId: undefined }, requestId);
-      return create(FindRequestResponseSchema, {
+      return create(FindRequestsResponseSchema, {
         receipts: [...left.map(runningReceipt), ...charged],
         refusals: refused.map(toRefused),
       });
@@ -632,13 +633,13 @@ function createService({
       const scope = await scopeOf(reports, call);
       const answer = await usage.queryUsage(request, scope);
       answer.keys = await labelsOf(scope.accountId, distinct(answer.rows));
-      if (request.withErrors && request.pageToken === "")
-        answer.errors = await usage.queryErrors(errorsOf(request), scope);
-      if (request.withOwnBudgets && request.pageToken === "" && call.caller.kind === "person")
+      if (request.includeRefusals && request.pageToken === "")
+        answer.refusals = await usage.queryErrors(errorsOf(request), scope);
+      if (request.includeOwnBudgets && request.pageToken === "" && call.caller.kind === "person")
         answer.ownBudgets = await budgetsOfPerson(reports, { ...scope, ...call.caller });
       return answer;
     },
-    async queryErrors(request, call) {
+    async queryRefusals(request, call) {
       return usage.queryErrors(request, await scopeOf(reports, call));
     },
     async getForecast(_, { accountId }) {
@@ -647,17 +648,17 @@ function createService({
       return create(GetForecastResponseSchema, { forecasts });
     },
     verifyLedger: (_, call) => verifyLedger({ store, reports, log }, call),
-    getVerification: () => getVerification(reports),
+    getLastVerification: () => getVerification(reports),
   };
 }
 
 /** The rejected requests of a report, by reason. */
-function errorsOf({ from, to, keyIds }: QueryUsageRequest): QueryErrorsRequest {
+function errorsOf({ startAt: from, endAt: to, keyIds }: QueryUsageRequest): QueryRefusalsRequest {
   const range = { ...(from && { from }), ...(to && { to }) };
-  const groupBy = [ErrorGroup.REASON];
+  const groupBy = [RefusalGroup.REASON];
   // There are fewer reasons than rows of a page.
   const pageSize = reportRowsMax;
-  return create(QueryErrorsRequestSchema, {
+  return create(QueryRefusalsRequestSchema, {
     ...{ ...range, bucket: Bucket.NONE, groupBy, keyIds, pageSize },
   });
 }
@@ -720,8 +721,16 @@ async function placeHold(
   request: PlaceHoldRequest,
   { caller, signal }: AuthenticatedCall,
 ) {
-  const { requestId, keyId, model, input, mostExpensiveInput, minOutput, maxOutput, nonce } =
-    request;
+  const {
+    requestId,
+    keyId,
+    model,
+    maxInputTokens: input,
+    mostExpensiveInput,
+    minOutputTokens: minOutput,
+    maxOutputTokens: maxOutput,
+    nonce,
+  } = request;
   const { webSearches } = request;
   const tags = checkTags(request.tags, "tags");
   if (!isRequestId(requestId)) throw invalidField("request_id", requestIdRule);

@@ -207,7 +207,7 @@ class ChargeStream {
     const isIncomplete = this.#isIncomplete;
     this.#isIncomplete = false;
     const charges = this.#waiting.splice(0, messageChargesMax);
-    return create(WatchChargesResponseSchema, { charges, isIncomplete });
+    return create(WatchChargesResponseSchema, { charges, incomplete: isIncomplete });
   }
 
   /** Resolves when a charge waits, when `ms` have passed, or when `signal` fires. */

@@ -85,7 +85,12 @@ export function chosenCharges(
   filter: ChargeFilter | undefined,
   { onlyKey }: Scope,
 ): ChosenCharges | undefined {
-  const { keyId = "", model = "", outcomes = [], minAmountMicrocredits = 0n } = filter ?? {};
+  const {
+    keyId = "",
+    model = "",
+    outcomes = [],
+    minChargedMicrocredits: minAmountMicrocredits = 0n,
+  } = filter ?? {};
   const tags = checkTags(filter?.tags ?? noTags, "filter.tags");
   if (onlyKey !== undefined && keyId !== "" && keyId !== onlyKey) return undefined;
   return {
@@ -106,7 +111,7 @@ export function isChosen(chosen: ChosenCharges | undefined, charge: Receipt): bo
     (keyId === undefined || charge.keyId === keyId) &&
     (model === "" || charge.model === model) &&
     (outcomes.length === 0 || outcomes.includes(outcomeName(charge.outcome))) &&
-    charge.amountMicrocredits >= minAmountMicro &&
+    charge.chargedMicrocredits >= minAmountMicro &&
     (madeBy === "" || charge.madeBy === madeBy) &&
     Object.entries(tags).every(([key, value]) => charge.tags[key] === value)
   );

@@ -4,10 +4,10 @@ import { create, type JsonObject } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Approval } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import {
-  type AddPriceListVersionRequest,
-  AddPriceListVersionResponseSchema,
   type CreatePriceListRequest,
   CreatePriceListResponseSchema,
+  type CreatePriceListVersionRequest,
+  CreatePriceListVersionResponseSchema,
   type ListedModel,
   ListedModelSchema,
   type ListPriceListsRequest,
@@ -112,7 +112,7 @@ export async function createPriceList(
 
 export async function addPriceListVersion(
   parts: PriceListParts,
-  request: AddPriceListVersionRequest,
+  request: CreatePriceListVersionRequest,
   call: AuthenticatedCall,
 ) {
   const { priceListId, after } = request;
@@ -133,7 +133,10 @@ export async function addPriceListVersion(
     const made = { priceListId, n: after + 1, ...version, reason, madeBy: actorOf(call.caller) };
     return storeVersion(parts, tx, made);
   });
-  return create(AddPriceListVersionResponseSchema, await answerOf(parts, version, outcome, call));
+  return create(
+    CreatePriceListVersionResponseSchema,
+    await answerOf(parts, version, outcome, call),
+  );
 }
 
 /** Makes an approved price list, or adds an approved version. */
@@ -480,9 +483,15 @@ function toMessage(
   const models = readModels(row.models);
   return create(PriceListSchema, {
     ...{ priceListId, name, accounts: row.accounts },
-    madeAt: timestampFromDate(row.listMadeAt),
+    createdAt: timestampFromDate(row.listMadeAt),
     version: {
-      ...{ n, discountBp, reason, madeBy, madeAt: timestampFromDate(row.madeAt) },
+      ...{
+        number: n,
+        discountBp,
+        reason,
+        createdBy: madeBy,
+        createdAt: timestampFromDate(row.madeAt),
+      },
       models: Object.fromEntries([...models].map(([id, one]) => [id, toListed(one)])),
     },
     goneModels: [...models.keys()].filter((id) => !entries.some((entry) => entry.id === id)),

@@ -185,7 +185,7 @@ export class Rejections {
   }
 }
 
-/** A refused request, as `FindRequest` answers it. */
+/** A refused request, as `FindRequests` answers it. */
 export function toRefused({ facts, at, ...row }: sql.FindRefusalsRow) {
   const texts = Object.entries(Object(facts)).map(([name, value]) => [name, String(value)]);
   return { ...row, at: timestampFromDate(at), facts: Object.fromEntries(texts) };

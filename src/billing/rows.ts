@@ -5,7 +5,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type Account,
   AccountSchema,
-  AccountStatus,
+  AccountState,
 } from "../../gen/gateway/billing/v1/account_pb.ts";
 import {
   type Pool,
@@ -91,18 +91,18 @@ export function toAccount({
     ...row,
     name: shownName(row.name),
     createdAt: timestampFromDate(row.createdAt),
-    status: accountStatusOf[row.status],
+    state: accountStatusOf[row.status],
     ...(priceListId !== null && { priceListId }),
     ...(priceListAt && { priceListAt: timestampFromDate(priceListAt) }),
-    ...(statusChangedAt && { statusChangedAt: timestampFromDate(statusChangedAt) }),
+    ...(statusChangedAt && { stateChangedAt: timestampFromDate(statusChangedAt) }),
     ...(Object.values(details).some((text) => text !== "") && { billingDetails: details }),
   });
 }
 
-const accountStatusOf: Readonly<Record<AccountStatusName, AccountStatus>> = {
-  active: AccountStatus.ACTIVE,
-  suspended: AccountStatus.SUSPENDED,
-  closed: AccountStatus.CLOSED,
+const accountStatusOf: Readonly<Record<AccountStatusName, AccountState>> = {
+  active: AccountState.ACTIVE,
+  suspended: AccountState.SUSPENDED,
+  closed: AccountState.CLOSED,
 };
 
 export function toPool({ family, posted, held }: sql.ReadPoolsRow): Pool {
@@ -219,7 +219,7 @@ export function toReceipt(row: sql.FindChargeRow): Receipt {
     ...(row.outputOver + row.thinkingOver > 0 && { reportedUsage: reported }),
     price: toPrice(row),
     holdMicrocredits: row.hold,
-    amountMicrocredits: row.amount,
+    chargedMicrocredits: row.amount,
     overrunMicrocredits: row.overrun,
     outcome: outcomeOf(row.outcome),
     basis: basisOf(row.basis),

@@ -214,7 +214,7 @@ export async function moveCredits(
   if (isOwner && !ownersMove())
     throw new ApiError("not_permitted", { message: "Only operators move credits here." });
   const { amountMicrocredits: amount, idempotencyKey } = request;
-  const [from, to] = [namedFamily(request.from), namedFamily(request.to)];
+  const [from, to] = [namedFamily(request.fromFamily), namedFamily(request.toFamily)];
   if (to === from) throw invalidField("to", "has to be the other family");
   checkText("idempotency_key", idempotencyKey);
   const reason = readReason(request.reason, call);

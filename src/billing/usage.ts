@@ -8,16 +8,16 @@ import { type Forecast, ForecastSchema } from "../../gen/gateway/common/v1/forec
 import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import {
   Bucket,
-  ErrorGroup,
-  ErrorRowSchema,
   type OutcomeCount,
   OutcomeCountSchema,
-  type QueryErrorsRequest,
-  type QueryErrorsResponse,
-  QueryErrorsResponseSchema,
+  type QueryRefusalsRequest,
+  type QueryRefusalsResponse,
+  QueryRefusalsResponseSchema,
   type QueryUsageRequest,
   type QueryUsageResponse,
   QueryUsageResponseSchema,
+  RefusalGroup,
+  RefusalRowSchema,
   UsageGroup,
   UsageRowSchema,
   UsageService,
@@ -196,12 +196,12 @@ export function createReports(db: Runner) {
         row.value ?? "",
       ]);
       const sums = nextPageToken === "" || page.after ? entries : await sumAll(reading);
-      const areWanted = request.withOutcomes && !page.after;
+      const areWanted = request.includeOutcomes && !page.after;
       const outcomes = areWanted ? await countOutcomes({ range, asked, tag }) : [];
       return create(QueryUsageResponseSchema, {
         rows: entries.map((row) =>
           create(UsageRowSchema, {
-            from: timestampFromDate(row.period),
+            startAt: timestampFromDate(row.period),
             keyId: row.keyId,
             model: row.model,
             ...(row.family !== "" && { family: familyOf(row.family) }),
@@ -214,16 +214,16 @@ export function createReports(db: Runner) {
         outcomes,
         nextPageToken,
         completeUntil: timestampFromDate(clock.completeUntil),
-        from: timestampFromDate(range.from),
-        to: timestampFromDate(range.to),
+        startAt: timestampFromDate(range.from),
+        endAt: timestampFromDate(range.to),
       });
     },
 
     /** Throws `invalid_request` and `report_too_large`. */
-    async queryErrors(request: QueryErrorsRequest, scope: Scope): Promise<QueryErrorsResponse> {
+    async queryErrors(request: QueryRefusalsRequest, scope: Scope): Promise<QueryRefusalsResponse> {
       const { bucket, groupBy } = request;
       const keyIds = keysOf(request.keyIds, scope);
-      const page = pageOf(askedPage(UsageService.method.queryErrors, request, scope));
+      const page = pageOf(askedPage(UsageService.method.queryRefusals, request, scope));
       const clock = await readClock(scope.accountId, keyIds);
       const range = page.after?.range ?? keptRange(rangeOf(request, clock), clock);
       const [afterKeyId = null, afterReason = null] = page.after?.names ?? [];
@@ -231,8 +231,8 @@ export function createReports(db: Runner) {
         ...range,
         accountId: scope.accountId,
         bucket: bucketName(bucket),
-        byKey: groupBy.includes(ErrorGroup.KEY),
-        byReason: groupBy.includes(ErrorGroup.REASON),
+        byKey: groupBy.includes(RefusalGroup.KEY),
+        byReason: groupBy.includes(RefusalGroup.REASON),
         keyIds,
         afterPeriod: page.after?.at ?? null,
         afterKeyId,
@@ -245,10 +245,10 @@ export function createReports(db: Runner) {
         reason,
         ...(["", "", ""] as const),
       ]);
-      return create(QueryErrorsResponseSchema, {
+      return create(QueryRefusalsResponseSchema, {
         rows: entries.map((row) =>
-          create(ErrorRowSchema, {
-            from: timestampFromDate(row.period),
+          create(RefusalRowSchema, {
+            startAt: timestampFromDate(row.period),
             keyId: row.keyId,
             reason: row.reason.toUpperCase(),
             requests: row.requests,
@@ -256,8 +256,8 @@ export function createReports(db: Runner) {
         ),
         ...(!page.after && { total: total.requests }),
         nextPageToken,
-        from: timestampFromDate(range.from),
-        to: timestampFromDate(range.to),
+        startAt: timestampFromDate(range.from),
+        endAt: timestampFromDate(range.to),
       });
     },
 
@@ -477,7 +477,7 @@ function toSums(rows: readonly SumsRow[]): UsageSums {
   const sum = (column: keyof SumsRow) => rows.reduce((all, row) => all + (row[column] ?? 0n), 0n);
   return create(UsageSumsSchema, {
     usage: create(UsageTotalSchema, { ...byCategory(sum), webSearches: sum("webSearches") }),
-    amountMicrocredits: sum("amount"),
+    chargedMicrocredits: sum("amount"),
     inputMicrocredits: sum("amountInput"),
     outputMicrocredits: sum("amountOutput"),
     cacheMicrocredits: sum("amountCache"),

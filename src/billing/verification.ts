@@ -3,8 +3,8 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
-  type GetVerificationResponse,
-  GetVerificationResponseSchema,
+  type GetLastVerificationResponse,
+  GetLastVerificationResponseSchema,
   type VerifyLedgerResponse,
   VerifyLedgerResponseSchema,
   type Violation,
@@ -74,9 +74,9 @@ export async function latestVerification(
 }
 
 /** The same as an answer. */
-export async function getVerification(db: Runner): Promise<GetVerificationResponse> {
+export async function getVerification(db: Runner): Promise<GetLastVerificationResponse> {
   const { latest, cleanAt } = await latestVerification(db);
-  return create(GetVerificationResponseSchema, {
+  return create(GetLastVerificationResponseSchema, {
     ...(latest && {
       latest: {
         startedAt: timestampFromDate(latest.startedAt),

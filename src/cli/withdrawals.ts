@@ -4,10 +4,10 @@
 
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { AccountsService } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
-import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
-import { KeyStatus, KeysService, type Secret } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyState, KeysService, type Secret } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { AdminTokensService } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 
@@ -150,7 +150,7 @@ async function isInUse({ keys, people, billing }: Services, act: Act): Promise<b
       case "RevokeSecret": {
         const request = { $typeName: "gateway.keys.v1.GetKeyRequest" as const, keyId };
         const { key } = await keys.getKey(request, callOf(KeysService.method.getKey));
-        if (key?.status !== KeyStatus.ACTIVE) return false;
+        if (key?.state !== KeyState.ACTIVE) return false;
         const isOpen = (secret: Secret) => secret.secretId === id && secret.revokedAt === undefined;
         return method === "RevokeKey" || key.secrets.some(isOpen);
       }
@@ -173,7 +173,7 @@ async function isInUse({ keys, people, billing }: Services, act: Act): Promise<b
           { $typeName: "gateway.accounts.v1.GetAccountRequest", accountId: id },
           callOf(AccountsService.method.getAccount, id),
         );
-        return account?.status === AccountStatus.ACTIVE;
+        return account?.state === AccountState.ACTIVE;
       }
       case "UpdatePerson": {
         const call = callOf(PeopleService.method.listPeople);

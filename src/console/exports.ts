@@ -222,7 +222,7 @@ async function* usageLines(core: Core, query: Query, options: CallOptions): Asyn
 }
 
 function usageLine(
-  { from, keyId, model, family, sums, tagValue }: UsageRow,
+  { startAt: from, keyId, model, family, sums, tagValue }: UsageRow,
   byTag: boolean,
   names: ReadonlyMap<string, string>,
 ): string {
@@ -235,10 +235,10 @@ function usageLine(
     ...[sums?.requests ?? 0n, sums?.completed ?? 0n, sums?.failed ?? 0n, sums?.cut ?? 0n],
     ...tokenCategories.map((category) => usage?.[category] ?? 0n),
     usage?.webSearches ?? 0n,
-    credits(sums?.amountMicrocredits ?? 0n),
+    credits(sums?.chargedMicrocredits ?? 0n),
     ...(byTag ? [textCell(tagValue)] : []),
     textCell(names.get(keyId) ?? ""),
-    usd(sums?.amountMicrocredits ?? 0n),
+    usd(sums?.chargedMicrocredits ?? 0n),
   ]);
 }
 

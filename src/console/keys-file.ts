@@ -2,7 +2,7 @@
 
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import type { CallOptions } from "@connectrpc/connect";
-import { type Key, KeyAttention, KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { type Key, KeyAttention, KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { csvLine, textCell } from "../base/csv.ts";
 import { familyName } from "../base/families.ts";
 import { described, oneOf, text } from "../base/json-schema.ts";
@@ -12,10 +12,10 @@ import { parseTags, tagsText } from "../base/tags.ts";
 import type { Core } from "../contract/contract.ts";
 
 const statuses = {
-  active: KeyStatus.ACTIVE,
-  paused: KeyStatus.PAUSED,
-  expired: KeyStatus.EXPIRED,
-  revoked: KeyStatus.REVOKED,
+  active: KeyState.ACTIVE,
+  paused: KeyState.PAUSED,
+  expired: KeyState.EXPIRED,
+  revoked: KeyState.REVOKED,
 };
 const looks = {
   unused: KeyAttention.UNUSED,
@@ -68,7 +68,7 @@ async function* keyLines(core: Core, query: Query, options: CallOptions): AsyncG
   } while (pageToken !== "");
 }
 
-const statusNames = new Map<KeyStatus, string>(
+const statusNames = new Map<KeyState, string>(
   Object.entries(statuses).map(([name, status]) => [status, name]),
 );
 
@@ -78,7 +78,7 @@ function lineOf(key: Key): string {
     textCell(key.name),
     textCell(key.secrets[0]?.hint ?? ""),
     familyName(key.family) ?? "",
-    statusNames.get(key.status) ?? "",
+    statusNames.get(key.state) ?? "",
     textCell(tagsText(key.tags)),
     key.requestsPerMinute ?? "",
     textCell(key.allowedModels.join(" ")),

@@ -87,7 +87,7 @@ function askedOf<Group>(query: Query, groups: Readonly<Record<string, Group>>) {
   };
 }
 
-const dayOf = ({ from }: Pick<Sales | Revenue, "from">) =>
+const dayOf = ({ startAt: from }: Pick<Sales | Revenue, "from">) =>
   from ? timestampDate(from).toISOString().slice(0, 10) : "";
 /** Micro-dollars, and pico-dollars, as a decimal number of dollars. */
 const dollars = (micro: bigint) => decimal(micro, 6, 2);
@@ -151,7 +151,7 @@ function revenueLine(row: Revenue): string {
     ...[row.asset, row.network, textCell(row.processor), row.kind, row.orders],
     ...[dollars(row.paidMicrodollars), dollars(row.refundedMicrodollars)],
     ...[dollars(row.lostMicrodollars), dollars(row.netMicrodollars)],
-    textCell(row.coins.map(({ asset, amount }) => `${amount} ${asset}`).join("; ")),
+    textCell(row.coins.map(({ asset, coins: amount }) => `${amount} ${asset}`).join("; ")),
   ]);
 }
 
@@ -170,7 +170,7 @@ async function* liabilityLines(
   query: Query,
   options: CallOptions,
 ): AsyncGenerator<string> {
-  const { rows } = await core.operations.getLiabilities(rangeParams(query), options);
+  const { rows } = await core.operations.queryLiabilities(rangeParams(query), options);
   const byDay = Map.groupBy(rows, ({ day }) => (day ? Number(day.seconds) : 0));
   yield csvLine(liabilityColumns) + [...byDay.values()].map(liabilityLine).join("");
 }
@@ -185,7 +185,9 @@ function liabilityLine(families: readonly Liabilities[]): string {
       [
         one.owedMicrocredits,
         one.debtsMicrocredits,
-        ...kinds.map((kind) => one.added.find((added) => added.kind === kind)?.microcredits ?? 0n),
+        ...kinds.map(
+          (kind) => one.added.find((added) => added.kind === kind)?.addedMicrocredits ?? 0n,
+        ),
         one.chargedMicrocredits,
       ].map(credits),
     ),

@@ -77,11 +77,11 @@ export function createSessionCookie(publicUrl: () => URL) {
       });
     },
     /** The header `set-cookie` that begins a session. */
-    begin: ({ token, endsAt }: SessionGrant) => render("session", token, endsAt),
+    begin: ({ token, expiresAt: endsAt }: SessionGrant) => render("session", token, endsAt),
     /** The header `set-cookie` that ends the session. */
     end: () => render("session", ""),
     /** The headers `set-cookie` that begin and end the way to a provider of OIDC. */
-    beginFlow: ({ token, endsAt }: OidcFlow) => render("oidc", token, endsAt),
+    beginFlow: ({ token, expiresAt: endsAt }: OidcFlow) => render("oidc", token, endsAt),
     endFlow: () => render("oidc", ""),
     /** The flow in a header `cookie`. */
     readFlow: (header: string) => readCookie(header, nameOf("oidc")),

@@ -163,6 +163,6 @@ function toApproval(row: sql.ListApprovalsRow): Approval {
     amountMicrodollars: row.usdMicro,
     givenMicrodollars: row.givenUsdMicro,
     requestedAt: timestampFromDate(row.requestedAt),
-    endsAt: timestampFromDate(row.endsAt),
+    expiresAt: timestampFromDate(row.endsAt),
   });
 }

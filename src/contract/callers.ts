@@ -73,7 +73,7 @@ function isPersonAdmitted(allowed: Callers, { operator, memberships }: Person): 
 
 /** True if an operator of this role may call the method, for any account. */
 function isOpenTo(allowed: Callers, operator: OperatorRole): boolean {
-  return allowed.operator !== OperatorRole.UNSPECIFIED && operator >= allowed.operator;
+  return allowed.operatorRole !== OperatorRole.UNSPECIFIED && operator >= allowed.operatorRole;
 }
 
 /**

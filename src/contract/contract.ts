@@ -447,7 +447,7 @@ export function toCaller({
   secret,
   person,
   management,
-  isLimited,
+  limited: isLimited,
   priceListId,
 }: AuthenticateResponse): Caller | undefined {
   if (admin) {
@@ -461,7 +461,7 @@ export function toCaller({
     return { kind: "management", managementKeyId, accountId, name, scopes };
   }
   if (!person) return undefined;
-  const { personId, sessionId, memberships, operator, strongUntil } = person;
+  const { personId, sessionId, memberships, operatorRole: operator, strongUntil } = person;
   return {
     kind: "person",
     personId,

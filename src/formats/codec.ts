@@ -84,7 +84,11 @@ export type AnswerContext = {
 };
 
 /** The member `gateway` that shows a charge, and what the provider did not get. */
-export function encodeCost({ requestId, amountMicrocredits, leftOut }: Cost): JsonObject {
+export function encodeCost({
+  requestId,
+  chargedMicrocredits: amountMicrocredits,
+  leftOut,
+}: Cost): JsonObject {
   const shown = { request_id: requestId, cost_credits: credits(amountMicrocredits) };
   return leftOut.length === 0 ? shown : { ...shown, left_out: encodeLeftOut(leftOut) };
 }

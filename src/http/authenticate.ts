@@ -79,7 +79,7 @@ export function createIdentifyCaller(
     if (!known.get(digest)) failedCredentials.check(address);
     try {
       const atMs = performance.now();
-      const caller = await core.keys.authenticate({ monthUsage }, call);
+      const caller = await core.keys.authenticate({ includeUsage: monthUsage }, call);
       const identified = { caller, atMs, address };
       known.set(digest, identified);
       return identified;

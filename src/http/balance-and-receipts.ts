@@ -322,7 +322,7 @@ export function listReceipts(core: Core) {
           keyId: textParam(query, "key_id"),
           model: textParam(query, "model"),
           outcomes: listParam(query, "outcome").map((name) => choiceOf(outcomes, "outcome", name)),
-          minAmountMicrocredits: creditsParam(query, "min_credits"),
+          minChargedMicrocredits: creditsParam(query, "min_credits"),
           tags: parseTags(textParam(query, "tag"), "tag"),
           madeBy: textParam(query, "made_by"),
         },
@@ -361,14 +361,14 @@ function renderReceipt(receipt: Receipt): JsonObject {
     web_searches: usage?.webSearches ?? 0,
     // Only where the provider reported other tokens than the charged ones.
     ...(reportedUsage && { reported_tokens: renderTokens(reportedUsage) }),
-    granted_output: receipt.grantedOutput,
+    granted_output: receipt.grantedOutputTokens,
     price_version: price?.priceVersion ?? null,
     price_note: price?.note || null,
     credits_per_token: price ? byColumn((category) => creditsOfNano(price[category])) : null,
     credits_per_web_search: price ? credits(price.webSearch) : null,
     hold_credits: credits(receipt.holdMicrocredits),
-    charge_credits: credits(receipt.amountMicrocredits),
-    charge_usd: usd(receipt.amountMicrocredits),
+    charge_credits: credits(receipt.chargedMicrocredits),
+    charge_usd: usd(receipt.chargedMicrocredits),
     overrun_credits: credits(receipt.overrunMicrocredits),
     attempts: receipt.attempts.map(renderAttempt),
     left_out: encodeLeftOut(receipt.leftOut),
@@ -389,7 +389,12 @@ function byColumn(read: (category: TokenCategory) => JsonValue): JsonObject {
   );
 }
 
-function renderAttempt({ provider, outcome, status, firstEventAfter }: Attempt): JsonObject {
+function renderAttempt({
+  provider,
+  outcome,
+  httpStatus: status,
+  firstEventAfter,
+}: Attempt): JsonObject {
   return {
     provider,
     outcome,

@@ -283,7 +283,7 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
     const timeoutMs = context.timeoutMs();
     if (timeoutMs !== undefined && timeoutMs <= 0)
       throw new ApiError("timeout", { message: "The deadline passed before the call began." });
-    if (context.method === serviceTypes.payments.method.receiveHook)
+    if (context.method === serviceTypes.payments.method.receiveWebhook)
       parts.failedCredentials?.check(address);
     const attempt = { authorization, address, monthUsage: false };
     const identify = async () => identifyCaller(attempt, callOf(context, adminMethods));

@@ -165,7 +165,7 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
         firstByteMs: logFields.firstByteMs,
         error,
         outcome: receipt && OutcomeSchema.value[receipt.outcome]?.localName,
-        amountMicrocredits: receipt?.amountMicrocredits.toString(),
+        amountMicrocredits: receipt?.chargedMicrocredits.toString(),
         tokens: receipt?.usage && tokensOf(receipt.usage),
         webSearches: receipt?.usage?.webSearches || undefined,
         traceId: trace?.span?.traceId,

@@ -137,8 +137,8 @@ export function getModels(core: Core) {
       data: models.map(renderModel),
       // If true, the native SDK would request the next page for ever.
       has_more: false,
-      first_id: models[0]?.id ?? null,
-      last_id: models.at(-1)?.id ?? null,
+      first_id: models[0]?.modelId ?? null,
+      last_id: models.at(-1)?.modelId ?? null,
     });
   };
 }
@@ -146,7 +146,7 @@ export function getModels(core: Core) {
 export function getModel(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { model } = await core.inference.getModel(
-      { model: pathParam(request, "id") },
+      { modelId: pathParam(request, "id") },
       callFor(request),
     );
     assert(model, "the service returns a model or throws");
@@ -165,7 +165,15 @@ export function getModelsInfo(core: Core) {
 }
 
 function renderModel(model: Model): JsonObject {
-  const { id, aliasFor, displayName, tier, createdAt, contextTokens, maxOutputTokens } = model;
+  const {
+    modelId: id,
+    aliasFor,
+    displayName,
+    tier,
+    createdAt,
+    contextTokens,
+    maxOutputTokens,
+  } = model;
   return {
     id,
     object: "model",

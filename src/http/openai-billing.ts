@@ -91,7 +91,7 @@ export function getBillingUsage(core: Core) {
     );
     return sendJson(reply, {
       object: "list",
-      total_usage: cents(totals?.amountMicrocredits ?? 0n),
+      total_usage: cents(totals?.chargedMicrocredits ?? 0n),
     });
   };
 }

@@ -137,10 +137,15 @@ function framesOf({ typeName }: DescMessage): Schema {
 }
 
 function securityOf(desc: DescMethod): JsonObject[] {
-  const { key, accountReader, management, admin, person, operator, anyone } = getOption(
-    desc,
-    callers,
-  );
+  const {
+    key,
+    accountReader,
+    management,
+    admin,
+    person,
+    operatorRole: operator,
+    anyone,
+  } = getOption(desc, callers);
   const isForBearers =
     key || accountReader || management.length > 0 || admin !== AdminScope.UNSPECIFIED;
   const isForPeople = person !== AccountRole.UNSPECIFIED || operator !== OperatorRole.UNSPECIFIED;
@@ -152,7 +157,14 @@ function securityOf(desc: DescMethod): JsonObject[] {
 }
 
 function callersText(desc: DescMethod): string {
-  const { key, accountReader, admin, person, operator, anyone } = getOption(desc, callers);
+  const {
+    key,
+    accountReader,
+    admin,
+    person,
+    operatorRole: operator,
+    anyone,
+  } = getOption(desc, callers);
   const word = (type: DescEnum, value: number) => type.value[value]?.localName.toLowerCase() ?? "";
   const scopes = scopesFor(getOption(desc, callers)).map((scope) =>
     word(ManagementScopeSchema, scope),

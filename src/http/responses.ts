@@ -56,8 +56,8 @@ export function postResponses(
 async function resolveModel(core: Core, body: JsonValue, request: FastifyRequest): Promise<string> {
   const name = isObject(body) && typeof body.model === "string" ? body.model : "";
   if (name === "") throw new ApiError("model_not_found", { field: "model" });
-  const { model } = await core.inference.getModel({ model: name }, callFor(request));
-  return model?.aliasFor || model?.id || "";
+  const { model } = await core.inference.getModel({ modelId: name }, callFor(request));
+  return model?.aliasFor || model?.modelId || "";
 }
 
 /** The stream of a request that fails before its body is read. */

@@ -109,12 +109,12 @@ async function sendWhole(answering: Answering): Promise<FastifyReply> {
   const receipt = await generateInto(whole, answering);
   const { admission, events } = whole;
   assert(admission, "a complete answer has an admission");
-  const { requestId, amountMicrocredits, leftOut } = receipt;
+  const { requestId, chargedMicrocredits: amountMicrocredits, leftOut } = receipt;
   reply.header("x-gateway-cost-credits", credits(amountMicrocredits));
   const body = format.encodeAnswer(events, admission);
   if (leftOut.length === 0) return sendJson(reply, body);
   reply.header(leftOutHeader, writeLeftOut(leftOut));
-  const cost = create(CostSchema, { requestId, amountMicrocredits, leftOut });
+  const cost = create(CostSchema, { requestId, chargedMicrocredits: amountMicrocredits, leftOut });
   return sendJson(reply, format.showCost ? { ...body, gateway: encodeCost(cost) } : body);
 }
 

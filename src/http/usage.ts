@@ -139,8 +139,8 @@ export function getUsage(core: Core) {
     return sendJson(reply, {
       object: "usage",
       // Full hours or days: the range may be wider than the one that was asked for.
-      from: rfc3339OrNull(answer.from),
-      to: rfc3339OrNull(answer.to),
+      from: rfc3339OrNull(answer.startAt),
+      to: rfc3339OrNull(answer.endAt),
       complete_until: rfc3339OrNull(answer.completeUntil),
       data: answer.rows.map((row) =>
         renderRow(row, {
@@ -156,7 +156,7 @@ export function getUsage(core: Core) {
 }
 
 function renderRow(
-  { from, keyId, model, family, member, sums, tagValue }: UsageRow,
+  { startAt: from, keyId, model, family, member, sums, tagValue }: UsageRow,
   { isByMember, isByTag }: { isByMember: boolean; isByTag: boolean },
 ): JsonObject {
   return {
@@ -172,7 +172,7 @@ function renderRow(
 }
 
 function renderSums(sums: UsageSums): JsonObject {
-  const { usage, amountMicrocredits: amount } = sums;
+  const { usage, chargedMicrocredits: amount } = sums;
   return {
     requests: Number(sums.requests),
     completed: Number(sums.completed),

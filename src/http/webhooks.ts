@@ -49,7 +49,7 @@ export function postWebhook(parts: {
       throw new ApiError("not_found", { message: "No such path." });
     const body = await readRaw(request, webhookBytesMax);
     try {
-      await core.payments.receiveHook({ processor, headers: headersOf(request), body });
+      await core.payments.receiveWebhook({ processor, headers: headersOf(request), body });
     } catch (error) {
       if (toApiError(error).reason === "invalid_signature") {
         // Not earlier: who signs does not guess, whatever others at its address do.

@@ -414,13 +414,16 @@ export class Answer implements AnswerReader, Answered {
   }
 
   /** The end of the answer, with the charged tokens and their cost. */
-  #chargedEnd(usage: Usage, { requestId, amountMicrocredits }: Receipt): Event[] {
+  #chargedEnd(
+    usage: Usage,
+    { requestId, chargedMicrocredits: amountMicrocredits }: Receipt,
+  ): Event[] {
     const end = this.#end;
     const $typeName = "gateway.inference.v1.Cost";
     const cost: Cost = {
       $typeName,
       requestId,
-      amountMicrocredits,
+      chargedMicrocredits: amountMicrocredits,
       leftOut: [...this.leftOut],
     };
     const charged = chargedUsage(usage, this.#grant.output);

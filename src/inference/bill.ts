@@ -151,7 +151,7 @@ export class Bill {
   #traceSettlement(trace: TraceScope, settlement: Promise<Receipt>, usage: Usage): void {
     const span = trace.span("settle");
     settlement.then(
-      (receipt) => span.end({ "gateway.microcredits": Number(receipt.amountMicrocredits) }),
+      (receipt) => span.end({ "gateway.microcredits": Number(receipt.chargedMicrocredits) }),
       (error: unknown) => span.end({}, toApiError(error).reason),
     );
     const tokens = genaiTokens(usage);

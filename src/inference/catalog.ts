@@ -100,8 +100,8 @@ export function createCatalog(file: CatalogFile, lists?: PriceLists): Catalog {
     describe(name, allowed, priceListId) {
       const models = list(allowed, priceListId);
       const found =
-        models.find(({ id }) => id === name) ??
-        models.find(({ id }) => id === find(name)?.model.id);
+        models.find(({ modelId: id }) => id === name) ??
+        models.find(({ modelId: id }) => id === find(name)?.model.id);
       if (found) return found;
       throw notFound(name, models);
     },
@@ -113,7 +113,7 @@ export function createCatalog(file: CatalogFile, lists?: PriceLists): Catalog {
 }
 
 function notFound(name: string, models: readonly Model[]): ApiError {
-  const valid = models.map(({ id }) => id);
+  const valid = models.map(({ modelId: id }) => id);
   // A name can be as long as a body, so the message quotes only its beginning.
   const message = `model: ${name.slice(0, 100)} is not one of ${valid.join(", ")}`;
   return new ApiError("model_not_found", { field: "model", allowed: valid, message });

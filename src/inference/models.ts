@@ -35,7 +35,7 @@ export async function listModels(
   await limitFreeCall(limits, caller);
   const priceListId = await priceListOf(parts, call, request.pricesOf);
   const all = settings.catalog.list(allowedModels(caller), priceListId);
-  const list = wholeList(all, ({ id }) => id);
+  const list = wholeList(all, ({ modelId: id }) => id);
   const { listModels } = InferenceService.method;
   const { entries: models, nextPageToken } = await readPage(listModels, request, call, list);
   return create(ListModelsResponseSchema, { models, nextPageToken });
@@ -47,7 +47,7 @@ export async function listModels(
  */
 export async function getModel(
   parts: Parts,
-  { model, pricesOf }: GetModelRequest,
+  { modelId: model, pricesOf }: GetModelRequest,
   call: Pick<AuthenticatedCall, "allowed" | "caller">,
 ): Promise<GetModelResponse> {
   const { settings, limits } = parts;

@@ -15,7 +15,7 @@ import {
   KeyAttention,
   KeyOrder,
   KeySchema,
-  KeyStatus,
+  KeyState,
   KeysService,
   type ListKeysRequest,
   type ListKeysResponse,
@@ -39,6 +39,7 @@ import {
   type UpdateKeyResponse,
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+
 import { type BudgetLimits, limitNames, unlimited } from "../base/budgets.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { checkAddresses } from "../base/client-address.ts";
@@ -153,7 +154,11 @@ export async function listKeys(
   const account = checkId("account_id", call.accountId);
   const filter = checkFilter(request);
   const isFirst = request.pageToken === "";
-  const { withModelKeys, withAttention, withTagKeys } = request;
+  const {
+    includeModelKeys: withModelKeys,
+    includeAttention: withAttention,
+    includeTagKeys: withTagKeys,
+  } = request;
   const [page, liveKeys, counts, attention, tagKeys] = await Promise.all([
     request.groupByTag === ""
       ? listPage(store, call, request, filter)
@@ -167,7 +172,7 @@ export async function listKeys(
     ...page,
     ...counts,
     liveKeys,
-    liveKeysMax: keysMax?.() ?? 0,
+    maxLiveKeys: keysMax?.() ?? 0,
     ...(attention && { attention }),
     tagKeys,
   });
@@ -181,7 +186,7 @@ async function listPage(
 ) {
   const page = await readKeyPage(store, call, request, filter);
   const { entries: keys, nextPageToken } = page;
-  if (request.withDays) await store.addDays(call.accountId, keys, keyDaysShown);
+  if (request.includeDays) await store.addDays(call.accountId, keys, keyDaysShown);
   return { keys, nextPageToken };
 }
 
@@ -782,9 +787,9 @@ const attentions: Readonly<Record<KeyAttention, KeyFilter["attention"]>> = {
 
 /** The keys that a list asks for. Throws `invalid_request`. */
 function checkFilter(request: ListKeysRequest): KeyFilter {
-  const { statuses, status, query, tags, withoutTag, attention, keyIds } = request;
+  const { states: statuses, state: status, query, tags, withoutTag, attention, keyIds } = request;
   return {
-    statuses: statuses.length > 0 ? statuses : status === KeyStatus.UNSPECIFIED ? [] : [status],
+    statuses: statuses.length > 0 ? statuses : status === KeyState.UNSPECIFIED ? [] : [status],
     text: queryOf(query),
     tags: checkTags(tags, "tags"),
     withoutTag,

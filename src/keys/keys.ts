@@ -265,7 +265,7 @@ async function describeCaller(
       person: {
         personId,
         sessionId,
-        operator,
+        operatorRole: operator,
         memberships: [...memberships],
         ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
       },
@@ -281,9 +281,9 @@ async function describeCaller(
   if (caller.kind !== "key") throw new ApiError("not_permitted");
   const { key, secret, isLimited = false, priceListId = "" } = caller;
   return create(AuthenticateResponseSchema, {
-    key: request.monthUsage ? await store.readWithMonthUsage(key.keyId) : key,
+    key: request.includeUsage ? await store.readWithMonthUsage(key.keyId) : key,
     secret,
-    isLimited,
+    limited: isLimited,
     priceListId,
   });
 }

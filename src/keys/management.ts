@@ -424,7 +424,7 @@ function checkSettings(request: CreateManagementKeyRequest) {
   return {
     name: checkName("name", request.name),
     scopes: scopeNames(request.scopes),
-    mostKeys: request.mostKeys || mostKeysDefault,
+    mostKeys: request.maxKeys || mostKeysDefault,
     childLimits: childLimitsText(childLimits),
     allowedAddresses: checkAddresses("allowed_addresses", request.allowedAddresses),
     expiresAt: checkExpiry("expires_at", request.expiresAt),
@@ -453,8 +453,8 @@ function checkChanges(key: ManagementKey, paths: readonly string[]): Partial<Set
         changed.scopes = scopeNames(key.scopes);
         break;
       case "most_keys":
-        if (key.mostKeys === 0) throw invalidField(field, "is at least 1");
-        changed.mostKeys = key.mostKeys;
+        if (key.maxKeys === 0) throw invalidField(field, "is at least 1");
+        changed.mostKeys = key.maxKeys;
         break;
       case "child_limits":
         changed.childLimits = childLimitsText(key.childLimits);

@@ -10,7 +10,7 @@ import {
   type KeyGroup,
   KeyGroupSchema,
   KeySchema,
-  KeyStatus,
+  KeyState,
   type Secret,
   SecretSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
@@ -60,7 +60,7 @@ export type KeyEvent = sql.ListEventsRow;
 /** The keys of a list. */
 export type KeyFilter = {
   /** Empty: of every status. */
-  readonly statuses: readonly KeyStatus[];
+  readonly statuses: readonly KeyState[];
   /** Part of a name or hint, or a key id. Empty: every key. */
   readonly text: string;
   /** Tags that each of them has. */
@@ -395,7 +395,7 @@ export function createKeyStore(
     /** The same keys with nothing but their ids, revisions, statuses and managers. */
     async listIds(accountId: string, filter: KeyFilter, page: KeyPage): Promise<Key[]> {
       const rows = await run(sql.pageAccountKeys, { accountId, ...filterOf(filter), ...page });
-      return rows.map((row) => create(KeySchema, { ...row, status: statusOf[row.status] }));
+      return rows.map((row) => create(KeySchema, { ...row, state: statusOf[row.status] }));
     },
 
     /** What keys were charged on each of the last UTC days up to today, in place of nothing. */
@@ -808,15 +808,15 @@ function filterOf({ statuses, tags, keyIds, ...filter }: KeyFilter) {
 const withBigints = (_: string, value: unknown) =>
   typeof value === "bigint" ? String(value) : value;
 
-const statusOf: Record<sql.ReadKeysRow["status"], KeyStatus> = {
-  active: KeyStatus.ACTIVE,
-  paused: KeyStatus.PAUSED,
-  expired: KeyStatus.EXPIRED,
-  revoked: KeyStatus.REVOKED,
+const statusOf: Record<sql.ReadKeysRow["status"], KeyState> = {
+  active: KeyState.ACTIVE,
+  paused: KeyState.PAUSED,
+  expired: KeyState.EXPIRED,
+  revoked: KeyState.REVOKED,
 };
 
 /** The name of a status in statements. Null: of every status. */
-function nameOfStatus(status: KeyStatus): string {
+function nameOfStatus(status: KeyState): string {
   return Object.entries(statusOf).find(([, one]) => one === status)?.[0] ?? "";
 }
 

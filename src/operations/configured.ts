@@ -5,9 +5,9 @@ import { durationFromMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import {
   type CatalogModelSchema,
-  type ListCatalogRequest,
-  type ListCatalogResponse,
-  ListCatalogResponseSchema,
+  type ListCatalogModelsRequest,
+  type ListCatalogModelsResponse,
+  ListCatalogModelsResponseSchema,
   type ListProvidersRequest,
   type ListProvidersResponse,
   ListProvidersResponseSchema,
@@ -15,6 +15,7 @@ import {
   type ProviderOnNodeSchema,
   type ProviderSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
+
 import { readPage, wholeList } from "../base/paging.ts";
 import type { CatalogFile, ProviderSettings } from "../config/catalog.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
@@ -105,9 +106,9 @@ function regionOf(settings: ProviderSettings): string {
 
 export async function listCatalog(
   parts: ConfiguredParts,
-  request: ListCatalogRequest,
+  request: ListCatalogModelsRequest,
   call: AuthenticatedCall,
-): Promise<ListCatalogResponse> {
+): Promise<ListCatalogModelsResponse> {
   const { file, ledger, providers, priceOf, conditionalPricesOf } = parts;
   const { models, aliases } = file();
   const used = Map.groupBy(await ledger.prices(), ({ model }) => model);
@@ -121,7 +122,7 @@ export async function listCatalog(
     const { id, displayName, tier = "", contextTokens, maxOutputTokens, routes } = model;
     const price = priceOf(id);
     return {
-      id,
+      modelId: id,
       displayName,
       tier,
       contextTokens,
@@ -136,7 +137,7 @@ export async function listCatalog(
           group: index + 1,
         })),
       ),
-      isUsable: usable.get(id) ?? false,
+      usable: usable.get(id) ?? false,
       prices: pricesOf(id),
       conditional: [...conditionalPricesOf(id)],
     };
@@ -147,10 +148,10 @@ export async function listCatalog(
     .map((id) => ({ id, displayName: id, prices: pricesOf(id) }));
   const list = wholeList<MessageInitShape<typeof CatalogModelSchema>>(
     [...offered, ...gone],
-    ({ id = "" }) => id,
+    ({ modelId: id = "" }) => id,
   );
-  const page = await readPage(OperationsService.method.listCatalog, request, call, list);
-  return create(ListCatalogResponseSchema, {
+  const page = await readPage(OperationsService.method.listCatalogModels, request, call, list);
+  return create(ListCatalogModelsResponseSchema, {
     models: page.entries,
     nextPageToken: page.nextPageToken,
     configuration: hashOf(file()),

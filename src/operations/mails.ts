@@ -128,9 +128,9 @@ function toMail(mail: InvitationMail): AccountMail {
   return create(AccountMailSchema, {
     ...{ invitationId, address: maskAddress(address) },
     delivery: {
-      madeAt: timestampFromDate(madeAt),
+      createdAt: timestampFromDate(madeAt),
       delivery: {
-        ...{ state: states[state], problem, at: timestampFromDate(nextAt) },
+        ...{ state: states[state], problem, attemptedAt: timestampFromDate(nextAt) },
         failures: state === "sent" || isTried ? Math.max(0, attempts - 1) : attempts,
       },
     },

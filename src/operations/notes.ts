@@ -5,10 +5,10 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type AccountNote,
   AccountNoteSchema,
-  type AddNoteRequest,
-  AddNoteResponseSchema,
-  type ListNotesRequest,
-  ListNotesResponseSchema,
+  type CreateAccountNoteRequest,
+  CreateAccountNoteResponseSchema,
+  type ListAccountNotesRequest,
+  ListAccountNotesResponseSchema,
   SupportService,
 } from "../../gen/gateway/operations/v1/support_pb.ts";
 import * as sql from "../../gen/sql/operations.ts";
@@ -26,12 +26,12 @@ export type NotesParts = { readonly postgres: Pick<Postgres, "run" | "transactio
 
 export async function addNote(
   { postgres }: NotesParts,
-  request: AddNoteRequest,
+  request: CreateAccountNoteRequest,
   call: AuthenticatedCall,
 ) {
   const { accountId } = request;
   const text = checkedText(request.text);
-  const once = onceFor(SupportService.method.addNote, request, call);
+  const once = onceFor(SupportService.method.createAccountNote, request, call);
   const made = { id: timeOrderedId("not_"), secret: "" };
   const { id } = await postgres.transaction((tx) =>
     once(tx, made, async () => {
@@ -41,23 +41,23 @@ export async function addNote(
   );
   const note = await postgres.run(sql.findNote, { accountId, noteId: id });
   if (!note) throw new Error("a note that was stored is gone");
-  return create(AddNoteResponseSchema, { note: toNote(note) });
+  return create(CreateAccountNoteResponseSchema, { note: toNote(note) });
 }
 
 export async function listNotes(
   { postgres }: NotesParts,
-  request: ListNotesRequest,
+  request: ListAccountNotesRequest,
   call: AuthenticatedCall,
 ) {
   const { accountId } = request;
   await checkAccount(postgres, accountId);
-  const { listNotes } = SupportService.method;
+  const { listAccountNotes: listNotes } = SupportService.method;
   const { entries, nextPageToken } = await readPage(listNotes, request, call, {
     read: (before, rows) =>
       postgres.run(sql.listNotes, { accountId, before: before ?? null, rows }),
     cursorOf: ({ noteId }) => noteId,
   });
-  return create(ListNotesResponseSchema, { notes: entries.map(toNote), nextPageToken });
+  return create(ListAccountNotesResponseSchema, { notes: entries.map(toNote), nextPageToken });
 }
 
 function checkedText(text: string): string {
@@ -69,5 +69,5 @@ function checkedText(text: string): string {
 }
 
 function toNote({ at, ...note }: sql.FindNoteRow): AccountNote {
-  return create(AccountNoteSchema, { ...note, at: timestampFromDate(at) });
+  return create(AccountNoteSchema, { ...note, createdAt: timestampFromDate(at) });
 }

@@ -45,7 +45,7 @@ export async function resendDocument(
   request: ResendDocumentRequest,
   call: AuthenticatedCall,
 ) {
-  const { accountId, number, to } = request;
+  const { accountId, number, receiver: to } = request;
   readReason(request.reason, call);
   call.note?.({ number });
   const document = await parts.findDocument(accountId, number);

@@ -120,7 +120,7 @@ export async function search(
   const hits = distinct(found.filter(isSeen));
   return create(SearchResponseSchema, {
     hits: hits.slice(0, hitsMax).map(toHit),
-    isIncomplete: hits.length > hitsMax,
+    incomplete: hits.length > hitsMax,
   });
 }
 
@@ -297,6 +297,6 @@ function toHit({ kind, at, ...found }: Found): SearchHit {
   return create(SearchHitSchema, {
     ...found,
     kind: kinds[kind] ?? SearchHitKind.UNSPECIFIED,
-    ...(at && { at: timestampFromDate(at) }),
+    ...(at && { occurredAt: timestampFromDate(at) }),
   });
 }

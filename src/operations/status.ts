@@ -91,8 +91,8 @@ export async function getStatus(parts: StatusParts): Promise<GetStatusResponse> 
         firstDeadlineAt: timestampFromDate(running.firstDeadlineAt),
       }),
     },
-    at: timestampFromDate(new Date()),
-    ...(adminTokenUsedAt && { adminTokenUsedAt: timestampFromDate(adminTokenUsedAt) }),
+    readAt: timestampFromDate(new Date()),
+    ...(adminTokenUsedAt && { adminTokenLastUsedAt: timestampFromDate(adminTokenUsedAt) }),
     setup: await readSetup(parts, reports),
   });
 }
@@ -118,7 +118,7 @@ function toNode(record: NodeRecord, answering: string): Node {
     nodeId: record.nodeId,
     startedAt: timestampFromDate(record.startedAt),
     silentSeconds: record.silentPolls,
-    isAnswering: record.nodeId === answering,
+    answering: record.nodeId === answering,
     ...(report && { report }),
   });
 }
@@ -203,10 +203,10 @@ function toProviderState(condition: ProviderCondition): ProviderState {
     health: healths[health],
     waitingModels: [...waitingModels],
     ...(lastFailure && {
-      lastFailure: { ...lastFailure, at: timestampFromDate(lastFailure.at) },
+      lastFailure: { ...lastFailure, occurredAt: timestampFromDate(lastFailure.at) },
     }),
     ...(credential && { credentialSource: credential.source }),
-    ...(credential?.endsAt && { credentialEndsAt: minuteOf(credential.endsAt) }),
+    ...(credential?.endsAt && { credentialExpiresAt: minuteOf(credential.endsAt) }),
   });
 }
 

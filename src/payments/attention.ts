@@ -164,7 +164,7 @@ type Waiting = {
 /** Micro-credits by deposit. Every deposit that waits is named, so that no rule counts it later. */
 async function grantFor(
   tables: PaymentsTables,
-  { rate, amountMicrodollars }: Grant,
+  { rate, grantedMicrodollars: amountMicrodollars }: Grant,
   { order, now, waiting, marketRates }: Waiting,
 ): Promise<StoredDecision["granted"]> {
   if (rate === GrantRate.UNSPECIFIED) {

@@ -3,8 +3,9 @@
 // that names it. A process may die between any two steps: the sweep repeats the rest. An account
 // that was closed meanwhile gets its credits all the same, and a person looks at the order.
 
-import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+
 import * as sql from "../../gen/sql/payments.ts";
 import { familyOf } from "../base/families.ts";
 import { min } from "../base/money.ts";
@@ -187,7 +188,7 @@ async function isClosed(billing: Parts["billing"], accountId: string): Promise<b
     { accountId },
     { contextValues: asService("payments") },
   );
-  return account?.status === AccountStatus.CLOSED;
+  return account?.state === AccountState.CLOSED;
 }
 
 /** Lets a person look at credits that nobody can use. */

@@ -142,6 +142,6 @@ function toLine({ micro, usdMicro, createdAt }: sql.ListGrantedRow): DocumentLin
   return create(DocumentLineSchema, {
     microcredits: micro,
     microdollars: usdMicro,
-    at: timestampFromDate(createdAt),
+    occurredAt: timestampFromDate(createdAt),
   });
 }

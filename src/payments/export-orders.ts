@@ -33,7 +33,7 @@ type OrderQuery = ReturnType<typeof toQuery>;
 /** Throws `invalid_request`. `accountId`: null for all accounts. */
 export function toQuery(accountId: string | null, filter: OrderFilter | undefined) {
   const range = readTimeRange(filter ?? {}, new Date());
-  const leastUsdMicro = filter?.leastMicrodollars ?? 0n;
+  const leastUsdMicro = filter?.minMicrodollars ?? 0n;
   const states = (filter?.states ?? []).flatMap((state) => stateNames.get(state) ?? []);
   return {
     accountId,

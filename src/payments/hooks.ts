@@ -5,8 +5,8 @@
 import { hash } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import {
-  type ReceiveHookRequest,
-  ReceiveHookResponseSchema,
+  type ReceiveWebhookRequest,
+  ReceiveWebhookResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError } from "../base/errors.ts";
@@ -22,7 +22,7 @@ const hookBytesMax = 64 * 1024;
  */
 export async function receiveHook(
   { store, processors, wake }: Pick<Parts, "store" | "processors" | "wake">,
-  { processor: name, headers, body }: ReceiveHookRequest,
+  { processor: name, headers, body }: ReceiveWebhookRequest,
 ) {
   const processor = processors().get(name);
   if (!processor?.readHook) throw new ApiError("not_found", { message: "No such path." });
@@ -43,7 +43,7 @@ export async function receiveHook(
     deliveryKey: deliveryKey === "" ? bodySha256.toString("hex") : deliveryKey,
   });
   if (due > 0) wake();
-  return create(ReceiveHookResponseSchema);
+  return create(ReceiveWebhookResponseSchema);
 }
 
 const cleaningMs = 3_600_000;

@@ -111,7 +111,7 @@ async function lookOnChain(
     const payment = known.find((one) => one.address === address && one.asset === asset);
     return [
       {
-        ...{ address, accountId, asset, amount: coins(atoms, decimals) },
+        ...{ address, accountId, asset, coins: coins(atoms, decimals) },
         ...(payment && {
           depositId: payment.externalId,
           orderId: payment.orderId ?? "",
@@ -121,7 +121,7 @@ async function lookOnChain(
     ];
   });
   return create(LookUpPaymentResponseSchema, {
-    ...{ isKnown: true, isFailed, maySendMore, outputs: ours },
+    ...{ known: true, failed: isFailed, maySendMore, outputs: ours },
     ...(confirmations !== undefined && { confirmations }),
     foreignOutputs: outputs.length - ours.length,
   });
@@ -171,13 +171,13 @@ async function lookAtProcessor(
     const { asset, decimals, atoms, state } = deposit;
     return [
       {
-        ...{ address, accountId, orderId, asset, amount: coins(atoms, decimals) },
+        ...{ address, accountId, orderId, asset, coins: coins(atoms, decimals) },
         ...{ depositId: deposit.externalId, state: depositStateOf(state) },
       },
     ];
   });
   return create(LookUpPaymentResponseSchema, {
-    ...{ isKnown: found.length > 0, outputs },
+    ...{ known: found.length > 0, outputs },
     foreignOutputs: found.length - outputs.length,
   });
 }

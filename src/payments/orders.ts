@@ -7,11 +7,11 @@ import type { Order } from "../../gen/gateway/payments/v1/order_pb.ts";
 import {
   type CancelOrderRequest,
   CancelOrderResponseSchema,
+  type CreateDepositAddressRequest,
+  CreateDepositAddressResponseSchema,
   type CreateOrderRequest,
   CreateOrderResponseSchema,
   type Document,
-  type GetDepositAddressRequest,
-  GetDepositAddressResponseSchema,
   type GetOrderRequest,
   GetOrderResponseSchema,
   type ListOrdersRequest,
@@ -182,7 +182,7 @@ async function storeOnce(
 /** The permanent address of an account and pool on a network, made by the first call. */
 export async function getDepositAddress(
   parts: Parts,
-  request: GetDepositAddressRequest,
+  request: CreateDepositAddressRequest,
   { accountId, signal }: AuthenticatedCall,
 ) {
   const family = namedFamily(request.family);
@@ -195,7 +195,7 @@ export async function getDepositAddress(
   if (known === undefined && !(await parts.store.run(sql.countOrders, { accountId })).hasPaid)
     throw wrongState("An account gets its address with its first order, or once it has paid.");
   const address = known ?? (await found.addressOf(accountId, family, network));
-  return create(GetDepositAddressResponseSchema, { address });
+  return create(CreateDepositAddressResponseSchema, { address });
 }
 
 /** The addresses that were given for a network, oldest first. */
@@ -335,7 +335,7 @@ export async function listOrders(
   );
   return create(ListOrdersResponseSchema, {
     ...{ orders, nextPageToken },
-    ...(request.withSums && { sums: await sumOrders(parts, query) }),
+    ...(request.includeSums && { sums: await sumOrders(parts, query) }),
   });
 }
 

@@ -1,7 +1,6 @@
 // What the methods of this folder share.
 
-import type { Client } from "@connectrpc/connect";
-import { type Account, AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { type Account, AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import type * as sql from "../../gen/sql/payments.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
@@ -105,8 +104,8 @@ export async function findOpenAccount(
   const contextValues = asService("payments");
   const { account } = await billing.getAccount({ accountId }, { contextValues, signal });
   if (!account) throw new Error("billing answered without the account");
-  if (account.status === AccountStatus.SUSPENDED) throw new ApiError("account_suspended");
-  if (account.status === AccountStatus.CLOSED) throw new ApiError("account_closed");
+  if (account.state === AccountState.SUSPENDED) throw new ApiError("account_suspended");
+  if (account.state === AccountState.CLOSED) throw new ApiError("account_closed");
   return account;
 }
 

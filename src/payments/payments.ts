@@ -1,6 +1,5 @@
 // Payments: orders of credits, what arrives for them, and the credits that follow, exactly once.
 
-import type { Client } from "@connectrpc/connect";
 import type { Document } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
@@ -204,7 +203,7 @@ export function createPayments(parts: {
       exportOrders: (request, call) => exportMatching(all, request, call),
       exportDocuments: (request, call) => exportDocuments(all, request, call),
       watchOrder: (request, call) => watchOrder(all, request, call),
-      getDepositAddress: (request, call) => getDepositAddress(all, request, call),
+      createDepositAddress: (request, call) => getDepositAddress(all, request, call),
       cancelOrder: (request, call) => cancelOrder(all, request, call),
       listDepositAddresses: (request, call) => listDepositAddresses(all, request, call),
       beginSweep: (request, call) => beginSweep(all, request, call),
@@ -223,7 +222,7 @@ export function createPayments(parts: {
       createPromotion: (request, call) => createPromotion(all, request, call),
       stopPromotion: (request) => stopPromotion(all, request),
       listPromotions: (request, call) => listPromotions(all, request, call),
-      receiveHook: (request) => receiveHook(all, request),
+      receiveWebhook: (request) => receiveHook(all, request),
     },
     carryOut: {
       decision: carryOutDecision(all),

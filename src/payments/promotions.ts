@@ -48,9 +48,9 @@ export async function createPromotion(
   { caller }: AuthenticatedCall,
 ) {
   const family = namedFamily(request.family);
-  const { bonusMicrocredits, most, needsPurchase = true } = request;
+  const { bonusMicrocredits, maxUses: most, needsPurchase = true } = request;
   const name = checkName("name", request.name);
-  const endsAt = request.endsAt && timestampDate(request.endsAt);
+  const endsAt = request.expiresAt && timestampDate(request.expiresAt);
   const code = request.code === "" ? newCode() : request.code;
   const letters = lettersOf(code);
   if (letters.length < codeLengthMin)
@@ -116,7 +116,10 @@ export const carryOutPromotion: CarryOut = async (tx, approved) => {
   return () => {};
 };
 
-export async function stopPromotion({ store }: Parts, { codeId }: StopPromotionRequest) {
+export async function stopPromotion(
+  { store }: Parts,
+  { promotionId: codeId }: StopPromotionRequest,
+) {
   const stored = await store.run(sql.stopPromotion, { codeId });
   if (!stored) throw new ApiError("not_found", { message: "No such promotion.", field: "code_id" });
   return create(StopPromotionResponseSchema, { promotion: toPromotion(stored) });
@@ -184,7 +187,7 @@ async function redeem(parts: Parts, { code }: RedeemPromotionRequest, call: Auth
   if (!use) throw new ApiError("not_found", { message: "No such promotion code.", field: "code" });
   const transferId = use.transferId ?? (await postBonus(parts, use));
   return create(RedeemPromotionResponseSchema, {
-    codeId: use.codeId,
+    promotionId: use.codeId,
     family: familyOf(use.family),
     bonusMicrocredits: use.bonusMicro,
     transferId,
@@ -277,16 +280,16 @@ function digestOf(code: string): Buffer {
 function toPromotion(row: sql.FindPromotionRow): Promotion {
   const { codeId, name, used, needsPurchase, createdBy, endsAt, stoppedAt } = row;
   return create(PromotionSchema, {
-    codeId,
+    promotionId: codeId,
     name: shownName(name),
-    used,
+    uses: used,
     needsPurchase,
     createdBy,
     family: familyOf(row.family),
     bonusMicrocredits: row.bonusMicro,
-    most: row.most ?? 0,
+    maxUses: row.most ?? 0,
     createdAt: timestampFromDate(row.createdAt),
-    ...(endsAt && { endsAt: timestampFromDate(endsAt) }),
+    ...(endsAt && { expiresAt: timestampFromDate(endsAt) }),
     ...(stoppedAt && { stoppedAt: timestampFromDate(stoppedAt) }),
   });
 }

@@ -51,7 +51,7 @@ async function happen(
 ): Promise<void> {
   const { event } = request;
   for (const [field, isSet] of Object.entries({
-    amount: request.amount !== "",
+    amount: request.coins !== "",
     confirmations: request.confirmations > 0,
     deposit_id: request.depositId !== "",
     lost: request.lost,
@@ -101,7 +101,7 @@ function continued(earlier: SimulatedPayment, request: SimulateDepositRequest): 
 
 function newPayment(order: StoredOrder, request: SimulateDepositRequest): SimulatedPayment {
   const asset = assetOf(order, request);
-  const { amount, confirmations, firstSeenAt, lost } = request;
+  const { coins: amount, confirmations, firstSeenAt, lost } = request;
   const seenAt = firstSeenAt ? timestampDate(firstSeenAt) : new Date();
   const year = seenAt.getUTCFullYear();
   if (!(year >= 2009 && year < 2100))

@@ -201,7 +201,7 @@ async function toSweeps({ store }: Parts, rows: readonly sql.ListSweepsRow[]): P
   );
   return rows.map(({ sweepId, network, addresses, beganAt, until, endedAt, createdBy, isRead }) =>
     create(SweepSchema, {
-      ...{ sweepId, network, addresses, createdBy, isRead },
+      ...{ sweepId, network, addresses, createdBy, read: isRead },
       beganAt: timestampFromDate(beganAt),
       until: timestampFromDate(until),
       ...(endedAt && { endedAt: timestampFromDate(endedAt) }),
@@ -219,8 +219,8 @@ function toPayment(
   const { externalId, address, asset, decimals, at, grantedBy } = row;
   return create(SweepPaymentSchema, {
     ...{ paymentId: externalId, address, asset },
-    amount: coins(BigInt(row.atoms), decimals),
-    at: timestampFromDate(at),
+    coins: coins(BigInt(row.atoms), decimals),
+    occurredAt: timestampFromDate(at),
     grantedBy: grantedBy ?? "",
   });
 }

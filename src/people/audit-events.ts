@@ -20,9 +20,10 @@ import type { Parts } from "./parts.ts";
 import { readFacts } from "./store.ts";
 
 /** Operators keep notes about an account to themselves: its members learn of no act on them. */
-const actsOnNotes = [SupportService.method.addNote, SupportService.method.listNotes].map(
-  ({ name }) => name,
-);
+const actsOnNotes = [
+  SupportService.method.createAccountNote,
+  SupportService.method.listAccountNotes,
+].map(({ name }) => name);
 
 export async function listAuditEvents(
   { store }: Parts,
@@ -33,7 +34,7 @@ export async function listAuditEvents(
   const withReasons =
     caller.kind === "admin" ||
     (caller.kind === "person" && caller.operator !== OperatorRole.UNSPECIFIED);
-  const { actor, method, keyId, from, to, allAccounts } = request;
+  const { actor, method, keyId, startAt: from, endAt: to, allAccounts } = request;
   const filter = {
     accountId: allAccounts ? null : accountId,
     actor: actor || null,
@@ -96,11 +97,11 @@ async function readEvents(
   return events.map(({ at, facts: stored, ...event }) => {
     const { reason = "", ...others } = readFacts(stored);
     const facts = withReasons && reason !== "" ? { ...others, reason } : others;
-    return create(AuditEventSchema, { ...event, at: timestampFromDate(at), facts });
+    return create(AuditEventSchema, { ...event, occurredAt: timestampFromDate(at), facts });
   });
 }
 
-function eventCursor({ at, eventId }: AuditEvent): string {
+function eventCursor({ occurredAt: at, eventId }: AuditEvent): string {
   return encodeTimeCursor({ at: at ? timestampDate(at) : new Date(0), id: eventId });
 }
 

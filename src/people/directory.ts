@@ -5,10 +5,10 @@ import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Approval } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import { OperatorRole, OperatorRoleSchema } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
+  type CreateSignInLinkRequest,
+  CreateSignInLinkResponseSchema,
   type ListPeopleRequest,
   ListPeopleResponseSchema,
-  type MakeSignInLinkRequest,
-  MakeSignInLinkResponseSchema,
   PeopleService,
   type UpdatePersonRequest,
   UpdatePersonResponseSchema,
@@ -54,7 +54,7 @@ export async function updatePerson(
   call: AuthenticatedCall,
 ) {
   const { store, keys, publish } = parts;
-  const { personId, disabled, operator } = request;
+  const { personId, disabled, operatorRole: operator } = request;
   const { caller, note } = call;
   if (disabled === undefined && operator === undefined)
     throw invalidField("disabled", "give disabled, operator, or both");
@@ -72,18 +72,18 @@ export async function updatePerson(
     const person = await tables.lockPerson(personId);
     if (!person) throw noSuchPerson();
     const isDisabled = disabled ?? person.disabledAt !== undefined;
-    const role = operator ?? person.operator;
+    const role = operator ?? person.operatorRole;
     const staysOperator = role === OperatorRole.ADMIN && !isDisabled;
     if (!staysOperator && operators.length === 1 && operators[0]?.personId === personId)
       throw new ApiError("last_one", {
         message: "This is the last operator. Make somebody else an operator first.",
       });
     note?.({
-      oldOperator: OperatorRoleSchema.value[person.operator]?.localName ?? "",
+      oldOperator: OperatorRoleSchema.value[person.operatorRole]?.localName ?? "",
       oldDisabled: String(person.disabledAt !== undefined),
     });
     await tables.updatePerson(personId, role, isDisabled);
-    const losesAdmin = person.operator === OperatorRole.ADMIN && role !== OperatorRole.ADMIN;
+    const losesAdmin = person.operatorRole === OperatorRole.ADMIN && role !== OperatorRole.ADMIN;
     // By a link of his own he could come back, as himself or as somebody else.
     if (isDisabled || losesAdmin) await tables.endLinksOfMaker(personId);
     // A person who gains or loses rights over every account signs in anew.
@@ -113,7 +113,7 @@ async function askForRole({ store }: Parts, personId: string, { caller }: Authen
     await checkStillAdmin(tables, caller);
     const person = await tables.findPerson(personId);
     if (!person) throw noSuchPerson();
-    if (person.operator === OperatorRole.ADMIN) return { person };
+    if (person.operatorRole === OperatorRole.ADMIN) return { person };
     const approval = await askForApproval(tables, caller, {
       kind: "operator",
       subject: personId,
@@ -224,7 +224,7 @@ export async function recordOfAccount(
 
 export async function makeSignInLink(
   parts: Parts,
-  request: MakeSignInLinkRequest,
+  request: CreateSignInLinkRequest,
   call: AuthenticatedCall,
 ) {
   const { store, publicUrl, outbox } = parts;
@@ -233,7 +233,7 @@ export async function makeSignInLink(
   const reason = readReason(request.reason, call);
   if (mail && !outbox) throw invalidField("mail", "needs a mail server, and SMTP_URL is not set");
   const minted = mintLink();
-  const once = onceFor(PeopleService.method.makeSignInLink, request, call);
+  const once = onceFor(PeopleService.method.createSignInLink, request, call);
   const answer = await store.transaction(async (tables) => {
     // Before one of them: several are locked in the order of their ids.
     await tables.run(sql.lockOperators);
@@ -243,7 +243,7 @@ export async function makeSignInLink(
     if (!person) throw noSuchPerson();
     if (mail && person.email === "")
       throw invalidField("mail", "this person has no confirmed address");
-    const isOperator = person.operator !== OperatorRole.UNSPECIFIED;
+    const isOperator = person.operatorRole !== OperatorRole.UNSPECIFIED;
     const waits = isOperator && needsApproval(caller, parts.approvalLimit());
     let outcome: MadeLink | undefined;
     const makeNow = async (): Promise<MadeLink> => {
@@ -260,7 +260,7 @@ export async function makeSignInLink(
         };
       const made = await makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller), minted);
       if (mail) await mailLink(tables, "recovery", made.link, person.email, {});
-      return { endsAt: made.link.endsAt };
+      return { endsAt: made.link.expiresAt };
     };
     // The secret of a mailed link is in the mail alone.
     const made = { id: minted.linkId, secret: mail ? "" : minted.token };
@@ -276,7 +276,7 @@ export async function makeSignInLink(
     };
   });
   outbox?.notify();
-  return create(MakeSignInLinkResponseSchema, answer);
+  return create(CreateSignInLinkResponseSchema, answer);
 }
 
 type MadeLink = {

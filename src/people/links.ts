@@ -126,8 +126,8 @@ export async function beginPasskey(
       ...(account && { accountName: shownName(account.name) }),
       ...(member && { role: member.role }),
       login: proposed,
-      endsAt: timestampFromDate(endsAt),
-      needsPasskey: needsPasskey(parts, link, person?.operator),
+      expiresAt: timestampFromDate(endsAt),
+      needsPasskey: needsPasskey(parts, link, person?.operatorRole),
     }),
   });
 }
@@ -273,7 +273,7 @@ export async function checkWayIn(
     return { wayIn: { method: "passkey", created }, forgive: async () => {} };
   }
   const person = link.purpose === "recovery" ? await store.findPerson(link.personId) : undefined;
-  if (needsPasskey(parts, link, person?.operator))
+  if (needsPasskey(parts, link, person?.operatorRole))
     throw invalidField("password", "operators sign in with a passkey here");
   const job = { lane: "change", owner: link.linkId, address: clientOf(call).address } as const;
   hasher.checkRoom(job);

@@ -7,8 +7,8 @@ import {
   OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
-  type InviteRequest,
-  InviteResponseSchema,
+  type CreateInvitationRequest,
+  CreateInvitationResponseSchema,
   type ListInvitationsRequest,
   ListInvitationsResponseSchema,
   type ListMembersRequest,
@@ -67,7 +67,7 @@ export async function listInvitations(
 
 export async function invite(
   { store, publicUrl, outbox }: Parts,
-  request: InviteRequest,
+  request: CreateInvitationRequest,
   call: AuthenticatedCall,
 ) {
   const { role, login, email } = request;
@@ -77,7 +77,7 @@ export async function invite(
   // Without a mail server the inviter gets the link, and passes it on.
   const mailTo = outbox && address;
   const minted = mintLink();
-  const inviteOnce = onceFor(MembersService.method.invite, request, call);
+  const inviteOnce = onceFor(MembersService.method.createInvitation, request, call);
   const { id, secret: token } = await store.transaction(async (tables) => {
     const account = await tables.findOpenAccount(accountId);
     // Locks the account's members, so that invitations at the same time are counted one by one.
@@ -120,7 +120,7 @@ export async function invite(
   const invitation = await store.findInvitation(accountId, id);
   if (!invitation) throw noSuchInvitation();
   const link = token === "" ? "" : linkAddress(publicUrl(), token);
-  return create(InviteResponseSchema, { invitation, link });
+  return create(CreateInvitationResponseSchema, { invitation, link });
 }
 
 /**

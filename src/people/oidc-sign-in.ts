@@ -55,7 +55,7 @@ export async function beginOidc(
   const authorizationUrl = await one.begin(secrets, wanted.kind === "confirm");
   return create(BeginOidcResponseSchema, {
     authorizationUrl: authorizationUrl.href,
-    flow: create(OidcFlowSchema, { token: flow, endsAt: timestampFromDate(endsAt) }),
+    flow: create(OidcFlowSchema, { token: flow, expiresAt: timestampFromDate(endsAt) }),
   });
 }
 

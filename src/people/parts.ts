@@ -103,7 +103,7 @@ export async function checkStillAdmin(tables: PeopleTables, caller: Caller): Pro
   }
   if (caller.kind !== "person") return;
   const person = await tables.lockPerson(caller.personId);
-  if (person?.operator !== OperatorRole.ADMIN || person.disabledAt)
+  if (person?.operatorRole !== OperatorRole.ADMIN || person.disabledAt)
     throw new ApiError("not_permitted");
 }
 

@@ -129,5 +129,5 @@ export async function beginSession(
   const ended = await tables.run(sql.endOldest, { personId, kept: sessionsMax });
   // Other nodes know them.
   if (ended > 0) await tables.insertChange(personId);
-  return create(SessionGrantSchema, { token, endsAt: timestampFromDate(endsAt) });
+  return create(SessionGrantSchema, { token, expiresAt: timestampFromDate(endsAt) });
 }

@@ -77,13 +77,13 @@ export async function getSession(
     sessionId,
     passkeys,
     hasPassword: password !== undefined,
-    operator,
+    operatorRole: operator,
     identities: identities.map(({ identityId, issuer, createdAt, usedAt }) =>
       create(IdentitySchema, {
         identityId,
         provider: providerOf(issuer),
         createdAt: timestampFromDate(createdAt),
-        usedAt: timestampFromDate(usedAt),
+        lastUsedAt: timestampFromDate(usedAt),
       }),
     ),
     ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
@@ -236,7 +236,7 @@ async function checkEnabled(tables: PeopleTables, personId: string): Promise<Per
 /** Records what operators do with their sessions. That of others is in the list of sessions. */
 export async function recordOperator(
   tables: PeopleTables,
-  { personId, operator }: Pick<Person, "personId" | "operator">,
+  { personId, operatorRole: operator }: Pick<Person, "personId" | "operator">,
   method: string,
   call: AuthenticatedCall,
 ): Promise<void> {

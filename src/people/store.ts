@@ -532,7 +532,7 @@ function toPerson(row: sql.LockPersonRow & Partial<sql.FindPersonRow>): Person {
   return create(PersonSchema, {
     ...row,
     name: shownName(row.name),
-    operator: operatorsByName[row.operator],
+    operatorRole: operatorsByName[row.operator],
     createdAt: timestampFromDate(row.createdAt),
     disabledAt: toTimestamp(row.disabledAt),
     lastSeenAt: toTimestamp(row.lastSeenAt),
@@ -545,7 +545,7 @@ function toPasskey(row: sql.InsertPasskeyRow): Passkey {
     ...row,
     name: shownName(row.name),
     createdAt: timestampFromDate(row.createdAt),
-    usedAt: toTimestamp(row.usedAt),
+    lastUsedAt: toTimestamp(row.usedAt),
   });
 }
 
@@ -563,9 +563,9 @@ function toInvitation(row: sql.InsertLinkRow & Partial<sql.ListInvitationsRow>):
     ...row,
     role: row.role ? rolesByName[row.role] : AccountRole.UNSPECIFIED,
     createdAt: timestampFromDate(row.createdAt),
-    endsAt: timestampFromDate(row.endsAt),
+    expiresAt: timestampFromDate(row.endsAt),
     email: row.email ?? "",
-    mail: row.mail ? mailStates[row.mail] : MailState.UNSPECIFIED,
+    mailState: row.mail ? mailStates[row.mail] : MailState.UNSPECIFIED,
     mailProblem: row.mailProblem ?? "",
   });
 }

@@ -4,12 +4,12 @@ import { create } from "@bufbuild/protobuf";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { Person } from "../../gen/gateway/people/v1/person_pb.ts";
 import {
-  type AddPasskeyRequest,
-  AddPasskeyResponseSchema,
-  type RemoveIdentityRequest,
-  RemoveIdentityResponseSchema,
-  type RemovePasskeyRequest,
-  RemovePasskeyResponseSchema,
+  type CreatePasskeyRequest,
+  CreatePasskeyResponseSchema,
+  type DeleteIdentityRequest,
+  DeleteIdentityResponseSchema,
+  type DeletePasskeyRequest,
+  DeletePasskeyResponseSchema,
   type SetPasswordRequest,
   SetPasswordResponseSchema,
 } from "../../gen/gateway/people/v1/profile_pb.ts";
@@ -25,7 +25,7 @@ import type { PeopleTables } from "./store.ts";
 
 export async function addPasskey(
   parts: Parts,
-  { answerJson, name }: AddPasskeyRequest,
+  { answerJson, name }: CreatePasskeyRequest,
   call: AuthenticatedCall,
 ) {
   const { personId } = personOf(call);
@@ -41,12 +41,12 @@ export async function addPasskey(
     return tables.insertPasskey({ ...passkey, name: checked });
   });
   if (!added) throw new ApiError("sign_in_failed");
-  return create(AddPasskeyResponseSchema, { passkey: added });
+  return create(CreatePasskeyResponseSchema, { passkey: added });
 }
 
 export async function removePasskey(
   parts: Parts,
-  { passkeyId }: RemovePasskeyRequest,
+  { passkeyId }: DeletePasskeyRequest,
   call: AuthenticatedCall,
 ) {
   const { personId, sessionId } = personOf(call);
@@ -61,12 +61,12 @@ export async function removePasskey(
     await tables.insertChange(personId);
   });
   parts.publish(personId);
-  return create(RemovePasskeyResponseSchema);
+  return create(DeletePasskeyResponseSchema);
 }
 
 export async function removeIdentity(
   parts: Parts,
-  { identityId }: RemoveIdentityRequest,
+  { identityId }: DeleteIdentityRequest,
   call: AuthenticatedCall,
 ) {
   const { personId } = personOf(call);
@@ -76,7 +76,7 @@ export async function removeIdentity(
       throw new ApiError("not_found", { field: "identity_id", message: "No such identity." });
     await keepWayIn(parts, tables, personId);
   });
-  return create(RemoveIdentityResponseSchema);
+  return create(DeleteIdentityResponseSchema);
 }
 
 export async function setPassword(
@@ -141,7 +141,7 @@ export async function checkProof(
   const { personId, sessionId } = personOf(call);
   if (!passkeyOnly()) return;
   const person = await tables.findPerson(personId);
-  if (person?.operator === OperatorRole.UNSPECIFIED) return;
+  if (person?.operatorRole === OperatorRole.UNSPECIFIED) return;
   const found = await tables.run(sql.findProof, { sessionId });
   if (found?.proof !== "password") return;
   throw new ApiError("confirm_identity", {

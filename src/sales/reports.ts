@@ -4,14 +4,14 @@ import { create } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { type UsageTotal, UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import {
-  type GetLiabilitiesRequest,
-  type GetLiabilitiesResponse,
-  GetLiabilitiesResponseSchema,
   LiabilitiesSchema,
   type ListProviderBillsRequest,
   type ListProviderBillsResponse,
   ListProviderBillsResponseSchema,
   ProviderBillSchema,
+  type QueryLiabilitiesRequest,
+  type QueryLiabilitiesResponse,
+  QueryLiabilitiesResponseSchema,
   type QueryRevenueRequest,
   type QueryRevenueResponse,
   QueryRevenueResponseSchema,
@@ -275,7 +275,7 @@ export async function queryRevenue(
     create(RevenueSchema, {
       ...moneyOf(row),
       ...{ asset: row.asset, network: row.network, processor: row.processor, kind: row.kind },
-      from: timestampOf(row.bucket),
+      startAt: timestampOf(row.bucket),
       packMicrodollars: row.pack,
       coins: toCoins(coins.get(groupName(row)) ?? []),
     }),
@@ -299,7 +299,14 @@ export async function queryRevenue(
 }
 
 /** The time and the groups of a row. */
-const revenueName = ({ from, packMicrodollars, asset, network, processor, kind }: Revenue) =>
+const revenueName = ({
+  startAt: from,
+  packMicrodollars,
+  asset,
+  network,
+  processor,
+  kind,
+}: Revenue) =>
   JSON.stringify([
     ...[String(from?.seconds), String(packMicrodollars)],
     ...[asset, network, processor, kind],
@@ -341,11 +348,11 @@ function toCoins(rows: readonly sql.SumCoinsRow[]) {
 
 export async function getLiabilities(
   { reports }: ReportParts,
-  request: GetLiabilitiesRequest,
-): Promise<GetLiabilitiesResponse> {
+  request: QueryLiabilitiesRequest,
+): Promise<QueryLiabilitiesResponse> {
   const days = readDays(request);
   const rows = await reports.run(sql.listLiabilities, days);
-  return create(GetLiabilitiesResponseSchema, {
+  return create(QueryLiabilitiesResponseSchema, {
     rows: rows.map((row) =>
       create(LiabilitiesSchema, {
         day: timestampOf(row.day),

@@ -7,7 +7,8 @@ import { join } from "node:path";
 import type { CallOptions } from "@connectrpc/connect";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
+
 import { randomSecret, timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { asService, type Core } from "../contract/contract.ts";
@@ -175,7 +176,7 @@ async function createKeys(
 ): Promise<{ v1: string; v2: string }> {
   const { keys } = await core.keys.listKeys({ accountId, pageSize: 1000 }, call);
   const secretOf = async ({ family, keyName }: (typeof families)[number]) => {
-    const found = keys.find((key) => key.name === keyName && key.status !== KeyStatus.REVOKED);
+    const found = keys.find((key) => key.name === keyName && key.state !== KeyState.REVOKED);
     const { secret } = found
       ? await core.keys.rotateKey({ keyId: found.keyId, overlap: { seconds: 0n } }, call)
       : await core.keys.createKey({ accountId, family, name: keyName }, call);

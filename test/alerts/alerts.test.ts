@@ -85,7 +85,7 @@ const until = (check: () => Promise<unknown>) => expect.poll(check);
 
 test("low credits are told once for each time that the pool was filled above them", async () => {
   const { accountId } = await nodes.payer(1_000n * credit);
-  await nodes.as(member(accountId)).setAlerts({
+  await nodes.as(member(accountId)).updateAlertSettings({
     accountId,
     settings: { ...settingsBy({ page: true }), belowMicrocredits: 500n * credit },
   });
@@ -107,7 +107,7 @@ test("low credits are told once for each time that the pool was filled above the
 
 test("a pool that was never filled is not low", async () => {
   const { accountId } = await nodes.payer(0n);
-  await nodes.as(member(accountId)).setAlerts({
+  await nodes.as(member(accountId)).updateAlertSettings({
     accountId,
     settings: { ...settingsBy({ page: true }), belowMicrocredits: 500n * credit },
   });
@@ -300,7 +300,7 @@ test("each percent that the owner chose of a limit raises one alert a window", a
   const owner = nodes.as(member(accountId));
   const choose = async (...percents: number[]) => {
     const settings = { ...settingsBy({ page: true }), percents };
-    return (await owner.setAlerts({ accountId, settings })).settings?.percents;
+    return (await owner.updateAlertSettings({ accountId, settings })).settings?.percents;
   };
   expect(await choose(90, 25, 50)).toEqual([25, 50, 90]);
   expect((await owner.listAlerts({ accountId })).settings?.percents).toEqual([25, 50, 90]);
@@ -696,7 +696,7 @@ test("two nodes that look at once raise each alert once, also when both are at i
   const accounts = await Promise.all(Array.from({ length: 20 }, () => nodes.payer(1n * credit)));
   for (const { accountId } of accounts) {
     await nodes.person(accountId, `owner-${accountId.toLowerCase()}`);
-    await nodes.as(member(accountId)).setAlerts({
+    await nodes.as(member(accountId)).updateAlertSettings({
       accountId,
       settings: { ...settingsBy({ page: true, mail: true }), belowMicrocredits: 5n * credit },
     });
@@ -944,7 +944,7 @@ test("a webhook is tried six times, and given up with its problem", async () => 
   const { accountId } = await nodes.payer(0n);
   await nodes
     .as(member(accountId))
-    .setAlerts({ accountId, settings: settingsBy({ webhook: true }) });
+    .updateAlertSettings({ accountId, settings: settingsBy({ webhook: true }) });
   let posts = 0;
   const node = nodes.node({
     post: async () => {
@@ -968,7 +968,7 @@ test("a webhook is tried six times, and given up with its problem", async () => 
 test("an account whose receiver fails keeps no other account waiting", async () => {
   const [slow, fast] = [await nodes.payer(0n), await nodes.payer(0n)];
   for (const { accountId } of [slow, fast])
-    await nodes.as(member(accountId)).setAlerts({
+    await nodes.as(member(accountId)).updateAlertSettings({
       accountId,
       settings: {
         ...settingsBy({ webhook: true }),
@@ -996,7 +996,7 @@ test("an account whose receiver fails keeps no other account waiting", async () 
 
 test("what a process that died had taken is delivered by another, with the same id", async () => {
   const { accountId } = await nodes.payer(0n);
-  await nodes.as(member(accountId)).setAlerts({
+  await nodes.as(member(accountId)).updateAlertSettings({
     accountId,
     settings: settingsBy({ page: true, webhook: true }),
   });
@@ -1041,7 +1041,7 @@ test("settings are kept, and the secret of a webhook is shown once", async () =>
   const before = await owner.listAlerts({ accountId });
   expect([before.settings?.belowDays, before.settings?.rules.length]).toEqual([3, 15]);
   const settings = { ...settingsBy({ mail: true, webhook: true }), belowDays: 7 };
-  const set = await owner.setAlerts({ accountId, settings });
+  const set = await owner.updateAlertSettings({ accountId, settings });
   expect(set.webhookSecret).toMatch(/^whsec_[0-9A-Za-z+/]{43}=$/);
   const { settings: kept } = await owner.listAlerts({ accountId });
   expect(kept).toEqual(set.settings);
@@ -1050,8 +1050,13 @@ test("settings are kept, and the secret of a webhook is shown once", async () =>
   ).not.toContain("whsec_");
   // The same host keeps its secret, another one gets another.
   const again = async (webhookUrl: string, newWebhookSecret = false) =>
-    (await owner.setAlerts({ accountId, settings: { ...settings, webhookUrl }, newWebhookSecret }))
-      .webhookSecret;
+    (
+      await owner.updateAlertSettings({
+        accountId,
+        settings: { ...settings, webhookUrl },
+        rotateWebhookSecret: newWebhookSecret,
+      })
+    ).webhookSecret;
   expect(await again("https://hooks.example/other")).toBe("");
   expect(await again("https://hooks.example/other", true)).toMatch(/^whsec_/);
   expect(await again("https://elsewhere.example/")).toMatch(/^whsec_/);
@@ -1079,25 +1084,28 @@ test("settings that cannot be are refused at their field, and change nothing", a
     [{ rules: [{ kind: KEY_CREATED }, { kind: KEY_CREATED }] }, "settings.rules[1].kind"],
   ];
   for (const [settings, field] of wrong)
-    expect(await errorOf(owner.setAlerts({ accountId, settings }))).toContain(field);
+    expect(await errorOf(owner.updateAlertSettings({ accountId, settings }))).toContain(field);
   const { settings } = await owner.listAlerts({ accountId });
   expect(settings?.belowDays).toBe(3);
   const operator = nodes.as(environmentToken);
   expect(
-    await errorOf(operator.setAlerts({ allAccounts: true, settings: { belowDays: 3 } })),
+    await errorOf(operator.updateAlertSettings({ allAccounts: true, settings: { belowDays: 3 } })),
   ).toContain("settings.below_days");
   expect(
-    await errorOf(operator.setAlerts({ allAccounts: true, settings: { percents: [80] } })),
+    await errorOf(
+      operator.updateAlertSettings({ allAccounts: true, settings: { percents: [80] } }),
+    ),
   ).toContain("settings.percents");
   expect((await operator.listAlerts({ allAccounts: true })).settings?.percents).toEqual([]);
-  expect(await errorOf(operator.setAlerts({ accountId: "acc_none", settings: {} }))).toContain(
-    "not_found",
-  );
+  expect(
+    await errorOf(operator.updateAlertSettings({ accountId: "acc_none", settings: {} })),
+  ).toContain("not_found");
 });
 
 test("only owners and operator admins set alerts, and only after a confirmation", async () => {
   const { accountId } = await nodes.payer(0n);
-  const set = (caller: Caller) => errorOf(nodes.as(caller).setAlerts({ accountId, settings: {} }));
+  const set = (caller: Caller) =>
+    errorOf(nodes.as(caller).updateAlertSettings({ accountId, settings: {} }));
   expect(await set(member(accountId, AccountRole.MEMBER))).toContain("not_permitted");
   const owner = member(accountId);
   if (owner.kind !== "person") return expect.unreachable();
@@ -1138,7 +1146,7 @@ test("a webhook is tested once in five seconds, and its problem is told", async 
   });
   const owner = node.as(member(accountId));
   expect(await errorOf(owner.testWebhook({ accountId }))).toContain("wrong_state");
-  await owner.setAlerts({ accountId, settings: settingsBy({ webhook: true }) });
+  await owner.updateAlertSettings({ accountId, settings: settingsBy({ webhook: true }) });
   expect((await owner.testWebhook({ accountId })).problem).toBe("");
   expect(bodies).toEqual([expect.objectContaining({ type: "alert.test" })]);
   const { checkPost } = await checker();
@@ -1146,7 +1154,7 @@ test("a webhook is tested once in five seconds, and its problem is told", async 
   expect(() => checkPost("alert", { ...Object(bodies[0]), type: "alert.none" })).toThrow();
   expect(await errorOf(owner.testWebhook({ accountId }))).toContain("rate_limited");
   // The real post: nobody is there.
-  await owner.setAlerts({
+  await owner.updateAlertSettings({
     accountId,
     settings: { ...settingsBy({ webhook: true }), webhookUrl: "https://127.0.0.1/" },
   });

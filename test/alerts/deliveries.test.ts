@@ -29,7 +29,7 @@ const settings = { rules, webhookUrl: hook };
 /** Something that is posted. */
 async function happens(node: NoticesNode): Promise<void> {
   const { orderId } = await order(node.payments.admin);
-  await node.payments.admin.simulateDeposit({ orderId, amount: "2", confirmations: 0 });
+  await node.payments.admin.simulateDeposit({ orderId, coins: "2", confirmations: 0 });
   await node.look(orderId);
   await node.notice();
 }
@@ -65,7 +65,7 @@ test("deliveries are listed to owners, page by page, and kept for 30 days", asyn
   const { post, fail } = receiver();
   fail();
   const node = stage.node({ post });
-  await node.as(owner).setAlerts({
+  await node.as(owner).updateAlertSettings({
     accountId,
     settings: {
       ...settings,
@@ -110,7 +110,7 @@ test("deliveries are listed to owners, page by page, and kept for 30 days", asyn
 test("a delivery is sent again with its id, once however often it is asked for", async () => {
   const { got, post } = receiver();
   const node = stage.node({ post });
-  await node.as(owner).setAlerts({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings });
   await happens(node);
   const [{ alertId = "" } = {}] = (await node.as(owner).listAlerts({ accountId })).alerts;
   node.alerts.start();
@@ -131,7 +131,7 @@ test("a delivery is sent again with its id, once however often it is asked for",
   // What is not there takes no turn.
   for (let times = 0; times < 2; times++)
     expect(await again("payment_seen/acc_b/other/1")).toBe("not_found alert_id");
-  await node.as(owner).setAlerts({ accountId, settings: { rules: [] } });
+  await node.as(owner).updateAlertSettings({ accountId, settings: { rules: [] } });
   expect(await again(alertId)).toBe("wrong_state");
 });
 
@@ -139,7 +139,7 @@ test("five days of failures alone switch a webhook off, and the owners are maile
   await stage.member("olga");
   const { got, post, fail, manners } = receiver();
   const node = stage.node({ post });
-  await node.as(owner).setAlerts({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings });
   node.alerts.start();
   fail();
   await happens(node);
@@ -170,7 +170,7 @@ test("five days of failures alone switch a webhook off, and the owners are maile
   expect([got.length, stage.smtp.mails.length]).toEqual([sent, 1]);
   // Its settings switch it on.
   manners.answer = () => {};
-  await node.as(owner).setAlerts({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings });
   expect((await settingsOf(node))?.webhookOffAt).toBeUndefined();
   await happens(node);
   await expect.poll(() => got.length).toBe(sent + 1);
@@ -180,7 +180,7 @@ test("two failures a month apart are no month of failures, those of every day ar
   const { post, fail } = receiver();
   fail();
   const node = stage.node({ post });
-  await node.as(owner).setAlerts({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings });
   node.alerts.start();
   await happens(node);
   await expect.poll(failures).toBe(1);
@@ -202,7 +202,7 @@ test("two failures a month apart are no month of failures, those of every day ar
 test("a post that is taken ends failures that another process noted meanwhile", async () => {
   const noted = Promise.withResolvers<void>();
   const node = stage.node({ post: () => noted.promise });
-  await node.as(owner).setAlerts({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings });
   await happens(node);
   node.alerts.start();
   // Both begin while nothing has failed.
@@ -220,7 +220,7 @@ test("a post that is taken ends failures that another process noted meanwhile", 
 test("a post that was taken leaves soon although its webhook could not be read", async () => {
   const { got, post } = receiver();
   const node = stage.node({ post });
-  await node.as(owner).setAlerts({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings });
   await happens(node);
   let [isTaken, failed] = [false, 0];
   const flaky = stage.node({
@@ -250,7 +250,7 @@ test("a receiver that is gone for good (410) is switched off at once", async () 
   await stage.member("olga");
   const { post, fail } = receiver();
   const node = stage.node({ post });
-  await node.as(owner).setAlerts({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings });
   fail(true);
   node.alerts.start();
   await happens(node);
@@ -280,7 +280,9 @@ test("Slack and Discord get one text without a signature, which mentions nobody"
   const slack = { ...settings, form: WebhookForm.SLACK };
   for (const webhookUrl of [hook, "https://discord.com/api/webhooks/1/x", "https://slack.com/"])
     expect(
-      await errorOf(node.as(owner).setAlerts({ accountId, settings: { ...slack, webhookUrl } })),
+      await errorOf(
+        node.as(owner).updateAlertSettings({ accountId, settings: { ...slack, webhookUrl } }),
+      ),
     ).toBe("invalid_request settings.webhook_url");
   const addresses = [
     "https://hooks.slack.com/services/T/B/x",
@@ -288,7 +290,7 @@ test("Slack and Discord get one text without a signature, which mentions nobody"
   ];
   for (const webhookUrl of addresses) {
     const set = { accountId, settings: { ...slack, webhookUrl } };
-    const answer = await node.as(owner).setAlerts(set);
+    const answer = await node.as(owner).updateAlertSettings(set);
     expect([answer.webhookSecret, answer.settings?.form]).toEqual(["", WebhookForm.SLACK]);
   }
   await stage
@@ -305,7 +307,7 @@ test("Slack and Discord get one text without a signature, which mentions nobody"
     text: "A payment of 2 channel &amp; everyone was seen.",
   });
   // A signed one gets a secret that nobody has seen before.
-  const signed = await node.as(owner).setAlerts({ accountId, settings });
+  const signed = await node.as(owner).updateAlertSettings({ accountId, settings });
   expect(signed.webhookSecret).toMatch(/^whsec_/);
 });
 
@@ -313,7 +315,7 @@ test("signing secrets are sealed, each for its account, and sealed anew after a 
   const { got, post } = receiver();
   const [older, newer] = [Buffer.alloc(32, "o"), Buffer.alloc(32, "n")];
   const first = stage.node({ post, contentKeys: [older] });
-  const { webhookSecret } = await first.as(owner).setAlerts({ accountId, settings });
+  const { webhookSecret } = await first.as(owner).updateAlertSettings({ accountId, settings });
   const secret = Buffer.from(webhookSecret.replace("whsec_", ""), "base64");
   const stored = async () => {
     const [row] = await stage.run<{ webhook_secret: Buffer }>(
@@ -345,6 +347,6 @@ test("signing secrets are sealed, each for its account, and sealed anew after a 
 
   // Without its key it signs nothing, and the owner makes another.
   const lost = stage.node({ post, contentKeys: [Buffer.alloc(32, "x")] });
-  const other = await lost.as(owner).setAlerts({ accountId, settings });
+  const other = await lost.as(owner).updateAlertSettings({ accountId, settings });
   expect(other.webhookSecret).toMatch(/^whsec_/);
 });

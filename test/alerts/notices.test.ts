@@ -55,7 +55,7 @@ type Case = {
 const pay =
   (amount: string, more: object = {}) =>
   (orderId: string) =>
-    node.payments.admin.simulateDeposit({ orderId, amount, confirmations: 1, ...more });
+    node.payments.admin.simulateDeposit({ orderId, coins: amount, confirmations: 1, ...more });
 const look = (orderId: string) => node.look(orderId);
 const steps =
   (...all: ((orderId: string) => Promise<unknown>)[]) =>
@@ -306,7 +306,7 @@ describe("kinds and channels", () => {
     });
     for (const channel of ["page", "mail", "webhook"] as const)
       test(`${kind} by ${channel} alone`, async () => {
-        await node.as(owner).setAlerts({
+        await node.as(owner).updateAlertSettings({
           accountId,
           settings: {
             rules: [{ kind: kindOf(kind), [channel]: true }],
@@ -333,13 +333,15 @@ describe("kinds and channels", () => {
         expect(body.data.facts).toMatchObject({ order_id: orderId, family: "v1" });
       });
     test(`${kind} switched off`, async () => {
-      await node.as(owner).setAlerts({ accountId, settings: { rules: rulesBy({}) } });
+      await node.as(owner).updateAlertSettings({ accountId, settings: { rules: rulesBy({}) } });
       const orderId = await orderOf(one, buyer);
       await one.run(orderId);
       await node.notice();
       expect(await stage.told(orderId)).toEqual([]);
       // Nor is it told once it is switched on: that is past.
-      await node.as(owner).setAlerts({ accountId, settings: { rules: rulesBy({ page: true }) } });
+      await node
+        .as(owner)
+        .updateAlertSettings({ accountId, settings: { rules: rulesBy({ page: true }) } });
       await node.notice();
       expect(await stage.told(orderId)).toEqual([]);
     });

@@ -160,7 +160,10 @@ type Charges = MessageInitShape<typeof ListChargesRequestSchema>;
 test("a token continues its own list: of the same method, account and request", () => {
   const tags = { team: "a", env: "b" };
   const from = timestampFromDate(new Date(0));
-  const asked: Charges = { filter: { keyId: "key_1", minAmountMicrocredits: 5n, tags }, from };
+  const asked: Charges = {
+    filter: { keyId: "key_1", minChargedMicrocredits: 5n, tags },
+    startAt: from,
+  };
   const pageOf = (request: Charges, of = call) =>
     askedPage(listCharges, create(ListChargesRequestSchema, request), of);
   const pageToken = pageOf(asked).tokenOf("req_1");
@@ -173,9 +176,9 @@ test("a token continues its own list: of the same method, account and request", 
     {},
     { ...asked, accountId: "acc_1" },
     { ...asked, filter: { ...asked.filter, keyId: "key_2" } },
-    { ...asked, filter: { ...asked.filter, minAmountMicrocredits: 6n } },
+    { ...asked, filter: { ...asked.filter, minChargedMicrocredits: 6n } },
     { ...asked, filter: { ...asked.filter, tags: { team: "a" } } },
-    { ...asked, to: timestampFromDate(new Date(0)) },
+    { ...asked, endAt: timestampFromDate(new Date(0)) },
   ];
   for (const other of others)
     expect(() => pageOf({ ...other, pageToken })).toThrow(invalid("page_token"));

@@ -284,7 +284,7 @@ class Exchange implements Dispatcher.DispatchHandler {
       : create(UsageSchema, { input: this.#input, output: this.#output });
     const ending = { usage, outcome: Outcome.COMPLETED, basis: Basis.REPORTED, attempts: [] };
     holds.settle(this.#hold, ending).then(
-      ({ amountMicrocredits }) => then(String(amountMicrocredits)),
+      ({ chargedMicrocredits: amountMicrocredits }) => then(String(amountMicrocredits)),
       (error) => this.#response.destroy(error),
     );
   }

@@ -62,7 +62,7 @@ const holdsInMemory: Holds = {
       basis,
       accountId: payer.accountId,
       keyId: payer.keyId,
-      amountMicrocredits: costMicro(price, usage),
+      chargedMicrocredits: costMicro(price, usage),
       attempts: [...attempts],
       admittedAt: timestampFromDate(admittedAt),
       settledAt: timestampFromDate(new Date()),

@@ -12,7 +12,8 @@ import {
   SetBillingDetailsRequestSchema,
   SuspendAccountRequestSchema,
 } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
-import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
+
 import type { Payer } from "../../src/billing/admission.ts";
 import { createAlertFigures } from "../../src/billing/alert-figures.ts";
 import { createOverview } from "../../src/billing/overview.ts";
@@ -52,13 +53,13 @@ test("a suspended account admits nothing, its running requests are charged, and 
   const payer = await world.payer(1_000_000n);
   const hold = await admit(payer);
   const suspended = await suspend(payer, "unpaid");
-  expect(suspended).toMatchObject({ status: AccountStatus.SUSPENDED, statusReason: "unpaid" });
-  expect(suspended?.statusChangedAt).toBeDefined();
+  expect(suspended).toMatchObject({ status: AccountState.SUSPENDED, statusReason: "unpaid" });
+  expect(suspended?.stateChangedAt).toBeDefined();
   expect(await read(payer)).toEqual(suspended);
   expect((await errorOf(admit(payer))).reason).toBe("account_suspended");
   const receipt = await world.holds.settle(hold, endingWith({ output: 1 }));
-  expect(receipt.amountMicrocredits).toBeGreaterThan(0n);
-  expect(await resume(payer)).toMatchObject({ status: AccountStatus.ACTIVE, statusReason: "" });
+  expect(receipt.chargedMicrocredits).toBeGreaterThan(0n);
+  expect(await resume(payer)).toMatchObject({ status: AccountState.ACTIVE, statusReason: "" });
   await world.holds.settle(await admit(payer), endingWith({}));
 });
 
@@ -80,7 +81,7 @@ test("fifty creations at once with one idempotency key make one account", async 
 test("a suspension can be repeated with another reason, and a resumption without effect", async () => {
   const payer = await world.payer(1_000_000n);
   await suspend(payer, "first");
-  expect((await suspend(payer, "second"))?.statusReason).toBe("second");
+  expect((await suspend(payer, "second"))?.stateReason).toBe("second");
   const resumed = await resume(payer);
   expect(await resume(payer)).toEqual(resumed);
 });
@@ -91,7 +92,7 @@ test("a suspension waits for no request of another account", async () => {
   await session.connect();
   await session.query("begin");
   await session.query("select from pools where account_id = $1 for update", [other.accountId]);
-  expect((await suspend(payer))?.status).toBe(AccountStatus.SUSPENDED);
+  expect((await suspend(payer))?.state).toBe(AccountState.SUSPENDED);
   await session.end();
 });
 
@@ -102,7 +103,7 @@ test("many suspensions and resumptions at once leave the pools as the account is
   await Promise.all(turns);
   for (const hold of await Promise.all(holds))
     if (hold) await world.holds.settle(hold, endingWith({}));
-  const isActive = (await read(payer))?.status === AccountStatus.ACTIVE;
+  const isActive = (await read(payer))?.state === AccountState.ACTIVE;
   const [next] = await Promise.allSettled([admit(payer)]);
   expect(next).toMatchObject(
     isActive
@@ -144,7 +145,7 @@ describe("of several accounts", () => {
     await suspend({ accountId }, "unpaid");
     expect(await read({ accountId })).toMatchObject({
       ...{ name: "renamed", billingDetails, statusReason: "unpaid" },
-      status: AccountStatus.SUSPENDED,
+      status: AccountState.SUSPENDED,
     });
     expect(await read({ accountId: other })).toEqual(before);
   });

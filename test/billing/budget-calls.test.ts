@@ -136,11 +136,9 @@ function open(caller: Caller) {
     forecast: () => intercepted.getForecast(create(GetForecastRequestSchema), call),
     pools: () => intercepted.getPools(create(GetPoolsRequestSchema, {}), call),
     ownBudgets: async (withOwnBudgets = true) =>
-      ((await usage({ withOwnBudgets })).ownBudgets ?? []).map(({ payer, family, limits }) => [
-        payer?.payer.value,
-        family,
-        limits?.dailyMicrocredits,
-      ]),
+      ((await usage({ includeOwnBudgets: withOwnBudgets })).ownBudgets ?? []).map(
+        ({ payer, family, limits }) => [payer?.payer.value, family, limits?.dailyMicrocredits],
+      ),
     byMember: async () => (await usage({ groupBy: [UsageGroup.MEMBER] })).rows ?? [],
   };
 }
@@ -462,7 +460,7 @@ test("usage by member is that of the keys that each manages now", async () => {
   await spend(other);
   await spend(other);
   const sums = async () =>
-    (await owner.byMember()).map(({ member, sums }) => [member, sums?.amountMicrocredits]);
+    (await owner.byMember()).map(({ member, sums }) => [member, sums?.chargedMicrocredits]);
   expect(await sums()).toEqual([
     ["", 1_000n],
     ["person:per_ana", 500n],

@@ -65,7 +65,7 @@ test("of 500 requests at once over 20 keys of one person and three processes, hi
     expect(reasons).toEqual(["credits_held"]);
     // Each costs 600 of the 1,600 that it holds.
     for (const { node, hold } of held) {
-      const { amountMicrocredits } = await node.holds.settle(
+      const { chargedMicrocredits: amountMicrocredits } = await node.holds.settle(
         hold,
         endingWith({ input: 10, output: 10 }),
       );

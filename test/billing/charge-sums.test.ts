@@ -89,8 +89,8 @@ test("charges at prices below a micro-credit are rounded up once, and the verifi
       const receipt = await fresh.holds.settle(hold, endingWith(used));
       const nano =
         93n * tokens.input + 7n * tokens.cacheRead + 3n * tokens.output + 4n * tokens.thinking;
-      expect(receipt.amountMicrocredits).toBe((nano + 999n) / 1000n);
-      expect(receipt.amountMicrocredits <= receipt.holdMicrocredits).toBe(true);
+      expect(receipt.chargedMicrocredits).toBe((nano + 999n) / 1000n);
+      expect(receipt.chargedMicrocredits <= receipt.holdMicrocredits).toBe(true);
       expect(receipt.overrunMicrocredits).toBe(0n);
     }),
     { numRuns: 40 },

@@ -89,7 +89,7 @@ for (const { name, error } of connectFailures) {
     };
     const hold = await retried(() => keeper.place(holdRequest(payer, 100), never));
     const receipt = await retried(() => keeper.settle(hold, endingWith({ output: 7 })));
-    expect(receipt.amountMicrocredits).toBe(350n);
+    expect(receipt.chargedMicrocredits).toBe(350n);
     await close();
   });
 }
@@ -101,7 +101,7 @@ test("a connection that breaks during a batch is opened again, after any error o
   breakAfter("billing/commit");
   const hold = await holds.place(holdRequest(payer, 100), never);
   breakAfter("billing/commit");
-  expect((await holds.settle(hold, endingWith({ output: 7 }))).amountMicrocredits).toBe(350n);
+  expect((await holds.settle(hold, endingWith({ output: 7 }))).chargedMicrocredits).toBe(350n);
   await close();
 });
 
@@ -116,7 +116,7 @@ test("a charge that the database rejects for a time, for any reason, is made as 
   await vi.waitFor(() => expect(sentTo("billing/begin").length).toBeGreaterThan(3));
   expect(isSettled).not.toHaveBeenCalled();
   await ledger.run("alter table usage_hourly_elsewhere rename to usage_hourly");
-  expect((await settling).amountMicrocredits).toBe(350n);
+  expect((await settling).chargedMicrocredits).toBe(350n);
   await close();
 });
 
@@ -213,7 +213,7 @@ test("a stop waits for a settlement whose price is not stored yet", async () => 
   await vi.waitFor(() => expect(sentTo("billing/register-price")).toHaveLength(before + 1));
   expect(keeper.waiting.settle).toBe(1);
   expect(await passing(keeper.close(10_000))).toBe(0);
-  expect((await settling).amountMicrocredits).toBe(175n);
+  expect((await settling).chargedMicrocredits).toBe(175n);
   expect(keeper.waiting.settle).toBe(0);
   expect(await charges()).toEqual([{ outcome: "completed", amount: 175n }]);
   await close();
@@ -275,7 +275,7 @@ for (const hasNewId of [true, false]) {
     expect(hold.grantedOutput).toBe(100);
     expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 2n, held: heldFor(100) });
     breakAfter("billing/commit");
-    expect((await holds.settle(hold, endingWith({ output: 7 }))).amountMicrocredits).toBe(350n);
+    expect((await holds.settle(hold, endingWith({ output: 7 }))).chargedMicrocredits).toBe(350n);
     expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 2n - 350n, held: 0n });
     expect(await ledger.store.verifyLedger()).toEqual([]);
     await close();
@@ -339,7 +339,7 @@ test("a charge whose commit got no answer is found, although the database is una
   const hold = await holds.place(holdRequest(payer, 100), never);
   await ledger.holds.settle(hold, endingWith({ output: 7 }));
   breakAfter("billing/find-charge", 2);
-  expect((await holds.settle(hold, endingWith({ output: 50 }))).amountMicrocredits).toBe(350n);
+  expect((await holds.settle(hold, endingWith({ output: 50 }))).chargedMicrocredits).toBe(350n);
   await close();
 });
 
@@ -350,11 +350,11 @@ test("admission and settlement continue after a migration changes columns", asyn
   await ledger.holds.settle(first, endingWith({ output: 7 }));
   // The server reports that a cached plan is no longer valid.
   await ledger.run(`alter table holds alter column request_id type varchar collate "C"`);
-  expect((await ledger.holds.settle(second, endingWith({ output: 8 }))).amountMicrocredits).toBe(
+  expect((await ledger.holds.settle(second, endingWith({ output: 8 }))).chargedMicrocredits).toBe(
     400n,
   );
   const third = await ledger.holds.place(holdRequest(payer, 100), never);
-  expect((await ledger.holds.settle(third, endingWith({ output: 9 }))).amountMicrocredits).toBe(
+  expect((await ledger.holds.settle(third, endingWith({ output: 9 }))).chargedMicrocredits).toBe(
     450n,
   );
   expect(await ledger.store.verifyLedger()).toEqual([]);
@@ -421,7 +421,7 @@ test("a caller's hold outlives the process that placed it, and can be repeated a
 
   const hold = await ledger.holds.place(request, never);
   expect((await ledger.pool(payer)).held).toBe(heldFor(100));
-  expect((await ledger.holds.settle(hold, endingWith({ output: 7 }))).amountMicrocredits).toBe(
+  expect((await ledger.holds.settle(hold, endingWith({ output: 7 }))).chargedMicrocredits).toBe(
     350n,
   );
   expect(await ledger.store.verifyLedger()).toEqual([]);

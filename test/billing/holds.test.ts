@@ -41,7 +41,7 @@ test("a settled request costs its tokens at their prices, and the rest of its ho
     endingWith({ input: 80, output: 20, thinking: 5, cacheRead: 10 }),
   );
   const cost = 80n * 10n + 20n * 50n + 5n * 60n + 10n;
-  expect(receipt.amountMicrocredits).toBe(cost);
+  expect(receipt.chargedMicrocredits).toBe(cost);
   expect(receipt.overrunMicrocredits).toBe(0n);
   expect(await ledger.pool(payer)).toEqual({ posted: 1_000_000n - cost, held: 0n });
 });
@@ -54,18 +54,18 @@ test("settling twice charges once and returns the first receipt", async () => {
     ledger.holds.settle(hold, endingWith({ output: 99 })),
   ]);
   const third = await ledger.holds.settle(hold, endingWith({ output: 50 }));
-  expect([first.amountMicrocredits, second.amountMicrocredits, third.amountMicrocredits]).toEqual([
-    500n,
-    500n,
-    500n,
-  ]);
+  expect([
+    first.chargedMicrocredits,
+    second.chargedMicrocredits,
+    third.chargedMicrocredits,
+  ]).toEqual([500n, 500n, 500n]);
 });
 
 test("a cost beyond the hold is recorded and not charged", async () => {
   const payer = await ledger.payer(1_000_000n);
   const hold = await place(holdRequest(payer, 10));
   const receipt = await ledger.holds.settle(hold, endingWith({ input: 1_000 }));
-  expect(receipt.amountMicrocredits).toBe(heldFor(10));
+  expect(receipt.chargedMicrocredits).toBe(heldFor(10));
   expect(receipt.overrunMicrocredits).toBe(10_000n - heldFor(10));
 });
 
@@ -198,10 +198,8 @@ test("a cap that covers the least worth of a request starts it, and does not mak
     mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
   };
   const hold = await place({ ...request, bounds });
-  const { amountMicrocredits, overrunMicrocredits } = await ledger.holds.settle(
-    hold,
-    endingWith({ cacheWrite1h: 100, output: 50 }),
-  );
+  const { chargedMicrocredits: amountMicrocredits, overrunMicrocredits } =
+    await ledger.holds.settle(hold, endingWith({ cacheWrite1h: 100, output: 50 }));
   expect([amountMicrocredits, overrunMicrocredits]).toEqual([dear, 0n]);
   expect(dear > least).toBe(true);
   await expect(place(holdRequest(payer, 1))).rejects.toMatchObject({
@@ -236,7 +234,7 @@ test("a repeated request keeps the price of its admission after the model's pric
     });
     expect(again).toEqual({ ...hold, freeMicro: 0n });
   }
-  expect((await ledger.holds.settle(hold, endingWith({ output: 7 }))).amountMicrocredits).toBe(
+  expect((await ledger.holds.settle(hold, endingWith({ output: 7 }))).chargedMicrocredits).toBe(
     350n,
   );
 });

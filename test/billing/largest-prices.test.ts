@@ -64,7 +64,7 @@ test("the highest prices for the most tokens overflow nowhere", async () => {
         never,
       );
       const receipt = await world.holds.settle(hold, endingWith(used, attempts));
-      const { amountMicrocredits: amount, overrunMicrocredits: overrun } = receipt;
+      const { chargedMicrocredits: amount, overrunMicrocredits: overrun } = receipt;
       // What is charged and what is beyond the grant are rounded up apart.
       expect([0n, 1n]).toContain(amount + overrun - costMicro(prices, used));
       expect(amount <= receipt.holdMicrocredits).toBe(true);
@@ -92,14 +92,14 @@ test("the highest prices for the most tokens overflow nowhere", async () => {
     for (const bucket of [Bucket.HOUR, Bucket.DAY])
       for (const groupBy of [[], [UsageGroup.KEY], [UsageGroup.MODEL]]) {
         const { totals } = await world.query(
-          { from: stamp(world.daysAgo(1)), bucket, groupBy },
+          { startAt: stamp(world.daysAgo(1)), bucket, groupBy },
           scope,
         );
         const [sums] = await world.run<{ amount: bigint }>(
           "select sum(amount)::bigint as amount from charges where account_id = $1",
           [accountId],
         );
-        expect(totals?.amountMicrocredits).toBe(sums?.amount);
+        expect(totals?.chargedMicrocredits).toBe(sums?.amount);
       }
   }
   const [same] = await world.run<{ sales: bigint; charged: bigint }>(

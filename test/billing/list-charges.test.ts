@@ -97,7 +97,7 @@ describe("a filter", () => {
     expect(await idsOf({ filter: { model: "model-rare" } })).toEqual([third]);
     const outcomes = [Outcome.CLIENT_LEFT, Outcome.REVOKED, Outcome.REVOKED];
     expect(await idsOf({ filter: { outcomes } })).toEqual([third, second]);
-    expect(await idsOf({ filter: { minAmountMicrocredits: 5_000n } })).toEqual([
+    expect(await idsOf({ filter: { minChargedMicrocredits: 5_000n } })).toEqual([
       third,
       second,
       first,
@@ -178,8 +178,8 @@ describe("a page", () => {
       { accountId: busy.accountId },
       { accountId: mine.accountId, filter: { model: "model-test" } },
       { accountId: mine.accountId, filter: { keyId: mine.keyId } },
-      { accountId: mine.accountId, from: timestampFromDate(start) },
-      { accountId: mine.accountId, to: timestampFromDate(at(900)) },
+      { accountId: mine.accountId, startAt: timestampFromDate(start) },
+      { accountId: mine.accountId, endAt: timestampFromDate(at(900)) },
     ];
     for (const question of questions)
       expect(await errorOf(list({ ...question, pageToken }))).toEqual({

@@ -49,7 +49,7 @@ test("a pool that is locked for long delays its own requests and no others", asy
   expect(isDone).not.toHaveBeenCalled();
   await unlock();
   await Promise.all(waiting);
-  expect((await ledger.store.findCharge(requestKeyOf(lockedHold)))?.amountMicrocredits).toBe(350n);
+  expect((await ledger.store.findCharge(requestKeyOf(lockedHold)))?.chargedMicrocredits).toBe(350n);
   expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 

@@ -135,7 +135,7 @@ async function charge(
   const receipt = await ledger.holds.settle(stored, ending);
   const found = await ledger.store.findCharge(request);
   expect(found?.price).toEqual(receipt.price);
-  expect(receipt.amountMicrocredits <= receipt.holdMicrocredits).toBe(true);
+  expect(receipt.chargedMicrocredits <= receipt.holdMicrocredits).toBe(true);
   return receipt;
 }
 
@@ -153,7 +153,7 @@ for (const [prompt, times, note] of [
       const receipt = await charge(price, used, undefined, { reread });
       const nano =
         BigInt(prompt - 20_000) * plain.input + 20_000n * plain.cacheRead + 10n * plain.output;
-      expect(receipt.amountMicrocredits).toBe((nano * times + 999n) / 1000n);
+      expect(receipt.chargedMicrocredits).toBe((nano * times + 999n) / 1000n);
       expect(receipt.price).toMatchObject({ input: plain.input * times, note });
     });
 
@@ -170,7 +170,7 @@ test("what the console says that a call will cost is what its receipt says", asy
       const receipt = await charge(price, usageOf(call), undefined, {
         maxOutput: call.output,
       });
-      expect(callMicro(price, call)).toBe(receipt.amountMicrocredits);
+      expect(callMicro(price, call)).toBe(receipt.chargedMicrocredits);
       expect(promptOf(usageOf(call))).toBe(call.input);
     }),
     { numRuns: 80 },
@@ -188,11 +188,11 @@ test("a provider that applied a dearer condition changes nothing, and a cheaper 
   expect(dearer.price?.priceVersion).toBe(base.abovePrice?.priceVersion);
   const cheaper = await charge(fast, used, base);
   expect(cheaper.price?.priceVersion).toBe(base.abovePrice?.priceVersion);
-  expect(cheaper.amountMicrocredits).toBe(dearer.amountMicrocredits);
+  expect(cheaper.chargedMicrocredits).toBe(dearer.chargedMicrocredits);
   const halved = await charge(base, used, flex);
   expect(halved.price?.note).toBe("tier flex; above 200,000 tokens of prompt");
-  expect(halved.amountMicrocredits * 2n >= dearer.amountMicrocredits).toBe(true);
-  expect(halved.amountMicrocredits < dearer.amountMicrocredits).toBe(true);
+  expect(halved.chargedMicrocredits * 2n >= dearer.chargedMicrocredits).toBe(true);
+  expect(halved.chargedMicrocredits < dearer.chargedMicrocredits).toBe(true);
 });
 
 test("the verifier finds nothing in these charges, and a version of another length", async () => {

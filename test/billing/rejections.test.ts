@@ -5,8 +5,8 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import {
   Bucket,
-  ErrorGroup,
-  QueryErrorsRequestSchema,
+  QueryRefusalsRequestSchema,
+  RefusalGroup,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { findRefusals } from "../../gen/sql/billing.ts";
 import { ApiError } from "../../src/base/errors.ts";
@@ -23,9 +23,9 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-type Asked = Parameters<typeof create<typeof QueryErrorsRequestSchema>>[1];
+type Asked = Parameters<typeof create<typeof QueryRefusalsRequestSchema>>[1];
 const query = (payer: Payer, asked: Asked = {}, onlyKey?: string) =>
-  world.reports.queryErrors(create(QueryErrorsRequestSchema, asked), {
+  world.reports.queryErrors(create(QueryRefusalsRequestSchema, asked), {
     accountId: payer.accountId,
     onlyKey,
   });
@@ -42,7 +42,7 @@ test("rejections of several processes are added up, by key and reason", async ()
   await Promise.all(processes.map((one) => one.write()));
   processes[0]?.count(payer, new ApiError("rate_limited"));
   await Promise.all(processes.map((one) => one.stop()));
-  const groupBy = [ErrorGroup.KEY, ErrorGroup.REASON];
+  const groupBy = [RefusalGroup.KEY, RefusalGroup.REASON];
   const { rows, total } = await query(payer, { groupBy });
   expect(total).toBe(11n);
   expect(rows.map(({ keyId, reason, requests }) => [keyId, reason, requests])).toEqual(
@@ -69,7 +69,7 @@ test("pages follow each other, and a range beyond what is kept says where it beg
   const asked = { from: stamp(world.daysAgo(300)), bucket: Bucket.DAY, pageSize: 3 };
   const first = await query(payer, asked);
   expect(first.total).toBe(181n);
-  expect(first.from && timestampDate(first.from)).toEqual(world.daysAgo(100));
+  expect(first.startAt && timestampDate(first.startAt)).toEqual(world.daysAgo(100));
   const second = await query(payer, { ...asked, pageToken: first.nextPageToken });
   expect(second.total).toBeUndefined();
   expect(second.nextPageToken).toBe("");

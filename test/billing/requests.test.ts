@@ -4,7 +4,8 @@ import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
-import { FindRequestRequestSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { FindRequestsRequestSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { isRequestId, newRequestId } from "../../src/base/ids.ts";
 import { byCategory } from "../../src/base/token-categories.ts";
 import { type Payer, requestKeyOf } from "../../src/billing/admission.ts";
@@ -76,7 +77,7 @@ describe("two accounts that use the same request id", () => {
       world.holds.settle(first, endingWith({ output: 7 })),
       world.holds.settle(second, endingWith({ output: 9 })),
     ]);
-    expect(receipts.map((one) => one.amountMicrocredits)).toEqual([350n, 450n]);
+    expect(receipts.map((one) => one.chargedMicrocredits)).toEqual([350n, 450n]);
     expect(await world.store.findCharge(requestKeyOf(first))).toEqual(receipts[0]);
     expect(await world.store.findCharge(requestKeyOf(second))).toEqual(receipts[1]);
     for (const payer of payers)
@@ -89,7 +90,7 @@ describe("two accounts that use the same request id", () => {
     await world.holds.settle(await place(first, requestId), endingWith({ output: 1 }));
     const running = await place(second, requestId);
     const find = async (id: string, call = world.admin) =>
-      (await world.billing.findRequest(create(FindRequestRequestSchema, { requestId: id }), call))
+      (await world.billing.findRequests(create(FindRequestsRequestSchema, { requestId: id }), call))
         .receipts;
     expect(await find(requestId)).toMatchObject([
       { accountId: second.accountId, outcome: Outcome.UNSPECIFIED },
@@ -156,7 +157,7 @@ test("a charge whose month has no partition waits until there is one", async () 
   await world.run(
     "create table charges_2019_05 partition of charges for values from ('2019-05-01') to ('2019-06-01')",
   );
-  expect((await settling).amountMicrocredits).toBe(50n);
+  expect((await settling).chargedMicrocredits).toBe(50n);
 });
 
 describe("a used request id", () => {

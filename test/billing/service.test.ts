@@ -19,10 +19,11 @@ import {
   GetForecastRequestSchema,
   GetReceiptRequestSchema,
   ListChargesRequestSchema,
-  QueryErrorsRequestSchema,
+  QueryRefusalsRequestSchema,
   QueryUsageRequestSchema,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { VerifyLedgerRequestSchema } from "../../gen/gateway/verification/v1/verification_pb.ts";
+
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
@@ -51,9 +52,9 @@ const placing = (payer: Payer, more: Place = {}) =>
     requestId: newRequestId(),
     keyId: payer.keyId,
     model: "model-test",
-    input: 100,
-    minOutput: 100,
-    maxOutput: 100,
+    maxInputTokens: 100,
+    minOutputTokens: 100,
+    maxOutputTokens: 100,
     nonce: newNonce(),
     ...more,
   });
@@ -214,7 +215,7 @@ describe("holds of internal services", () => {
 
   test("a hold of 0 micro-credits is a hold like any other", async () => {
     const payer = await world.payer(0n);
-    const request = placing(payer, { input: 0, minOutput: 0, maxOutput: 100 });
+    const request = placing(payer, { maxInputTokens: 0, minOutputTokens: 0, maxOutputTokens: 100 });
     expect(await world.billing.placeHold(request, world.admin)).toMatchObject({
       grantedOutput: 0,
       holdMicrocredits: 0n,
@@ -240,25 +241,25 @@ describe("holds of internal services", () => {
     { name: "a short nonce", more: { nonce: "short" }, reason: "invalid_request", field: "nonce" },
     {
       name: "nothing to cover",
-      more: { input: 0, minOutput: 0, maxOutput: 0 },
+      more: { maxInputTokens: 0, minOutputTokens: 0, maxOutputTokens: 0 },
       reason: "invalid_request",
       field: "input",
     },
     {
       name: "a minimum above the maximum",
-      more: { minOutput: 101 },
+      more: { minOutputTokens: 101 },
       reason: "invalid_request",
       field: "min_output",
     },
     {
       name: "too much input",
-      more: { input: tokensMax + 1 },
+      more: { maxInputTokens: tokensMax + 1 },
       reason: "invalid_request",
       field: "input",
     },
     {
       name: "too much output",
-      more: { maxOutput: tokensMax + 1 },
+      more: { maxOutputTokens: tokensMax + 1 },
       reason: "invalid_request",
       field: "max_output",
     },
@@ -379,8 +380,8 @@ describe("holds of internal services", () => {
     const payer = await world.payer(100_000n);
     const request = placing(payer, {
       mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
-      minOutput: 0,
-      maxOutput: 0,
+      minOutputTokens: 0,
+      maxOutputTokens: 0,
     });
     expect((await world.billing.placeHold(request, world.admin)).holdMicrocredits).toBe(100n * 20n);
     await settle(payer, { requestId: request.requestId });
@@ -594,7 +595,7 @@ test("every read of a key or an operator runs on connections that admissions and
     service.listCharges(create(ListChargesRequestSchema, { accountId }), call),
     service.listTransfers(create(ListTransfersRequestSchema, { accountId }), call),
     service.queryUsage(create(QueryUsageRequestSchema, { accountId }), call),
-    service.queryErrors(create(QueryErrorsRequestSchema, { accountId }), call),
+    service.queryRefusals(create(QueryRefusalsRequestSchema, { accountId }), call),
     service.getForecast(create(GetForecastRequestSchema, { accountId }), call),
     service.verifyLedger(create(VerifyLedgerRequestSchema), call),
   ];

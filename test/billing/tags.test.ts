@@ -62,7 +62,7 @@ describe("reports by a tag", () => {
       const ending = endingWith(tokens);
       const charge = await world.chargeAt(who, at, ending, { model, tags });
       expect(charge.tags).toEqual(tags);
-      charged.push({ payer: who, at, model, tags, amount: charge.amountMicrocredits });
+      charged.push({ payer: who, at, model, tags, amount: charge.chargedMicrocredits });
     }
     await world.days.run();
   });
@@ -77,7 +77,7 @@ describe("reports by a tag", () => {
     return sums;
   }
   const found = (rows: readonly UsageRow[], nameOf: (row: UsageRow) => string) =>
-    Object.fromEntries(rows.map((row) => [nameOf(row), row.sums?.amountMicrocredits]));
+    Object.fromEntries(rows.map((row) => [nameOf(row), row.sums?.chargedMicrocredits]));
   const since = (question: Question = {}) => ({ from: stamp(world.daysAgo(20)), ...question });
 
   test("some of the days are written, and some are not", async () => {
@@ -100,7 +100,7 @@ describe("reports by a tag", () => {
         const parts = [sums?.inputMicrocredits, sums?.outputMicrocredits];
         const others = [sums?.cacheMicrocredits, sums?.thinkingMicrocredits];
         expect([...parts, ...others].reduce<bigint>((sum, one) => sum + (one ?? 0n), 0n)).toBe(
-          sums?.amountMicrocredits,
+          sums?.chargedMicrocredits,
         );
         expect(sums?.requests).toBe((sums?.completed ?? 0n) + (sums?.failed ?? 0n));
       }
@@ -165,7 +165,7 @@ describe("reports by a tag", () => {
     const match = expected(({ payer: { keyId }, model, tags }) =>
       keyId === payer.keyId && model === "model-b" ? tags.env : undefined,
     );
-    expect(totals?.amountMicrocredits).toBe(match.e1 ?? 0n);
+    expect(totals?.chargedMicrocredits).toBe(match.e1 ?? 0n);
   });
 
   test("questions that no sum can answer are refused", async () => {
@@ -221,7 +221,7 @@ describe("reports by a tag", () => {
   test("an export has the tags of each charge", async () => {
     const lines: string[] = [];
     const parts = { store: createLedgerStore(world.postgres), usage: world.reports };
-    const request = create(ExportChargesRequestSchema, { from: stamp(world.daysAgo(20)) });
+    const request = create(ExportChargesRequestSchema, { startAt: stamp(world.daysAgo(20)) });
     for await (const { csv } of exportCharges(parts, request, all(payer), never))
       lines.push(...csv.split("\r\n").filter((line) => line !== ""));
     expect(lines[0]).toMatch(/,tags,charge_usd$/);
@@ -303,7 +303,7 @@ describe("more values than a day keeps", () => {
     const { rows, totals } = await fresh.query(question, all(payer));
     expect(rows).toHaveLength(999);
     expect(rows.map(({ tagValue }) => tagValue)).toContain("u2499");
-    expect(addUp(rows).amount).toBe(totals?.amountMicrocredits);
+    expect(addUp(rows).amount).toBe(totals?.chargedMicrocredits);
     expect(addUp(rows).requests).toBe(2_500n);
     // Sums lack a value that is among the others. Its failures are counted from the charges.
     const ofOne = { from: question.from, tags: { user: "u1" }, withOutcomes: true };

@@ -73,7 +73,7 @@ test("each kind changes the pool in its own direction, and is listed as it was r
   expect(transfers.map(({ kind, amountMicrocredits }) => [kind, amountMicrocredits])).toEqual(
     kinds.map(([kind, amount]) => [kind, amount]).reverse(),
   );
-  expect(transfers.every(({ actor }) => actor === "token:ADMIN_TOKEN")).toBe(true);
+  expect(transfers.every(({ createdBy: actor }) => actor === "token:ADMIN_TOKEN")).toBe(true);
   expect(transfers.map(({ postedAfterMicrocredits }) => postedAfterMicrocredits)).toEqual(
     kinds.map(([, , posted]) => posted).reverse(),
   );
@@ -85,7 +85,7 @@ test("a transfer keeps the balance that it left, also when requests have been ch
   const receipt = await world.holds.settle(hold, endingWith({ output: 10 }));
   const { accountId } = payer;
   const { transfer: made } = await transfer({ accountId, amountMicrocredits: 7n });
-  const left = heldFor(100) - receipt.amountMicrocredits + 7n;
+  const left = heldFor(100) - receipt.chargedMicrocredits + 7n;
   expect(made?.postedAfterMicrocredits).toBe(left);
   await transfer({ accountId, family: Family.V2, amountMicrocredits: 3n });
   const { transfers } = await world.billing.listTransfers(
@@ -302,7 +302,7 @@ test("a chargeback may leave a pool in debt, which stops new requests until it i
 
   // Running requests are charged nevertheless, and the debt grows.
   const receipt = await world.holds.settle(running, endingWith({ output: 100 }));
-  expect(receipt.amountMicrocredits).toBe(100n * 50n);
+  expect(receipt.chargedMicrocredits).toBe(100n * 50n);
   expect(await postedOf(payer)).toEqual([-heldFor(100) - 5_000n, 0n]);
 
   await transfer({ accountId, amountMicrocredits: heldFor(100) });

@@ -38,7 +38,7 @@ const hours = async () =>
   )[0]?.count;
 const reported = async () => {
   const { rows, totals } = await world.query(
-    { from: stamp(world.daysAgo(300)), bucket: Bucket.DAY },
+    { startAt: stamp(world.daysAgo(300)), bucket: Bucket.DAY },
     { accountId: payer.accountId, onlyKey: undefined },
   );
   const sums = rows.map((row) => [startOf(row).slice(0, 10), Number(row.sums?.requests)]);

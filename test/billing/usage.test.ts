@@ -56,7 +56,7 @@ describe("sums", () => {
     expect(new Set([Outcome.UNSPECIFIED, ...outcomes]).size).toBe(OutcomeSchema.values.length);
     for (const outcome of outcomes)
       await world.chargeAt(payer, world.daysAgo(0), { ...endingWith({ input: 1 }), outcome });
-    const { totals } = await world.query({ from: stamp(world.daysAgo(1)) }, all(payer));
+    const { totals } = await world.query({ startAt: stamp(world.daysAgo(1)) }, all(payer));
     expect(totals).toMatchObject({ requests: 11n, completed: 1n, failed: 5n, cut: 5n });
   });
 
@@ -69,7 +69,7 @@ describe("sums", () => {
       amountMicro: 30n + 167n + 100n,
     });
     await world.settle(limited, endingWith(tokens));
-    const { totals } = await world.query({ from: stamp(world.daysAgo(1)) }, all(payer));
+    const { totals } = await world.query({ startAt: stamp(world.daysAgo(1)) }, all(payer));
     expect(totals).toMatchObject({
       amountMicrocredits: 867n + 297n,
       inputMicrocredits: 60n,
@@ -95,7 +95,7 @@ describe("sums", () => {
       [],
     ])
       await world.chargeAt(payer, world.daysAgo(0), endingWith({ input: 1 }, attempts));
-    const { totals } = await world.query({ from: stamp(world.daysAgo(1)) }, all(payer));
+    const { totals } = await world.query({ startAt: stamp(world.daysAgo(1)) }, all(payer));
     const counted = totals?.firstEventCounts.flatMap((requests, index) =>
       requests === 0n ? [] : [[firstEventBoundsMs[index], requests]],
     );
@@ -127,7 +127,7 @@ describe("groups and filters", () => {
   async function outputs(question: Question) {
     const range = { from: stamp(world.daysAgo(60)) };
     const { rows, totals } = await world.query({ ...range, ...question }, all(first));
-    expect(addUp(rows).amount).toBe(totals?.amountMicrocredits);
+    expect(addUp(rows).amount).toBe(totals?.chargedMicrocredits);
     return rows.map(({ sums }) => Number(sums?.usage?.output));
   }
 
@@ -138,7 +138,7 @@ describe("groups and filters", () => {
     expect(await outputs({ bucket: Bucket.DAY })).toEqual([8, 7]);
     expect(await outputs({ bucket: Bucket.HOUR })).toEqual([8, 3, 4]);
     const both = await world.query(
-      { from: stamp(world.daysAgo(2)), groupBy: [UsageGroup.KEY, UsageGroup.MODEL] },
+      { startAt: stamp(world.daysAgo(2)), groupBy: [UsageGroup.KEY, UsageGroup.MODEL] },
       all(first),
     );
     expect(both.rows.map(({ keyId, model }) => [keyId, model])).toEqual(
@@ -153,7 +153,7 @@ describe("groups and filters", () => {
 
   test("a model is looked for by month: the months in which it occurs have rows", async () => {
     const { rows } = await world.query(
-      { from: stamp(world.daysAgo(60)), bucket: Bucket.MONTH, models: ["model-b"] },
+      { startAt: stamp(world.daysAgo(60)), bucket: Bucket.MONTH, models: ["model-b"] },
       all(first),
     );
     const month = `${world.daysAgo(1).toISOString().slice(0, 7)}-01T00:00:00.000Z`;
@@ -176,7 +176,7 @@ describe("groups and filters", () => {
     const scope = { accountId: first.accountId, onlyKey: second.keyId };
     const from = stamp(world.daysAgo(60));
     const outputOf = async (question: Question) =>
-      Number((await world.query({ from, ...question }, scope)).totals?.usage?.output);
+      Number((await world.query({ startAt: from, ...question }, scope)).totals?.usage?.output);
     expect(await outputOf({})).toBe(4);
     expect(await outputOf({ keyIds: [first.keyId, second.keyId] })).toBe(4);
     expect(await outputOf({ keyIds: [first.keyId] })).toBe(0);
@@ -187,8 +187,8 @@ describe("ranges", () => {
   test("a range is widened to hours, and to days where single hours are no longer kept", async () => {
     const payer = await world.payer(credits);
     const covered = async (from: Date, to: Date) => {
-      const answer = await world.query({ from: stamp(from), to: stamp(to) }, all(payer));
-      return [answer.from, answer.to].map((at) => at && timestampDate(at));
+      const answer = await world.query({ startAt: stamp(from), endAt: stamp(to) }, all(payer));
+      return [answer.startAt, answer.endAt].map((at) => at && timestampDate(at));
     };
     expect(await covered(world.daysAgo(5, 90 * 60_000), world.daysAgo(4, 1))).toEqual([
       world.daysAgo(5, hourMs),
@@ -208,13 +208,13 @@ describe("ranges", () => {
   test("a range may end anywhere ahead, and the answer ends tomorrow at the latest", async () => {
     const payer = await world.payer(0n);
     const end = stamp(new Date("9999-12-31T23:59:59Z"));
-    const { to } = await world.query({ to: end }, all(payer));
+    const { endAt: to } = await world.query({ endAt: end }, all(payer));
     expect(to && timestampDate(to) <= world.daysAgo(-2)).toBe(true);
   });
 
   test("without a range it is the current UTC month, up to now", async () => {
     const payer = await world.payer(credits);
-    const { from, to } = await world.query({}, all(payer));
+    const { startAt: from, endAt: to } = await world.query({}, all(payer));
     const month = `${world.today.toISOString().slice(0, 7)}-01T00:00:00.000Z`;
     expect(from && timestampDate(from).toISOString()).toBe(month);
     const end = to ? timestampDate(to).getTime() : 0;
@@ -226,17 +226,17 @@ describe("ranges", () => {
   for (const { name, question, field } of [
     {
       name: "that goes backwards",
-      question: { from: { seconds: 2_000_000n }, to: { seconds: 1_000_000n } },
+      question: { startAt: { seconds: 2_000_000n }, endAt: { seconds: 1_000_000n } },
       field: "to",
     },
-    { name: "beyond the year 9999", question: { to: far }, field: "to" },
-    { name: "before the year 1", question: { from: { seconds: -far.seconds } }, field: "from" },
+    { name: "beyond the year 9999", question: { endAt: far }, field: "to" },
+    { name: "before the year 1", question: { startAt: { seconds: -far.seconds } }, field: "from" },
     {
       name: "in the future",
-      question: { from: stamp(new Date(Date.now() + 2 * hourMs)) },
+      question: { startAt: stamp(new Date(Date.now() + 2 * hourMs)) },
       field: "from",
     },
-    { name: "of more than ten years", question: { from: { seconds: 1n } }, field: "from" },
+    { name: "of more than ten years", question: { startAt: { seconds: 1n } }, field: "from" },
   ] satisfies { name: string; question: Question; field: string }[]) {
     test(`a range ${name} is rejected`, async () => {
       const payer = await world.payer(0n);
@@ -248,12 +248,12 @@ describe("ranges", () => {
   test("hours that are no longer kept are refused, and days of the same range are not", async () => {
     const payer = await world.payer(0n);
     const from = stamp(world.daysAgo(101));
-    expect(await errorOf(world.query({ from, bucket: Bucket.HOUR }, all(payer)))).toEqual({
+    expect(await errorOf(world.query({ startAt: from, bucket: Bucket.HOUR }, all(payer)))).toEqual({
       reason: "invalid_request",
       field: "from",
     });
-    await world.query({ from, bucket: Bucket.DAY }, all(payer));
-    await world.query({ from: stamp(world.daysAgo(100)), bucket: Bucket.HOUR }, all(payer));
+    await world.query({ startAt: from, bucket: Bucket.DAY }, all(payer));
+    await world.query({ startAt: stamp(world.daysAgo(100)), bucket: Bucket.HOUR }, all(payer));
   });
 
   test("a report is complete until the first running request, and until a minute ago at most", async () => {
@@ -408,7 +408,7 @@ test("any range, buckets and groups add up to the charges of the range, wherever
     const at = world.daysAgo(dice(130), dice(dayMs));
     const ending = endingWith({ input: dice(50), output: dice(50), thinking: dice(9) });
     const model = dice(2) > 0 ? "model-test" : "model-b";
-    const { amountMicrocredits: amount } = await world.chargeAt(who, at, ending, {
+    const { chargedMicrocredits: amount } = await world.chargeAt(who, at, ending, {
       model,
     });
     charged.push({ at, keyId: who.keyId, amount });
@@ -432,7 +432,7 @@ test("any range, buckets and groups add up to the charges of the range, wherever
         const keyIds = isFiltered ? [payer.keyId] : [];
         const question = { from: stamp(from), to: stamp(to), bucket, groupBy, keyIds, pageSize };
         const pages = await world.queryAll(question, all(payer));
-        const [{ from: coveredFrom, to: coveredTo } = {}] = pages;
+        const [{ startAt: coveredFrom, endAt: coveredTo } = {}] = pages;
         const [start, end] = [coveredFrom, coveredTo].map((at) => at && timestampDate(at));
         if (!start || !end) throw new Error("an answer without its range");
         expect(start <= from && end.getTime() >= Math.min(to.getTime(), Date.now())).toBe(true);
@@ -441,7 +441,7 @@ test("any range, buckets and groups add up to the charges of the range, wherever
           .reduce((sum, { amount }) => sum + amount, 0n);
         const rows = pages.flatMap((page) => page.rows);
         expect(addUp(rows).amount).toBe(expected);
-        expect(pages[0]?.totals?.amountMicrocredits).toBe(expected);
+        expect(pages[0]?.totals?.chargedMicrocredits).toBe(expected);
         for (const page of pages.slice(1)) expect(page.totals).toBeUndefined();
         for (const page of pages) expect(page.rows.length).toBeLessThanOrEqual(pageSize);
         const names = rows.map((row) => `${startOf(row)} ${row.keyId} ${row.model} ${row.family}`);

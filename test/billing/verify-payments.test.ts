@@ -22,7 +22,7 @@ beforeAll(async () => {
   const { promotion, code } = await world
     .as(admin)
     .createPromotion({ name: "p", family: Family.V1, bonusMicrocredits: 7n });
-  codeId = promotion?.codeId ?? "";
+  codeId = promotion?.promotionId ?? "";
   await world.as(member(accountId)).redeemPromotion({ code });
 });
 afterAll(() => world.stop());

@@ -175,7 +175,7 @@ describe("a stream", () => {
     await passUntil(
       () => clock.advance(50),
       () => {
-        expect(reader.messages.some(({ isIncomplete }) => isIncomplete)).toBe(true);
+        expect(reader.messages.some(({ incomplete: isIncomplete }) => isIncomplete)).toBe(true);
         expect(reader.ids.length).toBeGreaterThanOrEqual(60);
       },
     );
@@ -208,7 +208,7 @@ describe("a stream", () => {
     await clock.advance(250);
     const next = await reading;
     if (next.done) return expect.unreachable();
-    expect(next.value.isIncomplete).toBe(true);
+    expect(next.value.incomplete).toBe(true);
     // The 200 newest of 500.
     expect(made.indexOf(next.value.charges[0]?.requestId ?? "")).toBeGreaterThanOrEqual(200);
     controller.abort();

@@ -86,7 +86,7 @@ function figuresOf(all: readonly (UsageSums | undefined)[]) {
   const sum = (of: (sums: UsageSums) => bigint) =>
     all.reduce((before, sums) => before + (sums ? of(sums) : 0n), 0n);
   return {
-    amount: sum((one) => one.amountMicrocredits),
+    amount: sum((one) => one.chargedMicrocredits),
     requests: sum((one) => one.requests),
     failed: sum((one) => one.failed),
     cut: sum((one) => one.cut),
@@ -133,16 +133,16 @@ describe.each([
     const range = { from: stamp(world.daysAgo(7)), to: stamp(world.daysAgo(3)) };
     const chart = await ask({ ...range, ...one.filter, bucket });
     expect(chart.rows.length).toBe(bucket === Bucket.HOUR ? 9 : 3);
-    const amounts = new Set(chart.rows.map(({ sums }) => sums?.amountMicrocredits));
+    const amounts = new Set(chart.rows.map(({ sums }) => sums?.chargedMicrocredits));
     expect(amounts.size).toBe(chart.rows.length);
     for (const bar of chart.rows) {
-      const from = bar.from ? timestampDate(bar.from) : new Date(0);
+      const from = bar.startAt ? timestampDate(bar.startAt) : new Date(0);
       const to = new Date(from.getTime() + ms);
       const opened = { ...one.filter, from: stamp(from), to: stamp(to) };
       const expected = figuresOf([bar.sums]);
       expect(await charged(from, to, one.condition)).toEqual(expected);
       for (const groupBy of [[KEY], [MODEL], [KEY, MODEL]]) {
-        const { rows, totals, outcomes } = await ask({ ...opened, groupBy, withOutcomes: true });
+        const { rows, totals, outcomes } = await ask({ ...opened, groupBy, includeOutcomes: true });
         expect(figuresOf(sumsOf(rows))).toEqual(expected);
         expect(figuresOf([totals])).toEqual(expected);
         const failures = outcomes.reduce((sum, { requests }) => sum + requests, 0n);
@@ -163,7 +163,7 @@ test("failures are counted by outcome: of the filter, not of others, the most fr
     { filter: { groupByTag: "team" }, condition: "true" },
   ];
   for (const { filter, condition } of filters) {
-    const { outcomes } = await ask({ ...range, ...filter, withOutcomes: true });
+    const { outcomes } = await ask({ ...range, ...filter, includeOutcomes: true });
     const rows = await world.run<{ outcome: string; n: bigint }>(
       `select outcome, count(*) as n from charges
        where account_id = $1 and outcome <> 'completed' and ${condition}
@@ -182,10 +182,10 @@ test("outcomes are on the first page only, and nowhere else unless they are aske
     ...{ from: stamp(world.daysAgo(7)), to: stamp(world.daysAgo(3)) },
     ...{ groupBy: [KEY], pageSize: 1 },
   };
-  const first = await ask({ ...question, withOutcomes: true });
+  const first = await ask({ ...question, includeOutcomes: true });
   expect(first.outcomes.length).toBeGreaterThan(1);
   const pageToken = first.nextPageToken;
-  expect((await ask({ ...question, pageToken, withOutcomes: true })).outcomes).toEqual([]);
+  expect((await ask({ ...question, pageToken, includeOutcomes: true })).outcomes).toEqual([]);
   expect((await ask(question)).outcomes).toEqual([]);
 });
 
@@ -193,10 +193,10 @@ test("a key that is no account reader sees how its own requests failed", async (
   const keyId = payers[1]?.keyId ?? "";
   const range = { from: stamp(world.daysAgo(7)), to: stamp(world.daysAgo(3)) };
   const own = await world.query(
-    { ...range, withOutcomes: true },
+    { ...range, includeOutcomes: true },
     { accountId: scope().accountId, onlyKey: keyId },
   );
-  const all = await ask({ ...range, keyIds: [keyId], withOutcomes: true });
+  const all = await ask({ ...range, keyIds: [keyId], includeOutcomes: true });
   expect(own.outcomes).toEqual(all.outcomes);
   expect(own.outcomes.length).toBeGreaterThan(1);
 });
@@ -204,16 +204,16 @@ test("a key that is no account reader sees how its own requests failed", async (
 test("refusals of an hour, by reason, are those of the day's bar and of all", async () => {
   const answer = await world.service.queryUsage(
     create(QueryUsageRequestSchema, {
-      ...{ from: stamp(world.daysAgo(0)), bucket: Bucket.NONE },
-      ...{ groupBy: [KEY], withErrors: true },
+      ...{ startAt: stamp(world.daysAgo(0)), bucket: Bucket.NONE },
+      ...{ groupBy: [KEY], includeRefusals: true },
     }),
     callBy(environmentToken, { accountId: scope().accountId }),
   );
-  expect(answer.errors?.rows.map(({ reason, requests }) => [reason, requests])).toEqual([
+  expect(answer.refusals?.rows.map(({ reason, requests }) => [reason, requests])).toEqual([
     ["CREDITS_EXHAUSTED", 1n + 6n + 11n],
     ["RATE_LIMITED", 3n + 5n + 7n],
   ]);
-  expect(answer.errors?.total).toBe(33n);
+  expect(answer.refusals?.total).toBe(33n);
 });
 
 test("what the cache saved is exact, stays so when days are closed, and is absent by tag", async () => {
@@ -238,9 +238,9 @@ test("more is lost by writing to the cache than saved by reading: the figure is 
   // A hold that is far too small changes nothing of it.
   const hold = await world.holdAt(payer, world.daysAgo(1), { amountMicro: 7n });
   await world.settle(hold, endingWith(tokens));
-  const { totals } = await world.query({ from: stamp(world.daysAgo(2)) }, all);
+  const { totals } = await world.query({ startAt: stamp(world.daysAgo(2)) }, all);
   expect(totals?.cacheSavedNanocredits).toBe(
     3n * (10_000n - 1_000n) + 1_000n * (10_000n - 12_000n) + 10n * (10_000n - 20_000n),
   );
-  expect(totals?.amountMicrocredits).toBe(7n);
+  expect(totals?.chargedMicrocredits).toBe(7n);
 });

@@ -178,7 +178,7 @@ for (const format of providerFormats) {
             outcome: Outcome.COMPLETED,
             basis: Basis.REPORTED,
           });
-          expect(receipt?.amountMicrocredits).toBe(
+          expect(receipt?.chargedMicrocredits).toBe(
             100n * 420n + 25n * 2_100n + 15n * 2_100n + 30n * 42n + 20n * 525n,
           );
         });

@@ -59,7 +59,7 @@ describe("models of four vendors", () => {
 
   test("are sold, with a tier of any name or none", () => {
     const listed = catalog.list([]).filter(({ aliasFor }) => aliasFor === "");
-    expect(listed.map(({ id, tier }) => [id, tier])).toEqual([
+    expect(listed.map(({ modelId: id, tier }) => [id, tier])).toEqual([
       ["claude-opus-4.6", "opus"],
       ["gpt-5.5", "flagship"],
       ["gemini-2.5-pro", ""],

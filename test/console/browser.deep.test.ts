@@ -218,7 +218,7 @@ async function setPassword(): Promise<number> {
 
 /** Runs in the page. Resolves with the link. */
 async function inviteViewer(accountId: string): Promise<string> {
-  const response = await fetch("/gateway.people.v1.MembersService/Invite", {
+  const response = await fetch("/gateway.people.v1.MembersService/CreateInvitation", {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ accountId, role: "ACCOUNT_ROLE_VIEWER" }),

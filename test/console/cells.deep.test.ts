@@ -9,7 +9,7 @@ import { AccountsService } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AlertKind, AlertsService, DeliveryState } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { ApprovalsService } from "../../gen/gateway/approvals/v1/approvals_pb.ts";
 import { AuditService } from "../../gen/gateway/audit/v1/audit_pb.ts";
-import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { BillingService, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { PriceListsService } from "../../gen/gateway/billing/v1/price_lists_pb.ts";
 import { Basis, Outcome, type ReceiptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
@@ -17,7 +17,7 @@ import { BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { type KeySchema, KeyStatus, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { type KeySchema, KeyState, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   LimitsStore,
   OperationsService,
@@ -59,7 +59,7 @@ function sumsOf(n: bigint): MessageInitShape<typeof UsageSumsSchema> {
       ...{ input: 101n * n, output: 211n * n, thinking: 307n * n },
       ...{ cacheWrite5m: 401n * n, cacheWrite1h: 503n * n, cacheRead: 601n * n },
     },
-    amountMicrocredits: input + output + thinking + cache,
+    chargedMicrocredits: input + output + thinking + cache,
     inputMicrocredits: input,
     outputMicrocredits: output,
     thinkingMicrocredits: thinking,
@@ -76,45 +76,48 @@ const labels = ["ci", "batch"].map((name, index) => ({
   ...{ keyId: `key_${index}`, name, hint: `sk-gw2-1a…${index}` },
 }));
 /** Two keys or models, with sums of 3 and 8 on the 20th and of 2 and 5 two days later. */
-const usage = answer(queryUsage, ({ groupBy, bucket, withErrors, withOutcomes }) => {
-  const isGrouped = groupBy.length > 0;
-  const days =
-    bucket === Bucket.NONE
-      ? [[3n + 2n, 8n + 5n]]
-      : [
-          [3n, 8n],
-          [2n, 5n],
-        ];
-  return {
-    rows: days.flatMap(([first = 0n, second = 0n], day) => {
-      const from = at(day === 0 ? "2026-11-20" : "2026-11-22");
-      if (!isGrouped) return [{ from, sums: sumsOf(first + second) }];
-      return [first, second].map((n, index) => ({
-        ...{ from, keyId: `key_${index}`, model: `model-${index}`, sums: sumsOf(n) },
-      }));
-    }),
-    totals: sumsOf(18n),
-    completeUntil: at("2026-11-22T14:01:00Z"),
-    to: timestampFromDate(now),
-    keys: labels,
-    ...(withOutcomes && {
-      outcomes: [
-        { outcome: Outcome.PROVIDER_FAILED, requests: 97n },
-        { outcome: Outcome.CLIENT_LEFT, requests: 4n },
-        { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, requests: 3n },
-      ],
-    }),
-    ...(withErrors && {
-      errors: {
-        rows: [
-          { from: at("2026-11-20"), reason: "RATE_LIMITED", requests: 1_204n },
-          { from: at("2026-11-20"), reason: "CREDITS_EXHAUSTED", requests: 37n },
+const usage = answer(
+  queryUsage,
+  ({ groupBy, bucket, includeRefusals: withErrors, includeOutcomes: withOutcomes }) => {
+    const isGrouped = groupBy.length > 0;
+    const days =
+      bucket === Bucket.NONE
+        ? [[3n + 2n, 8n + 5n]]
+        : [
+            [3n, 8n],
+            [2n, 5n],
+          ];
+    return {
+      rows: days.flatMap(([first = 0n, second = 0n], day) => {
+        const from = at(day === 0 ? "2026-11-20" : "2026-11-22");
+        if (!isGrouped) return [{ from, sums: sumsOf(first + second) }];
+        return [first, second].map((n, index) => ({
+          ...{ from, keyId: `key_${index}`, model: `model-${index}`, sums: sumsOf(n) },
+        }));
+      }),
+      totals: sumsOf(18n),
+      completeUntil: at("2026-11-22T14:01:00Z"),
+      endAt: timestampFromDate(now),
+      keys: labels,
+      ...(withOutcomes && {
+        outcomes: [
+          { outcome: Outcome.PROVIDER_FAILED, requests: 97n },
+          { outcome: Outcome.CLIENT_LEFT, requests: 4n },
+          { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, requests: 3n },
         ],
-        total: 1_241n,
-      },
-    }),
-  };
-});
+      }),
+      ...(withErrors && {
+        refusals: {
+          rows: [
+            { startAt: at("2026-11-20"), reason: "RATE_LIMITED", requests: 1_204n },
+            { startAt: at("2026-11-20"), reason: "CREDITS_EXHAUSTED", requests: 37n },
+          ],
+          total: 1_241n,
+        },
+      }),
+    };
+  },
+);
 
 /** Rows of the last seven days, of which two have figures. */
 function ofSevenDays(of22: string, none: string, of20: string): string[] {
@@ -141,20 +144,20 @@ const receipt = {
   ...{ price, outcome: Outcome.COMPLETED, basis: Basis.REPORTED },
   ...{
     holdMicrocredits: 3_200_000n,
-    amountMicrocredits: 3_100_000n,
+    chargedMicrocredits: 3_100_000n,
     overrunMicrocredits: 411_000n,
   },
   attempts: [
-    { provider: "primary", outcome: "failed", status: 529 },
+    { provider: "primary", outcome: "failed", httpStatus: 529 },
     {
       provider: "fallback",
       outcome: "delivered",
-      status: 200,
+      httpStatus: 200,
       firstEventAfter: { nanos: 410_000_000 },
     },
   ],
   ...{ admittedAt: at("2026-11-22T13:01:02Z"), settledAt: at("2026-11-22T13:01:05.500Z") },
-  grantedOutput: 534,
+  grantedOutputTokens: 534,
 } satisfies ReceiptInit;
 const charges = answer(listCharges, () => ({ charges: [receipt], keys: labels }));
 
@@ -162,7 +165,7 @@ const charges = answer(listCharges, () => ({ charges: [receipt], keys: labels })
 const sold = answer(InferenceService.method.listModels, ({ pricesOf }) => ({
   models: [
     {
-      ...{ id: "model-0", displayName: "Zero", aliases: ["nought"] },
+      ...{ modelId: "model-0", displayName: "Zero", aliases: ["nought"] },
       ...{ contextTokens: 200_003, maxOutputTokens: 32_009 },
       price: {
         ...{ ...price, input: 400_000n, note: "list Acme 7", promptAbove: 100_000 },
@@ -176,18 +179,18 @@ const sold = answer(InferenceService.method.listModels, ({ pricesOf }) => ({
         },
       ],
     },
-    { id: "model-1", displayName: "One", contextTokens: 1_001, maxOutputTokens: 503, price },
-    { id: "nought", aliasFor: "model-0", displayName: "Zero (alias)", price },
+    { modelId: "model-1", displayName: "One", contextTokens: 1_001, maxOutputTokens: 503, price },
+    { modelId: "nought", aliasFor: "model-0", displayName: "Zero (alias)", price },
   ],
 }));
-const modelKeys = answer(KeysService.method.listKeys, ({ withModelKeys }) => ({
+const modelKeys = answer(KeysService.method.listKeys, ({ includeModelKeys: withModelKeys }) => ({
   keys: [key],
   liveKeys: 14,
   ...(withModelKeys && { modelKeys: { "model-0": 9, "model-gone": 4 }, anyModelKeys: 3 }),
 }));
 
 const key: MessageInitShape<typeof KeySchema> = {
-  ...{ keyId: "key_0", accountId, family: Family.V1, name: "ci", status: KeyStatus.ACTIVE },
+  ...{ keyId: "key_0", accountId, family: Family.V1, name: "ci", state: KeyState.ACTIVE },
   ...{ monthSpentMicrocredits: 611_000_000n, monthHeldMicrocredits: 17_000_000n },
   ...{ monthlyCapMicrocredits: 907_000_000n, requestsPerMinute: 1_429 },
   budget: {
@@ -226,12 +229,12 @@ const transfers = answer(listTransfers, () => ({
     {
       ...{ transferId: "tr_2", accountId, family: Family.V1, kind: TransferKind.DEPOSIT },
       ...{ amountMicrocredits: 4_001_000_000n, postedAfterMicrocredits: 6_812_080_000n },
-      ...{ createdAt: at("2026-11-21T10:11:12Z"), actor: "payments", reason: "an order" },
+      ...{ createdAt: at("2026-11-21T10:11:12Z"), createdBy: "payments", reason: "an order" },
     },
     {
       ...{ transferId: "tr_1", accountId, family: Family.V2, kind: TransferKind.CHARGEBACK },
       ...{ amountMicrocredits: 12_500_000n, postedAfterMicrocredits: 2_811_080_000n },
-      ...{ createdAt: at("2026-11-20T09:08:07Z"), actor: "payments", reason: "gone" },
+      ...{ createdAt: at("2026-11-20T09:08:07Z"), createdBy: "payments", reason: "gone" },
     },
   ],
 }));
@@ -279,8 +282,16 @@ const paper = answer(PaymentsService.method.getReceiptDocument, () => ({
       buyer: { name: "Buyer" },
     },
     lines: [
-      { microcredits: 390_020_000n, microdollars: 1_950_100n, at: at("2026-11-22T13:55:00Z") },
-      { microcredits: 100_000_000n, microdollars: 500_000n, at: at("2026-11-22T13:56:00Z") },
+      {
+        microcredits: 390_020_000n,
+        microdollars: 1_950_100n,
+        occurredAt: at("2026-11-22T13:55:00Z"),
+      },
+      {
+        microcredits: 100_000_000n,
+        microdollars: 500_000n,
+        occurredAt: at("2026-11-22T13:56:00Z"),
+      },
     ],
     ...{ totalMicrodollars: 2_450_100n, totalMicrocredits: 490_020_000n },
   },
@@ -288,15 +299,15 @@ const paper = answer(PaymentsService.method.getReceiptDocument, () => ({
 }));
 
 const operator = answer(ProfileService.method.getSession, () => ({
-  person: { personId: "per_o", login: "o@gateway.example", operator: OperatorRole.ADMIN },
-  operator: OperatorRole.ADMIN,
+  person: { personId: "per_o", login: "o@gateway.example", operatorRole: OperatorRole.ADMIN },
+  operatorRole: OperatorRole.ADMIN,
   strongUntil: at("2026-11-22T15:00:00Z"),
 }));
 const summaries = answer(OperationsService.method.findAccounts, () => ({
   accounts: [
     {
       account: {
-        ...{ accountId: "acc_1", name: "ACME", status: AccountStatus.ACTIVE },
+        ...{ accountId: "acc_1", name: "ACME", state: AccountState.ACTIVE },
         createdAt: at("2026-05-06T07:08:09Z"),
       },
       pools: [
@@ -311,15 +322,20 @@ const summaries = answer(OperationsService.method.findAccounts, () => ({
 }));
 const account = answer(AccountsService.method.getAccount, () => ({
   account: {
-    ...{ accountId: "acc_1", name: "ACME", status: AccountStatus.ACTIVE },
+    ...{ accountId: "acc_1", name: "ACME", state: AccountState.ACTIVE },
     createdAt: at("2026-05-06T07:08:09Z"),
   },
 }));
-const catalogue = answer(OperationsService.method.listCatalog, () => ({
+const catalogue = answer(OperationsService.method.listCatalogModels, () => ({
   models: [
     {
-      ...{ id: "model-0", aliases: ["small"], contextTokens: 200_000, maxOutputTokens: 32_000 },
-      ...{ price, isUsable: true, conditional: [{ ...price, note: "fast", output: 6_200_000n }] },
+      ...{
+        modelId: "model-0",
+        aliases: ["small"],
+        contextTokens: 200_000,
+        maxOutputTokens: 32_000,
+      },
+      ...{ price, usable: true, conditional: [{ ...price, note: "fast", output: 6_200_000n }] },
       routes: [
         { provider: "primary", model: "m-1", weight: 3, group: 1 },
         { provider: "fallback", model: "m-2", weight: 1, group: 1 },
@@ -368,7 +384,7 @@ const node = (nodeId: string, silentSeconds: number) => ({
 });
 const health = answer(OperationsService.method.getStatus, () => ({
   nodes: [node("n_1", 0), node("n_2", 3), node("n_3", 7_000)],
-  database: { version: "18.1", isSynchronous: true, syncStandbys: 2, monthsAhead: 13 },
+  database: { version: "18.1", synchronous: true, syncStandbys: 2, monthsAhead: 13 },
   running: {
     ...{ requests: 137n, heldMicrocredits: 611_090_000n },
     ...{
@@ -376,9 +392,9 @@ const health = answer(OperationsService.method.getStatus, () => ({
       firstDeadlineAt: at("2026-11-22T14:09:00Z"),
     },
   },
-  at: timestampFromDate(now),
+  readAt: timestampFromDate(now),
 }));
-const verification = answer(VerificationService.method.getVerification, () => ({
+const verification = answer(VerificationService.method.getLastVerification, () => ({
   latest: {
     ...{ startedAt: at("2026-11-22T12:00:00Z"), endedAt: at("2026-11-22T12:00:41Z") },
     ...{ startedBy: "verify-ledger", violationCount: 5 },
@@ -392,7 +408,12 @@ const priceLists = answer(PriceListsService.method.listPriceLists, () => ({
     {
       ...{ priceListId: "plist_1", name: "Acme", accounts: 13, goneModels: ["model-9"] },
       version: {
-        ...{ n: 7, discountBp: 1_225, madeBy: "person:per_1", madeAt: at("2026-11-03T04:05:06Z") },
+        ...{
+          number: 7,
+          discountBp: 1_225,
+          createdBy: "person:per_1",
+          createdAt: at("2026-11-03T04:05:06Z"),
+        },
         models: { "model-0": { discountBp: 300 }, "model-9": { discountBp: 1 } },
       },
     },
@@ -424,21 +445,36 @@ const preview = answer(PriceListsService.method.previewPrices, () => ({
 const promotions = answer(PromotionsService.method.listPromotions, () => ({
   promotions: [
     {
-      ...{ codeId: "pro_1", name: "spring", family: Family.V1, bonusMicrocredits: 211_000_000n },
-      ...{ most: 409, used: 17, needsPurchase: true, endsAt: at("2026-12-24T00:00:00Z") },
+      ...{
+        promotionId: "pro_1",
+        name: "spring",
+        family: Family.V1,
+        bonusMicrocredits: 211_000_000n,
+      },
+      ...{ maxUses: 409, uses: 17, needsPurchase: true, expiresAt: at("2026-12-24T00:00:00Z") },
     },
     {
-      ...{ codeId: "pro_2", name: "summer", family: Family.V2, bonusMicrocredits: 223_500_000n },
-      ...{ used: 1_901, stoppedAt: at("2026-11-02T00:00:00Z") },
+      ...{
+        promotionId: "pro_2",
+        name: "summer",
+        family: Family.V2,
+        bonusMicrocredits: 223_500_000n,
+      },
+      ...{ uses: 1_901, stoppedAt: at("2026-11-02T00:00:00Z") },
     },
     {
-      ...{ codeId: "pro_3", family: Family.V1, bonusMicrocredits: 227_000_000n },
-      ...{ most: 31, used: 31 },
+      ...{ promotionId: "pro_3", family: Family.V1, bonusMicrocredits: 227_000_000n },
+      ...{ maxUses: 31, uses: 31 },
     },
     {
-      ...{ codeId: "pro_4", name: "winter", family: Family.V2, bonusMicrocredits: 229_000_000n },
+      ...{
+        promotionId: "pro_4",
+        name: "winter",
+        family: Family.V2,
+        bonusMicrocredits: 229_000_000n,
+      },
       // It ends at this very moment.
-      ...{ most: 37, used: 36, endsAt: timestampFromDate(now) },
+      ...{ maxUses: 37, uses: 36, expiresAt: timestampFromDate(now) },
     },
   ],
 }));
@@ -449,11 +485,11 @@ const people = answer(PeopleService.method.listPeople, () => ({
       ...{ createdAt: at("2026-03-04T05:06:07Z"), lastSeenAt: at("2026-11-22T11:02:00Z") },
     },
     {
-      ...{ personId: "per_2", login: "bob@acme.example", operator: OperatorRole.SUPPORT },
+      ...{ personId: "per_2", login: "bob@acme.example", operatorRole: OperatorRole.SUPPORT },
       ...{ createdAt: at("2026-04-05T06:07:08Z"), disabledAt: at("2026-11-19T00:00:00Z") },
     },
     {
-      ...{ personId: "per_o", login: "o@gateway.example", operator: OperatorRole.ADMIN },
+      ...{ personId: "per_o", login: "o@gateway.example", operatorRole: OperatorRole.ADMIN },
       ...{ createdAt: at("2026-05-06T07:08:09Z"), lastSeenAt: at("2026-11-17T11:02:00Z") },
     },
   ],
@@ -476,12 +512,12 @@ const tokens = answer(AdminTokensService.method.listAdminTokens, () => ({
 const events = answer(AuditService.method.listAuditEvents, () => ({
   events: [
     {
-      ...{ eventId: "evt_1", at: at("2026-11-22T13:14:15Z"), method: "CreateTransfer" },
+      ...{ eventId: "evt_1", occurredAt: at("2026-11-22T13:14:15Z"), method: "CreateTransfer" },
       ...{ actor: "person:per_1", accountId: "acc_1", outcome: "ok", address: "203.0.113.7" },
       facts: { amountMicrocredits: "-2000050000", family: "V1", accountId: "acc_1" },
     },
     {
-      ...{ eventId: "evt_2", at: at("2026-11-21T12:13:14Z"), method: "ListPeople" },
+      ...{ eventId: "evt_2", occurredAt: at("2026-11-21T12:13:14Z"), method: "ListPeople" },
       ...{ actor: "token:export", outcome: "not_permitted" },
     },
   ],
@@ -521,30 +557,42 @@ const invitations = answer(MembersService.method.listInvitations, () => ({
   invitations: [
     {
       ...{ invitationId: "inv_1", email: "dee@acme.example", role: AccountRole.MEMBER },
-      ...{ mail: MailState.SENT, endsAt: at("2026-11-29T01:02:03Z"), createdBy: "person:per_1" },
+      ...{
+        mailState: MailState.SENT,
+        expiresAt: at("2026-11-29T01:02:03Z"),
+        createdBy: "person:per_1",
+      },
     },
     {
       ...{ invitationId: "inv_2", login: "eve", role: AccountRole.VIEWER, createdBy: "token:t" },
-      ...{ mail: MailState.FAILED, endsAt: at("2026-11-28T01:02:03Z"), mailProblem: "no such" },
+      ...{
+        mailState: MailState.FAILED,
+        expiresAt: at("2026-11-28T01:02:03Z"),
+        mailProblem: "no such",
+      },
     },
     {
       ...{ invitationId: "inv_3", email: "gil@acme.example", role: AccountRole.OWNER },
-      ...{ mail: MailState.WAITING, endsAt: at("2026-11-27T01:02:03Z"), createdBy: "person:per_2" },
+      ...{
+        mailState: MailState.WAITING,
+        expiresAt: at("2026-11-27T01:02:03Z"),
+        createdBy: "person:per_2",
+      },
     },
-    { invitationId: "inv_4", role: AccountRole.OWNER, endsAt: at("2026-11-26T01:02:03Z") },
+    { invitationId: "inv_4", role: AccountRole.OWNER, expiresAt: at("2026-11-26T01:02:03Z") },
   ],
 }));
 const memberUsage = answer(queryUsage, () => ({
   rows: [
     {
       ...{ keyId: "key_2", member: "person:per_3" },
-      sums: { amountMicrocredits: 12_130_000n, requests: 411n },
+      sums: { chargedMicrocredits: 12_130_000n, requests: 411n },
     },
     {
       ...{ keyId: "key_1", member: "person:per_3" },
-      sums: { amountMicrocredits: 41_230_000n, requests: 1_907n },
+      sums: { chargedMicrocredits: 41_230_000n, requests: 1_907n },
     },
-    { keyId: "key_3", member: "person:per_1", sums: { amountMicrocredits: 7n, requests: 1n } },
+    { keyId: "key_3", member: "person:per_1", sums: { chargedMicrocredits: 7n, requests: 1n } },
   ],
   keys: [{ keyId: "key_1", name: "ci", hint: "sk-gw2-1A…zZ" }],
 }));
@@ -552,10 +600,10 @@ const owner = answer(ProfileService.method.getSession, () => ({
   person: { personId: "per_2", login: "bob@acme.example", name: "Bob", email: "b@acme.example" },
   accounts: [{ accountId, name: "ACME", role: AccountRole.OWNER }],
   passkeys: [
-    { passkeyId: "pk_1", name: "laptop", usedAt: at("2026-11-22T13:12:00Z") },
+    { passkeyId: "pk_1", name: "laptop", lastUsedAt: at("2026-11-22T13:12:00Z") },
     { passkeyId: "pk_2", name: "phone", createdAt: at("2026-11-19T13:12:00Z") },
   ],
-  identities: [{ identityId: "id_1", provider: "a", usedAt: at("2026-11-21T13:12:00Z") }],
+  identities: [{ identityId: "id_1", provider: "a", lastUsedAt: at("2026-11-21T13:12:00Z") }],
   providers: [
     { name: "a", title: "First" },
     { name: "b", title: "Second" },
@@ -565,12 +613,12 @@ const sessions = answer(ProfileService.method.listSessions, () => ({
   sessions: [
     {
       ...{ sessionId: "ses_1", createdAt: at("2026-11-22T11:02:00Z"), current: true },
-      ...{ usedAt: at("2026-11-22T13:58:00Z"), address: "203.0.113.7" },
+      ...{ lastUsedAt: at("2026-11-22T13:58:00Z"), address: "203.0.113.7" },
       agent: "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
     },
     {
       ...{ sessionId: "ses_2", createdAt: at("2026-11-17T11:02:00Z"), address: "2001:db8::17" },
-      ...{ usedAt: at("2026-11-20T11:02:00Z"), agent: "curl/8.1" },
+      ...{ lastUsedAt: at("2026-11-20T11:02:00Z"), agent: "curl/8.1" },
     },
   ],
 }));
@@ -612,14 +660,27 @@ const alerts = answer(AlertsService.method.listAlerts, () => ({
   alerts: [
     {
       ...{ alertId: "a1", accountId, kind: AlertKind.PAYMENT_CREDITED, orderId: "ord_1" },
-      ...{ at: at("2026-11-22T13:02:00Z"), facts: { microcredits: "1234000000", family: "v1" } },
+      ...{
+        occurredAt: at("2026-11-22T13:02:00Z"),
+        facts: { microcredits: "1234000000", family: "v1" },
+      },
     },
     {
-      ...{ alertId: "a2", accountId, kind: AlertKind.CAP_REACHED, at: at("2026-11-20T13:02:00Z") },
+      ...{
+        alertId: "a2",
+        accountId,
+        kind: AlertKind.CAP_REACHED,
+        occurredAt: at("2026-11-20T13:02:00Z"),
+      },
       facts: { of: "key", key: "ci", percent: "83", cap_microcredits: "907000000" },
     },
     {
-      ...{ alertId: "a3", accountId, kind: AlertKind.WEBHOOK_OFF, at: at("2026-11-19T13:02:00Z") },
+      ...{
+        alertId: "a3",
+        accountId,
+        kind: AlertKind.WEBHOOK_OFF,
+        occurredAt: at("2026-11-19T13:02:00Z"),
+      },
       facts: { host: "hooks.example" },
     },
   ],
@@ -627,15 +688,15 @@ const alerts = answer(AlertsService.method.listAlerts, () => ({
 const deliveries = answer(AlertsService.method.listDeliveries, () => ({
   deliveries: [
     {
-      ...{ alertId: "a1", kind: AlertKind.PAYMENT_CREDITED, madeAt: at("2026-11-22T13:02:00Z") },
+      ...{ alertId: "a1", kind: AlertKind.PAYMENT_CREDITED, createdAt: at("2026-11-22T13:02:00Z") },
       delivery: { personId: "per_2", state: DeliveryState.SENT },
     },
     {
-      ...{ alertId: "a2", kind: AlertKind.CAP_REACHED, madeAt: at("2026-11-20T13:02:00Z") },
+      ...{ alertId: "a2", kind: AlertKind.CAP_REACHED, createdAt: at("2026-11-20T13:02:00Z") },
       delivery: { state: DeliveryState.FAILED, failures: 6, problem: "No answer within 5 s" },
     },
     {
-      ...{ alertId: "a3", kind: AlertKind.WEBHOOK_OFF, madeAt: at("2026-11-19T13:02:00Z") },
+      ...{ alertId: "a3", kind: AlertKind.WEBHOOK_OFF, createdAt: at("2026-11-19T13:02:00Z") },
       delivery: { state: DeliveryState.WAITING, failures: 1, problem: "The host has no address" },
     },
   ],
@@ -645,21 +706,21 @@ const mails = answer(SupportService.method.listMails, () => ({
     {
       delivery: {
         ...{ alertId: "a1", kind: AlertKind.PAYMENT_CREDITED, title: "1,234 credits." },
-        ...{ madeAt: at("2026-11-22T13:02:03Z") },
+        ...{ createdAt: at("2026-11-22T13:02:03Z") },
         delivery: { personId: "per_1", state: DeliveryState.SENT },
       },
       address: "a…@acme.example",
     },
     {
       delivery: {
-        ...{ alertId: "a2", kind: AlertKind.NEW_PLACE, madeAt: at("2026-11-20T13:04:05Z") },
+        ...{ alertId: "a2", kind: AlertKind.NEW_PLACE, createdAt: at("2026-11-20T13:04:05Z") },
         delivery: { personId: "per_2", state: DeliveryState.FAILED, problem: "550 no such user" },
       },
       address: "",
     },
     {
       delivery: {
-        madeAt: at("2026-11-19T13:04:05Z"),
+        createdAt: at("2026-11-19T13:04:05Z"),
         delivery: { state: DeliveryState.SENT },
       },
       ...{ address: "n…@new.example", invitationId: "lnk_1" },
@@ -676,13 +737,13 @@ const documents = answer(SupportService.method.listDocuments, () => ({
 }));
 const namedLists = answer(PriceListsService.method.listPriceLists, () => ({
   priceLists: [
-    { priceListId: "prl_1", name: "Acme", version: { n: 23 } },
-    { priceListId: "prl_2", name: "Other", version: { n: 29 } },
+    { priceListId: "prl_1", name: "Acme", version: { number: 23 } },
+    { priceListId: "prl_2", name: "Other", version: { number: 29 } },
   ],
 }));
 const listed = answer(AccountsService.method.getAccount, () => ({
   account: {
-    ...{ accountId: "acc_1", name: "ACME", status: AccountStatus.ACTIVE },
+    ...{ accountId: "acc_1", name: "ACME", state: AccountState.ACTIVE },
     ...{ priceListId: "prl_1", priceListAt: at("2026-11-05T07:08:09Z") },
   },
 }));
@@ -837,13 +898,13 @@ const cases: Readonly<Record<string, Case>> = {
     path: "usage?period=7d&at=2026-11-20",
     answers: [
       usage,
-      answer(UsageService.method.queryErrors, () => ({
+      answer(UsageService.method.queryRefusals, () => ({
         rows: [
-          { from: at("2026-11-20"), reason: "RATE_LIMITED", requests: 1_204n },
-          { from: at("2026-11-22"), reason: "CREDITS_EXHAUSTED", requests: 37n },
+          { startAt: at("2026-11-20"), reason: "RATE_LIMITED", requests: 1_204n },
+          { startAt: at("2026-11-22"), reason: "CREDITS_EXHAUSTED", requests: 37n },
         ],
         total: 1_241n,
-        from: at("2026-11-16"),
+        startAt: at("2026-11-16"),
       })),
     ],
     shown: {

@@ -137,7 +137,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const until = order?.quotedUntil ? timestampDate(order.quotedUntil) : new Date();
     const firstSeenAt = timestampFromDate(new Date(until.getTime() + 60_000));
     await core.payments.simulateDeposit(
-      { orderId, amount: "0.0001", confirmations: 10, firstSeenAt },
+      { orderId, coins: "0.0001", confirmations: 10, firstSeenAt },
       call,
     );
     await expect
@@ -235,16 +235,18 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   test("the customer's page tells it all", async () => {
     const { promotion } = await gateway.admin.core.payments.createPromotion(
-      { name: "Autumn", family: Family.V1, bonusMicrocredits: 1_000_000n, most: 5 },
+      { name: "Autumn", family: Family.V1, bonusMicrocredits: 1_000_000n, maxUses: 5 },
       gateway.admin.call,
     );
     await client.query(
       "insert into promotion_uses (code_id, account_id, order_id, used_at) " +
         "values ($1, $2, $3, now())",
-      [promotion?.codeId, accountId, orderId],
+      [promotion?.promotionId, accountId, orderId],
     );
     // Its bonus of one credit is posted.
-    await client.query("update promotions set used = 1 where code_id = $1", [promotion?.codeId]);
+    await client.query("update promotions set used = 1 where code_id = $1", [
+      promotion?.promotionId,
+    ]);
     await client.query("update pools set week_limit = 7000000 where account_id = $1", [accountId]);
     const { priceList } = await gateway.admin.core.billing.createPriceList(
       { name: "Resellers", discountBp: 1_000, reason: "a larger customer" },
@@ -419,7 +421,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { request_id: requestId } = Object(await answer.json());
     const { core, call } = gateway.admin;
     await expect
-      .poll(async () => (await core.billing.findRequest({ requestId }, call)).refusals)
+      .poll(async () => (await core.billing.findRequests({ requestId }, call)).refusals)
       .toHaveLength(1);
     await open(sue, `/search?q=${requestId}`);
     await sue.waitForURL(({ pathname }) => pathname.endsWith(`/refusals/${requestId}`));

@@ -21,7 +21,7 @@ beforeAll(async () => {
   const tokenOf = (link: string) => new URL(link).hash.slice(1);
   const owner = { token: tokenOf(gateway.ownerLink), login: "olga", password };
   const { grant } = await people.redeemLink(owner);
-  const { link } = await people.invite(
+  const { link } = await people.createInvitation(
     { accountId: gateway.accountId, role: AccountRole.VIEWER },
     { headers: { authorization: `Session ${grant?.token}` } },
   );

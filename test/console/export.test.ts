@@ -34,14 +34,14 @@ beforeAll(async () => {
   ({ secret } = await core.keys.createKey({ accountId, family: Family.V1, name: "of ci" }, call));
   const authorization = `Session ${operatorCookie.split("=")[1]}`;
   const as = { headers: { authorization } };
-  const invited = await core.people.invite({ accountId, role: 3 }, as);
+  const invited = await core.people.createInvitation({ accountId, role: 3 }, as);
   cookie = await redeem(invited.link, "acme@example.com");
   const { secret: managing } = await core.keys.createManagementKey(
     { accountId, name: "deploy", scopes: [ManagementScope.KEYS] },
     { headers: { authorization: `Session ${cookie.split("=")[1]}` } },
   );
   managementSecret = managing;
-  ({ link } = await core.people.invite({ accountId, role: 1 }, as));
+  ({ link } = await core.people.createInvitation({ accountId, role: 1 }, as));
   orderId = await buy(core, call);
   const answer = await fetch(`${gateway.address}/v1/messages`, {
     method: "POST",
@@ -69,7 +69,7 @@ async function buy({ billing, payments }: Core, call: { headers: { authorization
     call,
   );
   const id = order?.orderId ?? "";
-  await payments.simulateDeposit({ orderId: id, amount: "5", confirmations: 1 }, call);
+  await payments.simulateDeposit({ orderId: id, coins: "5", confirmations: 1 }, call);
   await vi.waitFor(async () => {
     const { transfers } = await billing.listTransfers({ accountId }, call);
     expect(transfers).toHaveLength(4);

@@ -99,14 +99,14 @@ for (const split of [false, true]) {
         { ...asked, pageSize: 1_000 },
         gateway.admin.call,
       );
-      const listed = charges.reduce((sum, one) => sum + one.amountMicrocredits, 0n);
+      const listed = charges.reduce((sum, one) => sum + one.chargedMicrocredits, 0n);
       const ledger = await db.query("select sum(amount) as sum from charges");
       const rows = parse(await (await read(`charges.csv?${all()}`)).text());
       const usage = parse(await (await read(`usage.csv?${all()}`)).text());
       expect(rows).toHaveLength(30);
       const expected = BigInt(Object(ledger.rows[0]).sum);
       expect(expected).toBeGreaterThan(0n);
-      expect([sumOf(rows), sumOf(usage), listed, totals?.amountMicrocredits]).toEqual(
+      expect([sumOf(rows), sumOf(usage), listed, totals?.chargedMicrocredits]).toEqual(
         Array(4).fill(expected),
       );
       // A credit is half a cent, so that dollars have nine places.

@@ -242,7 +242,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       { requestId: asked[0] ?? "", accountId: gateway.accountId },
       gateway.admin.call,
     );
-    const charged = credits(receipt?.amountMicrocredits ?? 0n, 4);
+    const charged = credits(receipt?.chargedMicrocredits ?? 0n, 4);
     expect((await footOf(page, "What it cost")).at(-1)).toBe(charged);
     const input = page.getByRole("row", { name: "Input" });
     expect(await input.locator("td").first().textContent()).toBe(count(receipt?.usage?.input ?? 0));
@@ -532,7 +532,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByRole("img", { name: /^QR code: USDC to 0x/ }).waitFor();
     const shown = await page.locator(".permanent code").textContent();
     expect(shown).toMatch(/^0x[0-9a-fA-F]{40}$/);
-    const { address } = await payments().getDepositAddress(
+    const { address } = await payments().createDepositAddress(
       { accountId: gateway.accountId, family: Family.V1, network: "polygon" },
       gateway.admin.call,
     );

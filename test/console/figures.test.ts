@@ -146,7 +146,7 @@ function row(at: string, amounts: Partial<Record<string, bigint>> = {}, name = "
     name,
     sums: create(UsageSumsSchema, {
       usage: create(UsageTotalSchema, { input: tokens }),
-      amountMicrocredits: input + output + thinking + cache,
+      chargedMicrocredits: input + output + thinking + cache,
       inputMicrocredits: input,
       outputMicrocredits: output,
       cacheMicrocredits: cache,
@@ -248,7 +248,7 @@ describe("reports of usage", () => {
     const answerTo = (from: Date, to: Date, bucket: Span): TimedSums[] =>
       hoursOf({ from, to }).map((at) => ({
         ...{ from: startOf(bucket, at), name: "" },
-        sums: create(UsageSumsSchema, { amountMicrocredits: valueAt(at) }),
+        sums: create(UsageSumsSchema, { chargedMicrocredits: valueAt(at) }),
       }));
     const check = (compared: Compared | undefined, wanted: "" | "hour" | "day" | "month") => {
       if (!compared) throw new Error("no range");
@@ -402,16 +402,16 @@ describe("reports of usage", () => {
     const rows = [3n, 9n, 5n, 5n, 1n, 7n, 2n].map((amount, index) =>
       create(UsageRowSchema, {
         ...{ keyId: `key_${index}` },
-        sums: { amountMicrocredits: amount, requests: 10n * amount },
+        sums: { chargedMicrocredits: amount, requests: 10n * amount },
       }),
     );
     for (const [amountMicrocredits, requests, ...left] of [
       [32n, 320n, 3n, 30n],
       [1_000n, 5_000n, 971n, 4_710n],
     ] as const) {
-      const totals = create(UsageSumsSchema, { amountMicrocredits, requests });
+      const totals = create(UsageSumsSchema, { chargedMicrocredits: amountMicrocredits, requests });
       const { largest, rest } = sharesOf(rows, totals, 5);
-      expect(largest.map(({ sums }) => sums?.amountMicrocredits)).toEqual([9n, 7n, 5n, 5n, 3n]);
+      expect(largest.map(({ sums }) => sums?.chargedMicrocredits)).toEqual([9n, 7n, 5n, 5n, 3n]);
       expect(rest).toEqual({ rows: 2, amount: left[0], requests: left[1] });
       expect(sharesOf(rows.slice(0, 5), totals, 5).rest).toBeUndefined();
     }

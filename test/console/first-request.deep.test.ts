@@ -99,7 +99,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     Object(
       await owner?.evaluate(
         async (request) => {
-          const answer = await fetch("/gateway.people.v1.MembersService/Invite", {
+          const answer = await fetch("/gateway.people.v1.MembersService/CreateInvitation", {
             method: "POST",
             headers: { "content-type": "application/json" },
             body: JSON.stringify(request),
@@ -174,8 +174,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       const { core, call } = gateway.admin;
       const orderId = await orderOf(walk.page);
       const { order } = await core.payments.getOrder({ orderId }, call);
-      const amount = order?.missingAmount ?? "";
-      await core.payments.simulateDeposit({ orderId, amount, confirmations: 1 }, call);
+      const amount = order?.missingCoins ?? "";
+      await core.payments.simulateDeposit({ orderId, coins: amount, confirmations: 1 }, call);
       await walk.end();
       expect(walk.clicks).toBeLessThanOrEqual(6);
       expect(walk.fields).toBeLessThanOrEqual(4);
@@ -186,7 +186,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { core, call } = gateway.admin;
     const promotion = { name: "Hackathon", bonusMicrocredits: 500_000_000n, family: Family.V1 };
     const { code } = await core.payments.createPromotion(
-      { ...promotion, most: 5, needsPurchase: false },
+      { ...promotion, maxUses: 5, needsPurchase: false },
       call,
     );
     const coder = await signUp(360, "coder@example.com");
@@ -227,8 +227,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { core, call } = gateway.admin;
     const orderId = await orderOf(walk.page);
     const { order } = await core.payments.getOrder({ orderId }, call);
-    const amount = order?.missingAmount ?? "";
-    await core.payments.simulateDeposit({ orderId, amount, confirmations: 1 }, call);
+    const amount = order?.missingCoins ?? "";
+    await core.payments.simulateDeposit({ orderId, coins: amount, confirmations: 1 }, call);
     await walk.page.getByText("Nothing has arrived yet.").waitFor({ state: "detached" });
     await expect.poll(() => walk.paste()).toBe(200);
     await walk.end();

@@ -53,14 +53,14 @@ describe.for([false, true])("with HTTP_ADMIN=false, roles apart: %s", (split) =>
         String(Reflect.get(options, "passkeyOptionsJson")),
       );
       expect(
-        (await post("people.v1.ProfileService/AddPasskey", { answerJson, name: "a" }))[0],
+        (await post("people.v1.ProfileService/CreatePasskey", { answerJson, name: "a" }))[0],
       ).toBe(200);
       const list = "keys.v1.KeysService/ListKeys";
       const other = { accountId: account?.accountId ?? "" };
       expect((await post(list, other))[0]).toBe(404);
       expect((await post(list, { accountId }))[0]).toBe(200);
       const invite = { ...other, role: "ACCOUNT_ROLE_OWNER" };
-      expect((await post("people.v1.MembersService/Invite", invite))[0]).toBe(404);
+      expect((await post("people.v1.MembersService/CreateInvitation", invite))[0]).toBe(404);
     });
   });
 });

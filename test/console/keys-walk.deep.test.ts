@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import type { AxeResults } from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { hasChromium, leftDialog, openPage, startChromium } from "../support/chromium.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -128,7 +128,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       { accountId: gateway.accountId, keyIds: [...keyIds], onlyIds: true, pageSize: 1000 },
       call,
     );
-    return answer.keys.map(({ status }) => status);
+    return answer.keys.map(({ state: status }) => status);
   };
   const idsOf = async (...numbers: readonly number[]) => {
     const rows = await run<{ keyId: string }>(
@@ -196,10 +196,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       await dialog().getByRole("button", { name: "Pause 3 keys" }).click();
       await expect.poll(message).toContain("3 keys were paused.");
       await leftDialog(page);
-      expect(await statusesOf(three)).toEqual(three.map(() => KeyStatus.PAUSED));
+      expect(await statusesOf(three)).toEqual(three.map(() => KeyState.PAUSED));
       await page.getByRole("button", { name: "Undo" }).click();
       await expect.poll(message).toContain("3 keys were resumed.");
-      expect(await statusesOf(three)).toEqual(three.map(() => KeyStatus.ACTIVE));
+      expect(await statusesOf(three)).toEqual(three.map(() => KeyState.ACTIVE));
       expect(await bar().count()).toBe(0);
 
       // Limits: only what is named. One of the keys is changed elsewhere meanwhile.
@@ -325,7 +325,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       {
         accountId: gateway.accountId,
         tags: { team: "команда 7" },
-        statuses: [KeyStatus.ACTIVE],
+        states: [KeyState.ACTIVE],
         onlyIds: true,
       },
       call,

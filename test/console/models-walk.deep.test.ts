@@ -69,7 +69,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     };
     const entered = await enter(gateway.ownerLink, "olga");
     owner = entered.page;
-    const invited = await people.invite(
+    const invited = await people.createInvitation(
       { accountId: gateway.accountId, role: AccountRole.VIEWER },
       { headers: { authorization: `Session ${entered.value}` } },
     );
@@ -216,7 +216,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       const { accountId } = gateway;
       const { receipt } = await billing.getReceipt({ requestId, accountId }, call());
       if (!receipt?.usage) throw new Error("no receipt");
-      return { usage: receipt.usage, amount: receipt.amountMicrocredits, price: receipt.price };
+      return { usage: receipt.usage, amount: receipt.chargedMicrocredits, price: receipt.price };
     };
     const { priceList } = await billing.createPriceList(
       { name: "Friends", discountBp: 1_111, reason },

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyOrder } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { ErrorGroup, UsageGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { RefusalGroup, UsageGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
 
 import { type Bundle, loadBundle, readBuilt, writeBundle } from "../../src/console/bundle.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -122,7 +122,7 @@ test("a session brings what each page of an account shows: figures, and names fo
   expect(shownAccount).toMatchObject({ accountId, forecasts, members: [{ name: "Olga" }] });
   expect(accounts).toMatchObject([{ accountId, suspended: false, closed: false }]);
 
-  const invited = await people.invite({ accountId, role: AccountRole.VIEWER }, call);
+  const invited = await people.createInvitation({ accountId, role: AccountRole.VIEWER }, call);
   const viewer = await people.redeemLink({
     token: new URL(invited.link).hash.slice(1),
     login: "vic",
@@ -161,19 +161,19 @@ test("an answer with ids of keys has their names, and usage has what was refused
   expect(receipt.key).toMatchObject(label);
   const usage = (withErrors: boolean) =>
     billing.queryUsage(
-      { accountId, groupBy: [UsageGroup.KEY], keyIds: [keyId], withErrors },
+      { accountId, groupBy: [UsageGroup.KEY], keyIds: [keyId], includeRefusals: withErrors },
       gateway.admin.call,
     );
   expect((await usage(false)).keys).toMatchObject([label]);
-  expect((await usage(false)).errors).toBeUndefined();
+  expect((await usage(false)).refusals).toBeUndefined();
   // Refused requests are written every 10 seconds.
   const answer = await usage(true);
-  const alone = await billing.queryErrors(
-    { accountId, groupBy: [ErrorGroup.REASON], keyIds: [keyId] },
+  const alone = await billing.queryRefusals(
+    { accountId, groupBy: [RefusalGroup.REASON], keyIds: [keyId] },
     gateway.admin.call,
   );
-  expect(answer.errors?.rows).toEqual(alone.rows);
-  expect(answer.errors?.total).toBe(alone.total);
+  expect(answer.refusals?.rows).toEqual(alone.rows);
+  expect(answer.refusals?.total).toBe(alone.total);
 });
 
 test("keys are listed by what they spent in this month, with a filter too", async () => {

@@ -42,7 +42,7 @@ beforeAll(async () => {
     return answer.headers.get("set-cookie")?.split(";")[0] ?? "";
   };
   cookie = await redeem(gateway.ownerLink, "olga");
-  const invited = await gateway.admin.core.people.invite(
+  const invited = await gateway.admin.core.people.createInvitation(
     { accountId: gateway.accountId, role: AccountRole.OWNER },
     { headers: { authorization: `Session ${cookie.split("=")[1]}` } },
   );
@@ -105,7 +105,7 @@ test("the lines of sales.csv are the rows of the method, on as many pages as the
   expect([first.rows.length, second.nextPageToken]).toEqual([2_000, ""]);
   expect(lines.map((line) => [line.from, line.account_id, line.provider])).toEqual(
     rows.map((row) => [
-      timestampDate(row.from ?? range.from)
+      timestampDate(row.startAt ?? range.from)
         .toISOString()
         .slice(0, 10),
       row.accountId,
@@ -146,8 +146,8 @@ test("the lines of revenue.csv and liabilities.csv are those of their methods", 
   const recent = { from: new Date(tomorrow.getTime() - 3 * 86_400_000), to: tomorrow };
   const days = [recent.from, recent.to].map((day) => day.toISOString().slice(0, 10));
   const lines = parse(await (await read(`liabilities.csv?from=${days[0]}&to=${days[1]}`)).text());
-  const { rows } = await operations.getLiabilities(
-    { from: timestampFromDate(recent.from), to: timestampFromDate(recent.to) },
+  const { rows } = await operations.queryLiabilities(
+    { startAt: timestampFromDate(recent.from), endAt: timestampFromDate(recent.to) },
     gateway.admin.call,
   );
   expect(lines).toHaveLength(3);

@@ -11,7 +11,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
 
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { catalogFor } from "../support/catalog.ts";
@@ -156,8 +156,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   }
   const revoked = (keyId = "") =>
     expect
-      .poll(async () => (await ownKeys()).find((key) => key.keyId === keyId)?.status)
-      .toBe(KeyStatus.REVOKED);
+      .poll(async () => (await ownKeys()).find((key) => key.keyId === keyId)?.state)
+      .toBe(KeyState.REVOKED);
 
   async function chargedOf(requestId: string) {
     const { accountId } = gateway;
@@ -236,7 +236,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       const receipt = await chargedOf(requestId);
       expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, model: "model-haiku-4.5" });
       const shown = page.getByRole("region", { name: "Receipt" });
-      const micro = Number(receipt?.amountMicrocredits);
+      const micro = Number(receipt?.chargedMicrocredits);
       expect(micro).toBeGreaterThan(0);
       await expect
         .poll(() => shown.textContent())
@@ -249,7 +249,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
       // The key is an ordinary one, with a budget and an end, and the provider got the message.
       const [key] = await ownKeys();
-      expect(key).toMatchObject({ totalCapMicrocredits: 1_000_000n, status: KeyStatus.ACTIVE });
+      expect(key).toMatchObject({ totalCapMicrocredits: 1_000_000n, status: KeyState.ACTIVE });
       const endsInMs = Number(key?.expiresAt?.seconds) * 1000 - Date.now();
       expect(endsInMs).toBeGreaterThan(3_000_000);
       expect(endsInMs).toBeLessThan(3_600_000);
@@ -353,7 +353,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(await page.getByText("Nothing was charged.").count()).toBe(0);
     const charge = await chargedOf(await requestIdOnPage());
     expect(charge?.outcome).toBe(outcome);
-    const micro = Number(charge?.amountMicrocredits);
+    const micro = Number(charge?.chargedMicrocredits);
     expect(micro).toBeGreaterThan(0);
     const shown = page.getByRole("region", { name: "Receipt" });
     expect(await shown.textContent()).toContain(`Charged${(micro / 1e6).toFixed(4)} credits`);
@@ -603,7 +603,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { people } = gateway.admin.core;
     const cookies = await page.context().cookies();
     const session = cookies.find(({ name }) => name.startsWith("gateway-session"))?.value;
-    const invited = await people.invite(
+    const invited = await people.createInvitation(
       { accountId: gateway.accountId, role: AccountRole.VIEWER },
       { headers: { authorization: `Session ${session}` } },
     );

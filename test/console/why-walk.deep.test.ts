@@ -470,7 +470,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         // A viewer has the account's, keeps own ones, and cannot delete what is of all.
         const { accountId } = gateway;
         const link = await page.evaluate<string>(
-          `fetch("/gateway.people.v1.MembersService/Invite", {
+          `fetch("/gateway.people.v1.MembersService/CreateInvitation", {
             method: "POST",
             headers: { "content-type": "application/json" },
             body: ${JSON.stringify(JSON.stringify({ accountId, role: "ACCOUNT_ROLE_VIEWER" }))},

@@ -5,11 +5,11 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { AlertKind } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
-import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { AdminScope } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { LimitsStore, ProviderHealth } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import {
   Attention,
@@ -37,8 +37,8 @@ test.for<[string, object, object]>([
   ["deposits", DepositState, purchase.depositStates],
   ["refunds", RefundState, purchase.refundStates],
   ["reasons to look", Attention, attention.reasons],
-  ["accounts", AccountStatus, accounts.statuses],
-  ["keys", KeyStatus, account.keyStatuses],
+  ["accounts", AccountState, accounts.statuses],
+  ["keys", KeyState, account.keyStatuses],
   ["scopes", AdminScope, people.scopes],
   ["limits", LimitsStore, health.limits],
   ["the health of providers", ProviderHealth, health.providerHealth],
@@ -67,7 +67,14 @@ test("an act of the audit log is a sentence in the past", () => {
     Object.fromEntries(
       [
         ...["CreateKey", "CreateAdminToken", "RevokeIdentity", "Invite", "SetPassword", "SignUp"],
-        ...["ListMembers", "ListPeople", "ListCatalog", "GetPools", "RenameAccount", "GetStatus"],
+        ...[
+          "ListMembers",
+          "ListPeople",
+          "ListCatalogModels",
+          "GetPools",
+          "RenameAccount",
+          "GetStatus",
+        ],
       ].map((name) => [name, actText(name)]),
     ),
   ).toEqual({
@@ -79,7 +86,7 @@ test("an act of the audit log is a sentence in the past", () => {
     SignUp: "signed up",
     ListMembers: "looked at the list of members",
     ListPeople: "looked at the people",
-    ListCatalog: "looked at the catalog",
+    ListCatalogModels: "looked at the catalog",
     GetPools: "looked at pools",
     RenameAccount: "renamed an account",
     GetStatus: "looked at status",

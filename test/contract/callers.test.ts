@@ -68,7 +68,7 @@ describe("a method admits", () => {
     ["an account reader as any key", { key: true }, reader, true],
     [
       "no key otherwise",
-      { admin: AdminScope.READ, person: VIEWER, operator: ADMIN },
+      { admin: AdminScope.READ, person: VIEWER, operatorRole: ADMIN },
       reader,
       false,
     ],
@@ -87,11 +87,21 @@ describe("a method admits", () => {
     ["no person without a membership", { person: MEMBER }, person(), false],
     ["every person where viewers may call", { person: VIEWER }, person(), true],
     ["no person otherwise", { key: true, admin: AdminScope.ALL }, inA(OWNER), false],
-    ["an operator with a higher role", { operator: SUPPORT }, person({ operator: ADMIN }), true],
-    ["no operator with a lower role", { operator: ADMIN }, person({ operator: SUPPORT }), false],
-    ["no owner as an operator", { operator: SUPPORT }, inA(OWNER), false],
+    [
+      "an operator with a higher role",
+      { operatorRole: SUPPORT },
+      person({ operator: ADMIN }),
+      true,
+    ],
+    [
+      "no operator with a lower role",
+      { operatorRole: ADMIN },
+      person({ operator: SUPPORT }),
+      false,
+    ],
+    ["no owner as an operator", { operatorRole: SUPPORT }, inA(OWNER), false],
     ["no operator on a method of keys", { key: true }, person({ operator: ADMIN }), false],
-    ["a part of the gateway in place of operators", { operator: ADMIN }, internal, true],
+    ["a part of the gateway in place of operators", { operatorRole: ADMIN }, internal, true],
     ["a part of the gateway in place of admin tokens", { admin: AdminScope.READ }, internal, true],
     ["no part of the gateway in place of a key", { key: true }, internal, false],
     ["everybody, if it says so", { anyone: true }, anyone, true],
@@ -144,7 +154,7 @@ describe("the account of a call", () => {
     ],
     [
       "of operators alone is closed to its owner",
-      { operator: ADMIN },
+      { operatorRole: ADMIN },
       inA(OWNER),
       "acc_a",
       "not_permitted",
@@ -327,7 +337,14 @@ test("every method names its callers", () => {
 });
 
 function nobody(desc: DescMethod): boolean {
-  const { key, admin, person, operator, anyone, accountReader } = getOption(desc, callers);
+  const {
+    key,
+    admin,
+    person,
+    operatorRole: operator,
+    anyone,
+    accountReader,
+  } = getOption(desc, callers);
   return !key && !admin && !person && !operator && !anyone && !accountReader;
 }
 
@@ -345,7 +362,7 @@ const unconfirmed: Readonly<Record<string, string>> = {
   ResumeKey: "PauseKey takes it back",
   Reject: "nothing is done, and it can be requested again",
   LookUpPayment: "it asks a node, and changes nothing",
-  AddNote: "it says something to other operators, and nothing else changes",
+  CreateAccountNote: "it says something to other operators, and nothing else changes",
   ResendDelivery: "it goes to the address that the owner chose, with the same id",
   PlaceHold: "no person may call it",
   CheckpointHold: "no person may call it",
@@ -365,9 +382,9 @@ const unconfirmed: Readonly<Record<string, string>> = {
   CancelOrder: "what is paid to a cancelled order still counts",
   RedeemPromotion: "it only adds credits",
   StopPromotion: "whoever sees a code that leaked must not be held up",
-  ReceiveHook: "no person may call it",
+  ReceiveWebhook: "no person may call it",
   DismissAlert: "an alert was read, and nothing else changes",
-  TestWebhook: "it posts a sample to an address that SetAlerts has asked about",
+  TestWebhook: "it posts a sample to an address that UpdateAlertSettings has asked about",
   SaveView: "it keeps an address of the console, which opens nothing by itself",
   DeleteView: "it can be saved again",
   EndRequest: "it ends one request, which pays as if its client had left",
@@ -381,7 +398,7 @@ test("every writing method of persons asks for a confirmation, or has a reason n
   const open = methods.filter((desc) => !isRead(desc) && !getOption(desc, strong));
   expect(open.map(({ name }) => name).sort()).toEqual(Object.keys(unconfirmed).sort());
   for (const desc of open.filter(({ name }) => unconfirmed[name] === "no person may call it")) {
-    const { person, operator } = getOption(desc, callers);
+    const { person, operatorRole: operator } = getOption(desc, callers);
     expect([desc.name, person, operator]).toEqual([desc.name, 0, 0]);
   }
 });

@@ -62,7 +62,7 @@ const play: Generate = async ({ sink, client, requestId }) => {
   }
   resolve("whole");
   if (answer.reason) throw new ApiError(answer.reason);
-  return create(ReceiptSchema, { requestId, amountMicrocredits: 5n });
+  return create(ReceiptSchema, { requestId, chargedMicrocredits: 5n });
 };
 
 let bindings: Bindings;
@@ -113,7 +113,7 @@ async function readMessages(
     for await (const { kind } of messages) {
       if (kind.case === "admission") seen.admitted.push(kind.value.requestId);
       else if (kind.case === "events") seen.events.push(...kind.value.events);
-      else if (kind.case === "receipt") seen.end = kind.value.receipt?.amountMicrocredits;
+      else if (kind.case === "receipt") seen.end = kind.value.receipt?.chargedMicrocredits;
       await turns(pauses[reads++ % pauses.length] ?? 0);
     }
   } catch (error) {
@@ -144,7 +144,7 @@ async function readSink(generate: Generate, pauses: readonly number[]): Promise<
   };
   try {
     const client = new AbortController().signal;
-    seen.end = (await generate({ ...generation, sink, client })).amountMicrocredits;
+    seen.end = (await generate({ ...generation, sink, client })).chargedMicrocredits;
   } catch (error) {
     seen.end = apiErrorOf(error).reason;
   }

@@ -522,7 +522,7 @@ describe("the audit log", () => {
         ...["SignInWithPasskey", "SignInWithPassword"],
         ...["RedeemLink", "ConfirmEmail", "FinishOidc"],
         // Its signature is the credential, and its inbox the record.
-        "ReceiveHook",
+        "ReceiveWebhook",
         // They concern the session of the caller alone. Those of operators store their events.
         ...["ConfirmIdentity", "SignOut"],
       ]),

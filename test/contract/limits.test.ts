@@ -179,7 +179,7 @@ describe("the sentence of an error comes from the rule", () => {
     ],
     [errorOf(QueryUsageRequestSchema, { groupByTag: " " }), `group_by_tag: is ${tagForm}`],
     [
-      errorOf(ListChargesRequestSchema, { filter: { minAmountMicrocredits: -1n } }),
+      errorOf(ListChargesRequestSchema, { filter: { minChargedMicrocredits: -1n } }),
       "filter.min_amount_microcredits: is at least 0",
     ],
     [
@@ -222,7 +222,7 @@ describe("times and durations", () => {
   const rotate = (overlap: { seconds: bigint; nanos: number }) =>
     errorOf(RotateKeyRequestSchema, { keyId: "key_1", overlap });
   const from = (at: { seconds: bigint; nanos: number }) =>
-    errorOf(QueryUsageRequestSchema, { from: at });
+    errorOf(QueryUsageRequestSchema, { startAt: at });
 
   test("that a Timestamp cannot have are refused", () => {
     const first = timestampFromDate(new Date("0001-01-01T00:00:00Z")).seconds;

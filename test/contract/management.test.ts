@@ -49,7 +49,7 @@ test.for<[string, ManagementScope[], string[]]>([
       ...["ExportCharges", "GetAccount", "GetForecast", "GetKey", "GetPools", "GetReceipt"],
       "ListBudgets",
       ...["ListCharges", "ListKeys", "ListOrders", "ListRunningRequests", "ListTransfers"],
-      ...["QueryErrors", "QueryUsage", "Search", "WatchCharges"],
+      ...["QueryRefusals", "QueryUsage", "Search", "WatchCharges"],
     ],
   ],
   ["KEYS", [KEYS], ofKeys],

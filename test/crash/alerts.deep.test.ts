@@ -54,7 +54,7 @@ test("an alert whose post dies with its process is posted by another, and listed
   try {
     const { payer } = await stage.key(5_000_000n);
     const { accountId } = payer;
-    await call(first, "SetAlerts", {
+    await call(first, "UpdateAlertSettings", {
       accountId,
       settings: {
         belowMicrocredits: "100000000",

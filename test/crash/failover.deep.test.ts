@@ -116,7 +116,7 @@ async function expectNothingLost(ended: readonly Sent[]): Promise<void> {
     } else {
       expect(seen.status).toBe(503);
       expect(seen.text).toMatch(/(billing|database)_unavailable/);
-      expect(charge?.amountMicrocredits ?? 0n).toBe(0n);
+      expect(charge?.chargedMicrocredits ?? 0n).toBe(0n);
     }
   }
   const ids = ended.map(({ seen }) => seen.requestId);

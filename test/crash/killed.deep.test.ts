@@ -77,7 +77,7 @@ for (const { moment, charges, workers } of cases) {
     await stage.recover();
     const made = (await chargesOf(payer.keyId)).map((one) => ({
       outcome: one?.outcome,
-      amount: one?.amountMicrocredits,
+      amount: one?.chargedMicrocredits,
     }));
     expect(charges).toContainEqual(made);
   });
@@ -130,7 +130,7 @@ test("killed during the stream: the last stored usage is charged", async () => {
   await stage.recover();
   const charges = await chargesOf(payer.keyId);
   expect(charges).toMatchObject([{ outcome: Outcome.REAPED, usage: { input: 11, output: 10 } }]);
-  expect(charges[0]?.amountMicrocredits).toBe(11n * haiku.input + 10n * haiku.output);
+  expect(charges[0]?.chargedMicrocredits).toBe(11n * haiku.input + 10n * haiku.output);
   expect(charges[0]?.requestId).toBe((await seen).requestId);
 });
 
@@ -147,7 +147,7 @@ test("killed when the final usage was seen and not settled: it is charged, and n
   expect((await seen).text).not.toContain("message_delta");
   await stage.recover();
   const [charge] = await chargesOf(payer.keyId);
-  expect(charge?.amountMicrocredits).toBe(11n * haiku.input + 90n * haiku.output);
+  expect(charge?.chargedMicrocredits).toBe(11n * haiku.input + 90n * haiku.output);
 });
 
 test("an answer that was seen complete is charged exactly, although the gateway died right after it", async () => {
@@ -157,7 +157,7 @@ test("an answer that was seen complete is charged exactly, although the gateway 
     stage.provider.play(nativeStream(content));
     const seen = await stage.send(gateway, secret, { stream });
     expect(seen.complete).toBe(true);
-    expect((await stage.chargeOf(seen.requestId))?.amountMicrocredits).toBe(cost);
+    expect((await stage.chargeOf(seen.requestId))?.chargedMicrocredits).toBe(cost);
   }
   await kill(gateway);
   await stage.recover();

@@ -28,7 +28,7 @@ test("three hundred requests on a pool for forty lead to forty calls, all of the
   const other = await stage.key(10n ** 9n);
   const [receipt] = await warmUp(other.secret);
   if (!receipt) throw new Error("no receipt");
-  const { holdMicrocredits: hold, amountMicrocredits: cost } = receipt;
+  const { holdMicrocredits: hold, chargedMicrocredits: cost } = receipt;
   // Every process knows what is free after its own warm-up, when the pool has forty holds.
   const { secret } = await stage.key(BigInt(paid) * hold + BigInt(nodes) * cost);
   await warmUp(secret);

@@ -83,7 +83,7 @@ test("thirty kills under load: complete answers are charged exactly, all others 
       });
     } else if (one.seen.status === 200) {
       // Its response head was sent, so it was admitted.
-      expect(charge?.amountMicrocredits).toBeLessThanOrEqual(usageOf(one.number).cost);
+      expect(charge?.chargedMicrocredits).toBeLessThanOrEqual(usageOf(one.number).cost);
     }
   }
   const [charged] = await stage.ledger.run<{ all: bigint; reaped: bigint; posted: bigint }>(

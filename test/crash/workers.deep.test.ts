@@ -86,7 +86,7 @@ test("workers and parents killed under load lose no charge and double none", {
         usage: { input, output },
       });
     // Its response head was sent, so it was admitted.
-    else if (view.status === 200) expect(charge?.amountMicrocredits).toBeLessThanOrEqual(cost);
+    else if (view.status === 200) expect(charge?.chargedMicrocredits).toBeLessThanOrEqual(cost);
   }
   const complete = seen.filter((one) => one.seen.complete);
   expect(complete.length).toBeGreaterThan(parents * deathsOfWorkers * 30);

@@ -134,7 +134,7 @@ test("docs/operating.md: an account, its credits and a key, from creation to rev
   expect(output).toContain('"kind":"TRANSFER_KIND_PURCHASE"');
   expect(output).toContain('"monthlyCapMicrocredits":"500000000"');
   expect(output).toContain('"secret":"sk-gw2-1');
-  expect(output).toContain('"status":"KEY_STATUS_REVOKED"');
+  expect(output).toContain('"status":"KEY_STATE_REVOKED"');
   expect(output).toContain('"state":"ORDER_STATE_PAID"');
   expect(output).not.toContain('"code"');
   // The last command describes the configuration file.

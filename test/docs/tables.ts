@@ -76,7 +76,14 @@ function reasonsTable(): string {
 function methodsTable(): string {
   const rows = allServices.flatMap((service) =>
     service.methods.map((method) => {
-      const { key, accountReader, admin, person, operator, anyone } = getOption(method, callers);
+      const {
+        key,
+        accountReader,
+        admin,
+        person,
+        operatorRole: operator,
+        anyone,
+      } = getOption(method, callers);
       return [
         `${service.name}.${method.name}`,
         key ? "yes" : accountReader ? "account reader" : "",

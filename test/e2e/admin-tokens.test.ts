@@ -70,7 +70,7 @@ for (const split of [false, true]) {
         idempotencyKey: "of the token",
       };
       const { transfer } = await overHttp.billing.createTransfer(bonus, as(MONEY));
-      expect(transfer?.actor).toBe("token:money");
+      expect(transfer?.createdBy).toBe("token:money");
       const { key } = await core.keys.createKey(
         { accountId, family: Family.V1, name: "k" },
         as(KEYS),
@@ -84,7 +84,7 @@ for (const split of [false, true]) {
         { ...bonus, idempotencyKey: "of the environment's" },
         call,
       );
-      expect(other?.actor).toBe("token:ADMIN_TOKEN");
+      expect(other?.createdBy).toBe("token:ADMIN_TOKEN");
     });
 
     test("a token of lesser scope changes nothing, and its attempt is recorded", async () => {

@@ -4,11 +4,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { AccountStatus } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { Attention } from "../../gen/gateway/payments/v1/order_pb.ts";
 
 import { Authenticator } from "../support/authenticator.ts";
@@ -40,7 +40,7 @@ async function redeem(address: string, login: string): Promise<Credential> {
 
 let people = 0;
 async function join(accountId: string, role: AccountRole): Promise<Credential> {
-  const { link } = await core().people.invite({ accountId, role }, operator);
+  const { link } = await core().people.createInvitation({ accountId, role }, operator);
   return redeem(link, `person-${++people}`);
 }
 
@@ -100,8 +100,8 @@ describe("closing an account", () => {
     const member = await join(accountId, AccountRole.MEMBER);
     const confirm = words("<b>Acme & Co</b>", "1200");
     const closed = await core().billing.closeAccount({ accountId, confirm }, owner);
-    expect(closed.amountMicrocredits).toBe(1_200_000_000n);
-    expect(closed.account).toMatchObject({ accountId, status: AccountStatus.CLOSED });
+    expect(closed.forfeitedMicrocredits).toBe(1_200_000_000n);
+    expect(closed.account).toMatchObject({ accountId, status: AccountState.CLOSED });
 
     for (const call of [owner, member, operator, admin()]) {
       const { account } = await core().billing.getAccount({ accountId }, call);
@@ -110,7 +110,7 @@ describe("closing an account", () => {
       expect(pools.map(({ freeMicrocredits }) => freeMicrocredits)).toEqual([0n, 0n]);
     }
     const { key } = await core().keys.getKey({ keyId }, owner);
-    expect(key?.status).toBe(KeyStatus.REVOKED);
+    expect(key?.state).toBe(KeyState.REVOKED);
     expect((await post(secret)).status).toBe(401);
     const {
       transfers: [last],
@@ -216,7 +216,7 @@ describe("closing an account", () => {
     const receiptOf = async () =>
       (await core().billing.getReceipt({ accountId, requestId }, owner)).receipt;
     await expect.poll(async () => (await receiptOf())?.outcome).toBe(7);
-    const charged = (await receiptOf())?.amountMicrocredits ?? 0n;
+    const charged = (await receiptOf())?.chargedMicrocredits ?? 0n;
     expect(charged).toBeGreaterThan(0n);
     expect(charged).toBeLessThanOrEqual(held);
     // What the hold released stays, and pays for nothing.
@@ -241,12 +241,12 @@ describe("closing an account", () => {
     const made = await Promise.all(creating);
     for (const key of made) if (key) expect((await post(key.secret)).status).toBe(401);
     const { keys } = await core().keys.listKeys({ accountId }, owner);
-    expect(keys.map(({ status }) => status)).toEqual(keys.map(() => KeyStatus.REVOKED));
+    expect(keys.map(({ state: status }) => status)).toEqual(keys.map(() => KeyState.REVOKED));
   });
 
   test("is for good: nothing of the account can be changed, but what people correct", async () => {
     const { accountId, keyId, owner } = await open();
-    const { link } = await core().people.invite({ accountId, role: 1 }, owner);
+    const { link } = await core().people.createInvitation({ accountId, role: 1 }, owner);
     const { billing, keys } = core();
     await billing.closeAccount({ accountId, confirm: words("Acme", "1000") }, owner);
     const refused: Readonly<Record<string, () => Promise<unknown>>> = {
@@ -256,7 +256,7 @@ describe("closing an account", () => {
       resume: () => billing.resumeAccount({ accountId, reason: "as before" }, operator),
       close: () => billing.closeAccount({ accountId, confirm: words("Acme", "0") }, owner),
       key: () => keys.createKey({ accountId, family: Family.V1, name: "k" }, owner),
-      invite: () => core().people.invite({ accountId, role: 1 }, owner),
+      invite: () => core().people.createInvitation({ accountId, role: 1 }, owner),
       redeem: () => redeem(link, "too-late"),
       purchase: () => transfer(accountId, TransferKind.PURCHASE, 1_000_000_000n),
       bonus: () => transfer(accountId, TransferKind.BONUS, 5n),
@@ -283,7 +283,7 @@ const buy = (accountId: string, call: Credential) =>
     call,
   );
 const pay = (orderId: string, amount = "5") =>
-  core().payments.simulateDeposit({ orderId, amount, confirmations: 1 }, admin());
+  core().payments.simulateDeposit({ orderId, coins: amount, confirmations: 1 }, admin());
 const orderOf = async (orderId: string, call: Credential) =>
   (await core().payments.getOrder({ orderId }, call)).order;
 
@@ -392,14 +392,14 @@ describe("a suspended account", () => {
 
   test("takes credits that were paid for, and no invitation", async () => {
     const { accountId, owner } = await open();
-    const { link } = await core().people.invite({ accountId, role: 1 }, owner);
+    const { link } = await core().people.createInvitation({ accountId, role: 1 }, owner);
     await core().billing.suspendAccount({ accountId, reason: "unpaid" }, operator);
     expect(await reasonOf(transfer(accountId, TransferKind.PURCHASE, 1_000_000_000n))).toBe("ok");
-    const invite = core().people.invite({ accountId, role: 1 }, owner);
+    const invite = core().people.createInvitation({ accountId, role: 1 }, owner);
     expect(await reasonOf(invite)).toBe("account_suspended");
     expect(await reasonOf(redeem(link, "patient"))).toBe("account_suspended");
     const { account } = await core().billing.getAccount({ accountId }, owner);
-    expect(account).toMatchObject({ status: AccountStatus.SUSPENDED, statusReason: "unpaid" });
+    expect(account).toMatchObject({ status: AccountState.SUSPENDED, statusReason: "unpaid" });
     // The link waits.
     await core().billing.resumeAccount({ accountId, reason: "as before" }, operator);
     const patient = await redeem(link, "patient");

@@ -8,8 +8,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { KeyStatus, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyState, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { CreateOrderRequestSchema } from "../../gen/gateway/payments/v1/payments_pb.ts";
+
 import { createAlerts } from "../../src/alerts/alerts.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createBilling } from "../../src/billing/billing.ts";
@@ -335,7 +336,7 @@ test("the same requests with the caller's own ids are answered", async () => {
     "GetReceipt",
     "ListCharges",
     "QueryUsage",
-    "QueryErrors",
+    "QueryRefusals",
     "GetForecast",
     "GetKey",
     "ListAlerts",
@@ -351,7 +352,7 @@ test("the same requests with the caller's own ids are answered", async () => {
 
 test("nothing of the other account has changed", async () => {
   const { key } = await client.getKey(foreign.key_id);
-  expect([key?.status, key?.name]).toEqual([KeyStatus.ACTIVE, "kept"]);
+  expect([key?.state, key?.name]).toEqual([KeyState.ACTIVE, "kept"]);
   expect(key?.secrets).toHaveLength(1);
   expect(key?.secrets[0]?.revokedAt).toBeUndefined();
   const { person_id, session_id, invitation_id, order_id, alert_id } = foreign;

@@ -99,7 +99,7 @@ for (const split of [false, true]) {
       const { people, alerts } = gateway.admin.core;
       const { accountId } = gateway;
       const olga = { headers: { authorization } };
-      const invited = await people.invite({ accountId, role: AccountRole.OWNER }, olga);
+      const invited = await people.createInvitation({ accountId, role: AccountRole.OWNER }, olga);
       const token = new URL(invited.link).hash.slice(1);
       const { grant, person } = await people.redeemLink({
         ...{ token, login: "oskar", password: "a long password" },
@@ -169,7 +169,7 @@ test("a password session of an operator may call what persons may, and changes n
   );
   expect(wrong.map(({ name }) => name)).toEqual([]);
   const ofOwnWays = left.filter(({ name }) =>
-    /^(RemovePasskey|RemoveIdentity|SetPassword|SetEmail)$/.test(name),
+    /^(DeletePasskey|DeleteIdentity|SetPassword|SetEmail)$/.test(name),
   );
   expect(ofOwnWays.map((desc) => outcomes.get(pathOf(desc)))).toEqual(
     Array(4).fill("confirm_identity"),

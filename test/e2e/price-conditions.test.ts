@@ -242,7 +242,7 @@ test("a cheaper speed is charged by the version of the list that the hold had", 
   const [start = "", ...rest] = nativeEvents(content);
   const answer = await run(nativeStream(content, { writes: [start, gate, ...rest] }));
   await gate.reached;
-  await core.billing.addPriceListVersion(
+  await core.billing.createPriceListVersion(
     { priceListId, after: 1, discountBp: 4_000, reason },
     call,
   );

@@ -125,7 +125,7 @@ test("a list counts on every node within a second, and 500 requests during its c
   const worker = async () => {
     for (let index = requests.pop(); index !== undefined; index = requests.pop()) {
       if (index === 250)
-        await billing().addPriceListVersion(
+        await billing().createPriceListVersion(
           { priceListId: list.priceListId, after: 1, discountBp: 5_000, reason },
           call(),
         );
@@ -144,8 +144,8 @@ test("a list counts on every node within a second, and 500 requests during its c
   const notes = new Set(seen.map((one) => one.price.note));
   for (const one of seen) {
     expect(one.price.note).toMatch(/^(above 1,000 tokens of prompt; )?list Acme [12]$/);
-    expect(one.amountMicrocredits).toBe(costMicro(one.price, one.usage));
-    expect(one.amountMicrocredits <= one.holdMicrocredits).toBe(true);
+    expect(one.chargedMicrocredits).toBe(costMicro(one.price, one.usage));
+    expect(one.chargedMicrocredits <= one.holdMicrocredits).toBe(true);
   }
   expect(notes.size).toBeGreaterThanOrEqual(2);
 });
@@ -196,9 +196,11 @@ test("discounts of 0 and of all, and prices of a model's own with conditions", a
   });
   const { accountId } = gateway;
   const { models } = await inference().listModels({ pricesOf: accountId }, call());
-  expect(models.find(({ id }) => id === "model-haiku-4.5")?.price?.note).toBe("list Own 1");
+  expect(models.find(({ modelId: id }) => id === "model-haiku-4.5")?.price?.note).toBe(
+    "list Own 1",
+  );
   const publicly = await inference().listModels({}, call());
-  expect(publicly.models.find(({ id }) => id === "model-haiku-4.5")?.price?.note).toBe("");
+  expect(publicly.models.find(({ modelId: id }) => id === "model-haiku-4.5")?.price?.note).toBe("");
   await give("");
   await noteEverywhere("");
 });
@@ -279,7 +281,7 @@ test("wrong lists are refused with every problem, and change nothing", async () 
   const list = await newList("Wrong", { discountBp: 100 });
   const add = (more: object) =>
     refusal(
-      billing().addPriceListVersion(
+      billing().createPriceListVersion(
         { priceListId: list.priceListId, after: 1, discountBp: 0, reason, ...more },
         call(),
       ),
@@ -344,7 +346,9 @@ test("of two versions that are added at once, one counts and the other is refuse
       priceListId,
     ]);
     const adds = [200, 300].map((discountBp) =>
-      errorOf(billing().addPriceListVersion({ priceListId, after: 1, discountBp, reason }, call())),
+      errorOf(
+        billing().createPriceListVersion({ priceListId, after: 1, discountBp, reason }, call()),
+      ),
     );
     // Both wait for the lock before either adds.
     await expect
@@ -364,7 +368,7 @@ test("of two versions that are added at once, one counts and the other is refuse
     await client.end();
   }
   const { priceLists } = await billing().listPriceLists({}, call());
-  expect(priceLists.find(({ name }) => name === "Twice")?.version?.n).toBe(2);
+  expect(priceLists.find(({ name }) => name === "Twice")?.version?.number).toBe(2);
 });
 
 test("the audit names the list that an account was given, or that it has the public prices", async () => {

@@ -60,7 +60,7 @@ test("an id that one customer used is free for another one, and each reads the r
   expect((await receipt(gateway.v1, `?account_id=${accountId}`)).status).toBe(404);
   expect((await receipt(gateway.adminToken)).status).toBe(400);
   expect((await receipt(gateway.adminToken, `?account_id=${accountId}`)).body).toEqual(theirs.body);
-  const { receipts } = await core.billing.findRequest({ requestId }, call);
+  const { receipts } = await core.billing.findRequests({ requestId }, call);
   expect(receipts.map((one) => one.accountId).sort()).toEqual(
     [gateway.accountId, accountId].sort(),
   );

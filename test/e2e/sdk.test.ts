@@ -83,7 +83,7 @@ for (const split of [false, true]) {
           );
           const { input_tokens, output_tokens } = data.usage;
           expect(receipt?.usage).toMatchObject({ input: input_tokens, output: output_tokens });
-          expect(receipt?.amountMicrocredits).toBe(
+          expect(receipt?.chargedMicrocredits).toBe(
             BigInt(input_tokens) * 140n + BigInt(output_tokens) * 700n,
           );
         });

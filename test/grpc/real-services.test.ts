@@ -273,7 +273,7 @@ describe("a generation", () => {
         asCustomer,
       )) {
         if (kind.case !== kinds.at(-1)) kinds.push(kind.case ?? "nothing");
-        if (kind.case === "receipt") paid = kind.value.receipt?.amountMicrocredits ?? 0n;
+        if (kind.case === "receipt") paid = kind.value.receipt?.chargedMicrocredits ?? 0n;
       }
       expect(kinds).toEqual(["admission", "events", "receipt"]);
       expect(paid).toBeGreaterThan(0n);
@@ -299,7 +299,7 @@ describe("a generation", () => {
       })();
       expect(await outcomeOf(reading)).toBe("cancelled");
       await expect.poll(() => receiptOf(requestId)).toMatchObject({ outcome: Outcome.CLIENT_LEFT });
-      const { usage, amountMicrocredits } = await receiptOf(requestId);
+      const { usage, chargedMicrocredits: amountMicrocredits } = await receiptOf(requestId);
       expect(usage?.output).toBeLessThan(500);
       expect(amountMicrocredits).toBeGreaterThan(0n);
     });

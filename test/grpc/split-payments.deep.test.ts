@@ -78,8 +78,8 @@ test("through a facade an order is made, watched and paid, and becomes credits i
       states.push(shown?.state ?? OrderState.UNSPECIFIED);
   })().catch(() => "left");
   await expect.poll(() => states).toContain(OrderState.OPEN);
-  const amount = order?.quotedAmount ?? "";
-  await payments.simulateDeposit({ orderId, amount, confirmations: 1 }, asAdmin);
+  const amount = order?.quotedCoins ?? "";
+  await payments.simulateDeposit({ orderId, coins: amount, confirmations: 1 }, asAdmin);
   await expect.poll(() => states).toContain(OrderState.PAID);
   leaving.abort();
   expect(await watching).toBe("left");

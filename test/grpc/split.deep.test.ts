@@ -161,14 +161,14 @@ test("a killed core ends its streams with an error, gives 503, and charges no re
   const { billing } = operator(port);
   expect((await billing.verifyLedger({}, asAdmin)).violations).toEqual([]);
   const receipt = async (requestId: string) =>
-    (await billing.findRequest({ requestId }, asAdmin)).receipts[0];
+    (await billing.findRequests({ requestId }, asAdmin)).receipts[0];
   expect(await receipt(complete.headers.get("request-id") ?? "")).toMatchObject({
     outcome: Outcome.COMPLETED,
   });
   // The new core knows that the one before is dead, and settles its requests at their usage.
   for (const { id } of running) {
     await expect.poll(() => receipt(id)).toMatchObject({ outcome: Outcome.REAPED });
-    const { usage, amountMicrocredits } = (await receipt(id)) ?? {};
+    const { usage, chargedMicrocredits: amountMicrocredits } = (await receipt(id)) ?? {};
     expect(usage?.output).toBeLessThan(slowTokens);
     expect(amountMicrocredits === 0n).toBe(usage?.output === 0 && usage?.input === 0);
   }

@@ -12,11 +12,12 @@ import { ExportAccountRequestSchema } from "../../gen/gateway/accounts/v1/accoun
 import {
   Bucket,
   ExportChargesRequestSchema,
-  FindRequestRequestSchema,
+  FindRequestsRequestSchema,
   GetReceiptRequestSchema,
   ListChargesRequestSchema,
   UsageGroup,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { handOverKeys } from "../../gen/sql/keys.ts";
 import { unlimited } from "../../src/base/budgets.ts";
 import { timeOrderedId } from "../../src/base/ids.ts";
@@ -601,7 +602,7 @@ test("a receipt, a list and a file of charges say what is archived", async () =>
   expect(await receipt(kept, payer)).toBe("not_found");
   expect(await receipt("req_proposed-by-a-caller", payer)).toBe("not_found");
   const find = (requestId: string) =>
-    world.service.findRequest(create(FindRequestRequestSchema, { requestId }), as(payer)).then(
+    world.service.findRequests(create(FindRequestsRequestSchema, { requestId }), as(payer)).then(
       ({ receipts }) => receipts.length,
       ({ reason }) => reason,
     );
@@ -612,7 +613,7 @@ test("a receipt, a list and a file of charges say what is archived", async () =>
     world.service.listCharges(
       create(ListChargesRequestSchema, {
         accountId: one.accountId,
-        ...(from && { from: stamp(from) }),
+        ...(from && { startAt: stamp(from) }),
       }),
       as(one),
     );
@@ -627,7 +628,7 @@ test("a receipt, a list and a file of charges say what is archived", async () =>
     let text = "";
     const request = create(ExportChargesRequestSchema, {
       accountId: payer.accountId,
-      ...(from && { from: stamp(from) }),
+      ...(from && { startAt: stamp(from) }),
     });
     for await (const part of world.service.exportCharges(request, as(payer))) text += part.csv;
     return text.trimEnd().split("\n").length - 1;

@@ -3,7 +3,7 @@
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { ErrorGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { RefusalGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
 
 import { ManualClock } from "../support/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -95,8 +95,8 @@ test("misplaced uses are counted among the errors of the key", async () => {
     expect((await send(plain, secret, path)).status).toBe(403);
   await clock.advance(10_000);
   await vi.waitFor(async () => {
-    const { rows } = await core.billing.queryErrors(
-      { accountId, keyIds: [keyId], groupBy: [ErrorGroup.REASON] },
+    const { rows } = await core.billing.queryRefusals(
+      { accountId, keyIds: [keyId], groupBy: [RefusalGroup.REASON] },
       call,
     );
     expect(rows.map(({ reason, requests }) => [reason, Number(requests)])).toEqual([

@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { ErrorGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { RefusalGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
 
 import { ManualClock } from "../support/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -52,8 +52,8 @@ test("rate limits, models, and credits that are spent are counted by key and rea
   expect(statuses).toEqual([403, 200, 429, 429, 402, 402, 402]);
 
   const countsOf = async (accountId: string, keyId: string) => {
-    const { rows } = await core.billing.queryErrors(
-      { accountId, keyIds: [keyId], groupBy: [ErrorGroup.REASON] },
+    const { rows } = await core.billing.queryRefusals(
+      { accountId, keyIds: [keyId], groupBy: [RefusalGroup.REASON] },
       call,
     );
     return Object.fromEntries(rows.map(({ reason, requests }) => [reason, Number(requests)]));

@@ -91,7 +91,7 @@ for (const split of [false, true]) {
     const { core, call } = gateway.admin;
     const amount = "5";
     await core.payments.simulateDeposit(
-      { orderId, amount, confirmations: 1, withoutHook: true },
+      { orderId, coins: amount, confirmations: 1, withoutHook: true },
       call,
     );
     expect(await wasKnocked(orderId)).toBe(false);
@@ -265,9 +265,9 @@ test("forged signatures that go to the method itself count, too", async () => {
   }
 });
 
-/** Calls ReceiveHook over Connect, without a signature. Returns the HTTP status. */
+/** Calls ReceiveWebhook over Connect, without a signature. Returns the HTTP status. */
 async function forgeByMethod(address: string): Promise<number> {
-  const answer = await fetch(`${address}/gateway.payments.v1.PaymentsService/ReceiveHook`, {
+  const answer = await fetch(`${address}/gateway.payments.v1.PaymentsService/ReceiveWebhook`, {
     method: "POST",
     body: JSON.stringify({ processor: "signed", headers: {}, body: "" }),
     headers: { "content-type": "application/json" },

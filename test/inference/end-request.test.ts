@@ -45,7 +45,7 @@ test("a request that is ended pays for what it got, and its client learns why", 
   expect(failure).toMatchObject({ reason: "cancelled", message: /owner of the account ended/ });
   const charge = await gateway.charged(requestId);
   expect(charge).toMatchObject({ outcome: Outcome.REVOKED });
-  expect(charge.amountMicrocredits).toBeGreaterThan(0n);
+  expect(charge.chargedMicrocredits).toBeGreaterThan(0n);
   // Once it has ended, there is nothing to end.
   await expect(end(accountId, requestId)).rejects.toMatchObject({ reason: "not_found" });
 });

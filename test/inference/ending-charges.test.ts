@@ -143,13 +143,13 @@ describe.each(formats)("over %s", (format) => {
       const status = (await ended) ?? fail();
       const receipt = await charged(requestId);
       expect(outcomes).toContain(receipt.outcome);
-      expect(receipt.amountMicrocredits).toEqual(wish.stream ? costs.streamed : costs.plain);
+      expect(receipt.chargedMicrocredits).toEqual(wish.stream ? costs.streamed : costs.plain);
       // The status of a stream that has begun, over gRPC its end.
       if (format !== "gRPC" || !wish.stream) {
-        if (status >= 400) expect(receipt.amountMicrocredits).toBe(0n);
+        if (status >= 400) expect(receipt.chargedMicrocredits).toBe(0n);
         if (!wish.stream) expect(status >= 400).toBe(isError === true);
       }
-      seen.push(receipt.amountMicrocredits);
+      seen.push(receipt.chargedMicrocredits);
     }
     // How the provider was asked decides nothing.
     expect(seen[0]).toBe(seen[1]);

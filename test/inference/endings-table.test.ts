@@ -342,7 +342,7 @@ describe("the outcome and the charge are those of the table", () => {
       if (!run || !amount) continue;
       test(`${name}: ${kind}`, { timeout: 30_000 }, async () => {
         const receipt = await run();
-        expect(receipt.amountMicrocredits).toBe(amounts[amount]);
+        expect(receipt.chargedMicrocredits).toBe(amounts[amount]);
         const { ending } = row;
         const isLate = ending === "undelivered" && kind !== "plain";
         const outcome =
@@ -386,23 +386,23 @@ test("an answer without a usage report costs what was counted", async () => {
   const unreported = [events.start(), ...begun.slice(1), events.delta(), events.stop()];
   const receipt = await end(["accept", unreported], true);
   // "Hello, model" and its framing are 20 bytes.
-  expect(receipt.amountMicrocredits).toBe(5n * input + 2n * output);
+  expect(receipt.chargedMicrocredits).toBe(5n * input + 2n * output);
 });
 
 test("a provider past its grant is stopped, and the answer costs the grant", async () => {
   const receipt = await end(["accept", begun, [events.text("x".repeat(5_000))], "silence"], true);
   expect(receipt.outcome).toBe(Outcome.COMPLETED);
-  expect(receipt.amountMicrocredits).toBe(11n * input + 100n * output);
+  expect(receipt.chargedMicrocredits).toBe(11n * input + 100n * output);
 });
 
 test("an answer whose first provider fails costs what the second one reports", async () => {
-  expect((await failedOver()).amountMicrocredits).toBe(amounts.final);
+  expect((await failedOver()).chargedMicrocredits).toBe(amounts.final);
 });
 
 test("a request that nobody answers within ten seconds of a hang-up costs its input", async () => {
   const receipt = await end(["accept", leave, "silence"], true);
   expect(receipt.outcome).toBe(Outcome.CLIENT_LEFT_BEFORE_CONTENT);
-  expect(receipt.amountMicrocredits).toBe(5n * input);
+  expect(receipt.chargedMicrocredits).toBe(5n * input);
 });
 
 test("a hold that cannot grow, because there is no ledger, limits the charge", async () => {
@@ -413,5 +413,5 @@ test("a hold that cannot grow, because there is no ledger, limits the charge", a
   const receipt = await end(["accept", begun, [...above, events.stop()]], true);
   expect(resize).toHaveBeenCalled();
   resize.mockRestore();
-  expect(receipt.amountMicrocredits).toBe(receipt.holdMicrocredits);
+  expect(receipt.chargedMicrocredits).toBe(receipt.holdMicrocredits);
 });

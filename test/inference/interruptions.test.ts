@@ -128,10 +128,10 @@ test("a request that is interrupted at any moment has one charge, and leaves not
       else expect(rows.length).toBeLessThanOrEqual(1);
       for (const { request_id } of rows) {
         const charge = await gateway.charged(request_id);
-        expect(charge.amountMicrocredits).toBeLessThanOrEqual(charge.holdMicrocredits);
+        expect(charge.chargedMicrocredits).toBeLessThanOrEqual(charge.holdMicrocredits);
         const { usage, price } = charge;
         if (!usage || !price) throw new Error("no usage");
-        expect(charge.amountMicrocredits).toBe(costMicro(price, usage));
+        expect(charge.chargedMicrocredits).toBe(costMicro(price, usage));
         // An end that was shown was charged.
         const shown = seen.flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : []));
         const last = shown.findLast(({ kind }) => kind.case === "messageDelta")?.kind;

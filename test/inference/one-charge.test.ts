@@ -91,7 +91,12 @@ async function run(reads: readonly Event[][], maxTokens: number) {
 }
 
 function billOf(receipt: Receipt | undefined) {
-  const { usage, amountMicrocredits, overrunMicrocredits, outcome } = receipt ?? {};
+  const {
+    usage,
+    chargedMicrocredits: amountMicrocredits,
+    overrunMicrocredits,
+    outcome,
+  } = receipt ?? {};
   return { usage, amountMicrocredits, overrunMicrocredits, outcome };
 }
 
@@ -107,12 +112,12 @@ test("an answer has one charge within hold and grant, and shows it, in any reads
           bills.push(billOf(receipt));
           if (!receipt?.usage || !receipt.price) throw new Error("no receipt");
           const { usage, price } = receipt;
-          expect(receipt.amountMicrocredits).toBe(costMicro(price, usage));
-          expect(receipt.amountMicrocredits).toBeLessThanOrEqual(receipt.holdMicrocredits);
+          expect(receipt.chargedMicrocredits).toBe(costMicro(price, usage));
+          expect(receipt.chargedMicrocredits).toBeLessThanOrEqual(receipt.holdMicrocredits);
           expect(usage.output + usage.thinking).toBeLessThanOrEqual(maxTokens);
           expect(delta?.cost).toMatchObject({
             requestId: receipt.requestId,
-            amountMicrocredits: receipt.amountMicrocredits,
+            amountMicrocredits: receipt.chargedMicrocredits,
           });
           expect(delta?.usage?.outputTokens).toBe(usage.output + usage.thinking);
         }

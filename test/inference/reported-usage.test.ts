@@ -170,7 +170,7 @@ for (const { name, start, end, usage, basis } of cases) {
     expect(receipt).toMatchObject({ usage, basis });
     const input = BigInt(receipt?.usage?.input ?? 0);
     expect(input).toBeGreaterThan(0n);
-    expect(receipt?.amountMicrocredits).toBe(
+    expect(receipt?.chargedMicrocredits).toBe(
       input * haiku.input + BigInt(receipt?.usage?.output ?? 0) * haiku.output,
     );
   });

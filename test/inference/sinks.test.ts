@@ -82,7 +82,11 @@ class NativeSink implements Sink {
 /** The bytes that a client of the native format gets, and what it pays. */
 async function run(model: string, maxTokens: number, sink: NativeSink) {
   const more = { model, maxTokens, stream: true };
-  const { usage, amountMicrocredits, outcome } = await gateway.generateInto(sink, payer, { more });
+  const {
+    usage,
+    chargedMicrocredits: amountMicrocredits,
+    outcome,
+  } = await gateway.generateInto(sink, payer, { more });
   return {
     sent: sink.bytes.replaceAll(/"id":"\w+"/g, '"id":""'),
     paid: { usage, amountMicrocredits, outcome },
@@ -97,7 +101,7 @@ async function runOverMessages(model: string, maxTokens: number) {
   );
   expect(shown.length).toBeGreaterThan(0);
   for (const { kind } of seen) if (kind.case === "events") sink.write(kind.value.events);
-  const { usage, amountMicrocredits, outcome } = receipt ?? {};
+  const { usage, chargedMicrocredits: amountMicrocredits, outcome } = receipt ?? {};
   return {
     sent: sink.bytes.replaceAll(/"id":"\w+"/g, '"id":""'),
     paid: { usage, amountMicrocredits, outcome },
@@ -154,7 +158,7 @@ test("a sink that fails ends its answer with an error, and what came before it i
   expect(writes).toBe(8);
   const charge = await gateway.charged(sink.admission?.requestId ?? "");
   expect(charge).toMatchObject({ outcome: Outcome.GATEWAY_FAILED, usage: { input: 20 } });
-  expect(charge.amountMicrocredits).toBeGreaterThan(0n);
+  expect(charge.chargedMicrocredits).toBeGreaterThan(0n);
 });
 
 /** Begins an answer of these steps whose first two events are written. */

@@ -46,7 +46,7 @@ test("a complete answer costs the final usage, and its receipt comes last", asyn
     "receipt",
   ]);
   expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, basis: Basis.REPORTED });
-  expect(receipt?.amountMicrocredits).toBe(11n * input + 5n * 14n + 9n * output);
+  expect(receipt?.chargedMicrocredits).toBe(11n * input + 5n * 14n + 9n * output);
 });
 
 test("thinking is subtracted from the output once, and charged at its own price", async () => {
@@ -121,7 +121,7 @@ test("an answer whose provider fails after content costs its input and its conte
   expect(failure).toMatchObject({ reason: "upstream_error" });
   const charge = await gateway.charged(admission?.requestId ?? "");
   expect(charge).toMatchObject({ outcome: Outcome.PROVIDER_BROKE, basis: Basis.PARTLY_COUNTED });
-  expect(charge.amountMicrocredits).toBe(11n * input + 5n * 14n + 2n * output);
+  expect(charge.chargedMicrocredits).toBe(11n * input + 5n * 14n + 2n * output);
 });
 
 test("an answer without an end is an error", async () => {
@@ -241,7 +241,7 @@ test("a client that hangs up after acceptance pays the input that the provider r
     outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT,
     basis: Basis.REPORTED,
   });
-  expect(charge.amountMicrocredits).toBe(11n * input + 5n * 14n);
+  expect(charge.chargedMicrocredits).toBe(11n * input + 5n * 14n);
 });
 
 test("a client that hangs up during content pays input and output so far, and the provider is stopped at once", async () => {
@@ -258,7 +258,7 @@ test("a client that hangs up during content pays input and output so far, and th
   expect(stopped).toBe(true);
   const charge = await gateway.charged(admission?.requestId ?? "");
   expect(charge.outcome).toBe(Outcome.CLIENT_LEFT);
-  expect(charge.amountMicrocredits).toBe(11n * input + 5n * 14n + 2n * output);
+  expect(charge.chargedMicrocredits).toBe(11n * input + 5n * 14n + 2n * output);
 });
 
 test("a reader that returns during content pays input and output so far", async () => {
@@ -344,7 +344,7 @@ test("input above the hold that is reported with the end costs at most the hold"
     basis: Basis.REPORTED,
     usage: { input: 200_000, output: 2 },
   });
-  expect(receipt?.amountMicrocredits).toBe(receipt?.holdMicrocredits);
+  expect(receipt?.chargedMicrocredits).toBe(receipt?.holdMicrocredits);
   expect(receipt?.overrunMicrocredits).toBe(
     200_000n * input + 2n * output - (receipt?.holdMicrocredits ?? 0n),
   );
@@ -409,7 +409,7 @@ test("if the credits cover a usual prompt of this size but not the bound, the pr
       system: { form: 1, content: [{ kind: { case: "text", value: { text } } }] },
     }),
   );
-  expect(receipt?.amountMicrocredits).toBe(9_000n * input + output);
+  expect(receipt?.chargedMicrocredits).toBe(9_000n * input + output);
 });
 
 /** A request of 40,000 bytes that the provider counts at 9,000 tokens. */
@@ -488,7 +488,7 @@ test("credits that others hold do not fail a request whose count fits into the f
   await running.next();
   playsReport(9_000);
   const { receipt } = await gateway.collect(gateway.generate(poor, counted));
-  expect(receipt?.amountMicrocredits).toBe(9_000n * input + 100n * output);
+  expect(receipt?.chargedMicrocredits).toBe(9_000n * input + 100n * output);
   await running.return?.();
 });
 

@@ -15,11 +15,12 @@ import {
   type Key,
   type KeyResult,
   KeySchema,
-  KeyStatus,
+  KeyState,
   KeyResult_Outcome as Outcome,
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { CreateManagementKeyRequestSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
+
 import { recordUses } from "../../gen/sql/keys.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
@@ -167,15 +168,15 @@ describe("1,000 keys, of which some were changed elsewhere since they were read"
     });
     expect(outcomesOf(results)).toEqual(expected);
     const conflict = results.find(({ keyId }) => keyId === renamed[0]);
-    expect([conflict?.key?.name, conflict?.key?.status, conflict?.revision]).toEqual([
+    expect([conflict?.key?.name, conflict?.key?.state, conflict?.revision]).toEqual([
       "x",
-      KeyStatus.ACTIVE,
+      KeyState.ACTIVE,
       conflict?.key?.revision,
     ]);
     expect(conflict?.key?.secrets).toEqual([]);
     const paused = await fixture.client.listKeys({
       accountId: "acc_a",
-      statuses: [KeyStatus.PAUSED],
+      states: [KeyState.PAUSED],
       onlyIds: true,
       pageSize: 1000,
     });
@@ -224,7 +225,7 @@ describe("a revocation of many keys", () => {
     }
     expect((await feed()).length).toBe(before + keyIds.length);
     expect.assert(kept);
-    expect((await read(kept.keyId)).status).toBe(KeyStatus.ACTIVE);
+    expect((await read(kept.keyId)).state).toBe(KeyState.ACTIVE);
     expect(outcomesOf(await changeBy(owner, { keys: keys.map(asRead), change: revoke }))).toEqual([
       "ALREADY",
       "ALREADY",
@@ -396,10 +397,10 @@ describe("limits of many keys", () => {
       return service.changeKeys(request, callBy(owner, { accountId: "acc_a" }));
     };
     expect(await errorOf(reviveUpTo(liveKeys + 1))).toBe("too_many_keys");
-    for (const { keyId } of keys) expect((await read(keyId)).status).toBe(KeyStatus.EXPIRED);
+    for (const { keyId } of keys) expect((await read(keyId)).state).toBe(KeyState.EXPIRED);
     const { results } = await reviveUpTo(liveKeys + 2);
     expect(outcomesOf(results)).toEqual(["CHANGED", "CHANGED"]);
-    for (const { keyId } of keys) expect((await read(keyId)).status).toBe(KeyStatus.ACTIVE);
+    for (const { keyId } of keys) expect((await read(keyId)).state).toBe(KeyState.ACTIVE);
   });
 });
 
@@ -492,8 +493,8 @@ describe("pauses of many keys", () => {
       updateMask: { paths: ["requests_per_minute"] },
     });
     expect(await errorOf(changeBy(late, { ...request, change: raise }))).toBe("confirm_identity");
-    const { paused, requestsPerMinute, status } = await read(key.keyId);
-    expect([paused, requestsPerMinute, status]).toEqual([true, 3, KeyStatus.PAUSED]);
+    const { paused, requestsPerMinute, state: status } = await read(key.keyId);
+    expect([paused, requestsPerMinute, status]).toEqual([true, 3, KeyState.PAUSED]);
   });
 });
 
@@ -518,7 +519,7 @@ describe("keys that are not the caller's", () => {
         undefined,
       ]);
     }
-    expect((await read(key.keyId)).status).toBe(KeyStatus.ACTIVE);
+    expect((await read(key.keyId)).state).toBe(KeyState.ACTIVE);
   });
 
   test("are no viewer's to change", async () => {

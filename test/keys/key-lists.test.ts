@@ -1,7 +1,7 @@
 // Lists of many keys: tags and their groups, what deserves a look, and the days of each key.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Key, KeyAttention, KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { type Key, KeyAttention, KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { countAttention, listGroups, pageAccountKeys } from "../../gen/sql/keys.ts";
 import { readBudget } from "../../src/base/budgets.ts";
 import {
@@ -77,10 +77,11 @@ async function listAll(more: object): Promise<Key[]> {
 }
 
 test("what deserves a look is counted as it is filtered, and as its budget is read", async () => {
-  const { attention } = await client.listKeys({ accountId: "acc_a", withAttention: true });
+  const { attention } = await client.listKeys({ accountId: "acc_a", includeAttention: true });
   const all = await listAll({});
   expect(all).toHaveLength(keysMade);
-  const isLive = ({ status }: Key) => status === KeyStatus.ACTIVE || status === KeyStatus.PAUSED;
+  const isLive = ({ state: status }: Key) =>
+    status === KeyState.ACTIVE || status === KeyState.PAUSED;
   const live = all.filter(isLive);
   const rows = await run<{ keyId: string; numbers: bigint[]; at: Date }>(
     "budgets",
@@ -200,7 +201,7 @@ test("groups add up to the keys and what they spent, those without the tag first
   const { groups, tagKeys, keys } = await client.listKeys({
     accountId: "acc_a",
     groupByTag: "team",
-    withTagKeys: true,
+    includeTagKeys: true,
   });
   expect(keys).toEqual([]);
   expect(tagKeys).toEqual(["job", "run", "team"]);
@@ -263,7 +264,7 @@ test("the days of a key are what it was charged, from the days and the hours", a
   const { keys } = await client.listKeys({
     accountId: "acc_a",
     keyIds: ["key_00001", "key_00002"],
-    withDays: true,
+    includeDays: true,
   });
   const expected = Array.from({ length: keyDaysShown }, (_, place) => {
     const ago = keyDaysShown - 1 - place;

@@ -2,7 +2,8 @@ import { createHash } from "node:crypto";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { KeyOrder, KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyOrder, KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
+
 import { environmentToken } from "../../src/contract/contract.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
 import { adminCall, adminToken, bearer, errorOf, startTestKeys } from "../support/keys.ts";
@@ -37,10 +38,10 @@ test("a created key has the requested members, with model ids, and its secret au
     key.accountId,
     key.family,
     key.name,
-    key.status,
+    key.state,
     key.requestsPerMinute,
     key.monthlyCapMicrocredits,
-  ]).toStrictEqual(["acc_a", Family.V2, "Ana’s editor", KeyStatus.ACTIVE, 60, 5_000_000n]);
+  ]).toStrictEqual(["acc_a", Family.V2, "Ana’s editor", KeyState.ACTIVE, 60, 5_000_000n]);
   expect(key.keyId).toMatch(/^key_[0-9a-f]{32}$/);
   expect([key.monthSpentMicrocredits, key.monthHeldMicrocredits, key.lastUsedAt]).toStrictEqual([
     0n,
@@ -95,7 +96,7 @@ test("the first page counts the keys that may use each model, among 5,000", asyn
       returning key_id)
     insert into budgets (account_id, family, payer) select 'acc_many', 'v1', key_id from made`);
   const page = { accountId: "acc_many", pageSize: 1 };
-  const first = await client.listKeys({ ...page, withModelKeys: true });
+  const first = await client.listKeys({ ...page, includeModelKeys: true });
   expect(first.keys.length).toBe(1);
   expect(first).toMatchObject({
     ...{ liveKeys: 3_750, anyModelKeys: 1_250 },
@@ -233,7 +234,7 @@ test("a revoked key does not authenticate, its active requests must end, and it 
   const keyId = key?.keyId ?? "";
   await keys.authenticate(bearer(secret));
   const revoked = await client.revokeKey(keyId);
-  expect(revoked.key?.status).toBe(KeyStatus.REVOKED);
+  expect(revoked.key?.state).toBe(KeyState.REVOKED);
   expect.assert(revoked.key?.revokedAt);
   expect(await errorOf(keys.authenticate(bearer(secret)))).toBe("revoked_key");
   expect(await keys.refusalOf(keyId, key?.secrets[0]?.secretId ?? "")).toBe("revoked_key");
@@ -292,8 +293,7 @@ test("keys are listed in each order, both ways, by status and in pages", async (
   const { client } = fixture;
   const accountId = "acc_orders";
   await run("insert into accounts (account_id, name) values ($1, 'Orders')", [accountId]);
-  const made: { keyId: string; name: string; spent: number; used: number; status: KeyStatus }[] =
-    [];
+  const made: { keyId: string; name: string; spent: number; used: number; status: KeyState }[] = [];
   for (const [index, name] of ["delta", "Alpha", "charlie", "Bravo", "alpha", "echo"].entries()) {
     const { key } = await client.createKey({ accountId, name });
     const keyId = key?.keyId ?? "";
@@ -306,8 +306,7 @@ test("keys are listed in each order, both ways, by status and in pages", async (
     );
     if (index === 2) await client.pauseKey(keyId);
     if (index === 3) await client.revokeKey(keyId);
-    const status =
-      index === 2 ? KeyStatus.PAUSED : index === 3 ? KeyStatus.REVOKED : KeyStatus.ACTIVE;
+    const status = index === 2 ? KeyState.PAUSED : index === 3 ? KeyState.REVOKED : KeyState.ACTIVE;
     made.push({ keyId, name, spent, used, status });
   }
   type Made = (typeof made)[number];
@@ -322,7 +321,7 @@ test("keys are listed in each order, both ways, by status and in pages", async (
     [KeyOrder.NAME, ({ name }) => name.toLowerCase(), 1],
     [KeyOrder.LAST_USED, ({ used }) => used, -1],
   ];
-  const choices: readonly KeyStatus[][] = [[], [KeyStatus.ACTIVE, KeyStatus.PAUSED]];
+  const choices: readonly KeyState[][] = [[], [KeyState.ACTIVE, KeyState.PAUSED]];
   for (const statuses of choices)
     for (const [order, valueIn, sign] of orders)
       for (const reversed of [false, true]) {
@@ -363,7 +362,7 @@ test("a listed key shows the usage of the month and its last use, read from its 
   expect(timestampDate(listed.lastUsedAt).toISOString()).toBe("2026-05-04T03:02:01.000Z");
 
   const caller = await fixture.keys.authenticate(bearer(secret));
-  const described = await client.authenticate({ monthUsage: true }, { ...adminCall, caller });
+  const described = await client.authenticate({ includeUsage: true }, { ...adminCall, caller });
   expect([described.key?.monthSpentMicrocredits, described.key?.secrets]).toStrictEqual([700n, []]);
 });
 

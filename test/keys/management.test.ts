@@ -13,10 +13,11 @@ import {
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type CreateKeyRequestSchema,
-  KeyStatus,
+  KeyState,
   type UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { CreateManagementKeyRequestSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
+
 import { createLog } from "../../src/base/log.ts";
 import {
   type Caller,
@@ -89,7 +90,7 @@ const by = (secret: string, more: Record<string, string> = {}) => {
 };
 const identify = (secret: string, peer?: string, keys = fixture.keys) =>
   errorOf(keys.authenticate(bearer(secret), peer === undefined ? undefined : { peer }));
-const statusOf = async (keyId: string) => (await fixture.client.getKey(keyId)).key?.status;
+const statusOf = async (keyId: string) => (await fixture.client.getKey(keyId)).key?.state;
 const run = (text: string, values: unknown[] = []) =>
   query(fixture.database, { name: `test/${crypto.randomUUID()}`, text }, values);
 
@@ -104,7 +105,7 @@ async function isWaiting(): Promise<boolean> {
 
 describe("a new management key", () => {
   test("has a secret of its own form, of which only the digest is stored", async () => {
-    const { key, secret, id } = await make({ scopes: [BUY, READ], mostKeys: 7 });
+    const { key, secret, id } = await make({ scopes: [BUY, READ], maxKeys: 7 });
     expect(secret).toMatch(/^mk-gw2-[0-9A-Za-z]{49}$/);
     expect([isManagementSecret(secret), isSecret(secret)]).toEqual([true, false]);
     expect(isManagementSecret(`${secret.slice(0, -1)}!`)).toBe(false);
@@ -127,7 +128,7 @@ describe("a new management key", () => {
     ["without a name", { name: "" }, "invalid_request name"],
     ["without a scope", { scopes: [] }, "invalid_request scopes"],
     ["with a scope twice", { scopes: [KEYS, KEYS] }, "invalid_request scopes[1]"],
-    ["with too many keys", { mostKeys: 1001 }, "invalid_request most_keys"],
+    ["with too many keys", { maxKeys: 1001 }, "invalid_request most_keys"],
     [
       "with a limit that no key has",
       { childLimits: { requestsPerMinute: 1_000_001 } },
@@ -190,7 +191,7 @@ describe("a new management key", () => {
 
 describe("its keys", () => {
   test("are managed by it, are counted, and are no readers of the account", async () => {
-    const { secret, actor, id } = await make({ mostKeys: 2 });
+    const { secret, actor, id } = await make({ maxKeys: 2 });
     const { createKey, events } = by(secret);
     const first = await createKey();
     expect([first?.createdBy, first?.managedBy]).toEqual([actor, actor]);
@@ -329,7 +330,7 @@ describe("its keys", () => {
   });
 
   test("that had expired are counted again when they live again", async () => {
-    const { secret } = await make({ mostKeys: 2 });
+    const { secret } = await make({ maxKeys: 2 });
     const { createKey, service, options } = by(secret);
     const ids = [await createKey(), await createKey()].map((key) => key?.keyId ?? "");
     const expire =
@@ -477,7 +478,7 @@ describe("its keys", () => {
   });
 
   test("are bounded by what is so when they are made, however long a call waits", async () => {
-    const { secret, id } = await make({ mostKeys: 1, childLimits: { requestsPerMinute: 10 } });
+    const { secret, id } = await make({ maxKeys: 1, childLimits: { requestsPerMinute: 10 } });
     const { createKey } = by(secret);
     const held = Promise.withResolvers<void>();
     const locked = Promise.withResolvers<void>();
@@ -510,7 +511,7 @@ describe("its keys", () => {
 });
 
 test("it changes at most sixty things a minute", async () => {
-  const { secret, id } = await make({ mostKeys: 1 });
+  const { secret, id } = await make({ maxKeys: 1 });
   const { createKey, service, options } = by(secret);
   const keyId = (await createKey())?.keyId ?? "";
   await run(
@@ -632,7 +633,7 @@ describe("a change", () => {
       [id],
     );
     expect(await identify(secret, undefined, createNodeKeys(fixture.database))).toBe("key_expired");
-    expect(await statusOf(child?.keyId ?? "")).toBe(KeyStatus.ACTIVE);
+    expect(await statusOf(child?.keyId ?? "")).toBe(KeyState.ACTIVE);
     // Also by a node that has not heard of it.
     const known = { kind: "management", managementKeyId: id, accountId: "acc_a" } as const;
     const { createKey } = open({ ...known, name: "deploy", scopes: [KEYS] });
@@ -647,10 +648,10 @@ describe("a revoked one", () => {
       ...(children !== undefined && { children }),
     });
 
-  test.for<[KeyAction, KeyStatus, number]>([
-    [KeyAction.KEEP, KeyStatus.ACTIVE, 0],
-    [KeyAction.PAUSE, KeyStatus.PAUSED, 2],
-    [KeyAction.REVOKE, KeyStatus.REVOKED, 2],
+  test.for<[KeyAction, KeyState, number]>([
+    [KeyAction.KEEP, KeyState.ACTIVE, 0],
+    [KeyAction.PAUSE, KeyState.PAUSED, 2],
+    [KeyAction.REVOKE, KeyState.REVOKED, 2],
   ])("has its keys treated by %s", async ([children, status, stopped]) => {
     const { id, secret } = await make();
     const { createKey, service, options } = by(secret);
@@ -674,7 +675,7 @@ describe("a revoked one", () => {
     const made = Array.from({ length: 8 }, () => createKey().catch(() => undefined));
     await revoke(id, KeyAction.REVOKE);
     const ids = (await Promise.all(made)).flatMap((key) => key?.keyId ?? []);
-    expect(new Set(await Promise.all(ids.map(statusOf)))).not.toContain(KeyStatus.ACTIVE);
+    expect(new Set(await Promise.all(ids.map(statusOf)))).not.toContain(KeyState.ACTIVE);
   });
 
   test("a suspended or closed account shuts its management keys out", async () => {

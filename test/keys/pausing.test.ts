@@ -9,7 +9,8 @@ import {
 } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
+
 import { ApiError } from "../../src/base/errors.ts";
 import { hintOf, mintSecret } from "../../src/keys/secret.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
@@ -54,21 +55,21 @@ const update = (keyId: string, expiresAt?: Timestamp) =>
     key: { keyId, ...(expiresAt && { expiresAt }) },
     updateMask: { paths: ["expires_at"] },
   });
-const statusOf = async (keyId: string) => (await client.getKey(keyId)).key?.status;
+const statusOf = async (keyId: string) => (await client.getKey(keyId)).key?.state;
 
 describe("a paused key", () => {
   test("is refused at once, keeps its limits, and works again when it is resumed", async () => {
     const { keyId, secret } = await createKey({ requestsPerMinute: 7 });
     expect(await authenticate(secret)).toBe("no error");
     const { key } = await client.pauseKey(keyId);
-    expect([key?.paused, key?.status, key?.requestsPerMinute]).toStrictEqual([
+    expect([key?.paused, key?.state, key?.requestsPerMinute]).toStrictEqual([
       true,
-      KeyStatus.PAUSED,
+      KeyState.PAUSED,
       7,
     ]);
     expect(await authenticate(secret)).toBe("key_paused");
     const resumed = await client.resumeKey(keyId);
-    expect([resumed.key?.paused, resumed.key?.status]).toStrictEqual([false, KeyStatus.ACTIVE]);
+    expect([resumed.key?.paused, resumed.key?.state]).toStrictEqual([false, KeyState.ACTIVE]);
     expect(await authenticate(secret)).toBe("no error");
   });
 
@@ -85,7 +86,7 @@ describe("a paused key", () => {
     expect((await client.updateKey(named)).key?.paused).toBe(true);
     const { secret } = await client.rotateKey({ keyId });
     expect(await authenticate(secret)).toBe("key_paused");
-    expect((await client.revokeKey(keyId)).key?.status).toBe(KeyStatus.REVOKED);
+    expect((await client.revokeKey(keyId)).key?.state).toBe(KeyState.REVOKED);
     expect(await authenticate(secret)).toBe("revoked_key");
   });
 
@@ -114,7 +115,7 @@ describe("a paused key", () => {
       expect(await errorOf(client[method](keyId))).toBe("key_not_active key_id");
       expect(await errorOf(client[method]("key_none"))).toBe("not_found key_id");
     }
-    expect(await statusOf(keyId)).toBe(KeyStatus.REVOKED);
+    expect(await statusOf(keyId)).toBe(KeyState.REVOKED);
   });
 
   test("is revoked or paused when both happen at once, and never active", async () => {
@@ -125,7 +126,7 @@ describe("a paused key", () => {
         client.revokeKey(keyId),
         errorOf(client.resumeKey(keyId)),
       ]);
-      expect(await statusOf(keyId)).toBe(KeyStatus.REVOKED);
+      expect(await statusOf(keyId)).toBe(KeyState.REVOKED);
       expect(await authenticate(secret)).toBe("revoked_key");
     }
   });
@@ -161,11 +162,11 @@ describe("the expiry of a key", () => {
     await expire(keyId);
     const other = createNodeKeys(fixture.database);
     expect(await errorOf(other.authenticate(bearer(secret)))).toBe("key_expired");
-    expect(await statusOf(keyId)).toBe(KeyStatus.EXPIRED);
+    expect(await statusOf(keyId)).toBe(KeyState.EXPIRED);
     expect(await other.refusalOf(keyId, secretId)).toBe(undefined);
     await update(keyId, inMs(hourMs));
     expect(await authenticate(secret)).toBe("no error");
-    expect(await statusOf(keyId)).toBe(KeyStatus.ACTIVE);
+    expect(await statusOf(keyId)).toBe(KeyState.ACTIVE);
   });
 
   test("ends a key in the cache on time, without a statement", async () => {
@@ -192,12 +193,12 @@ describe("the expiry of a key", () => {
     const reason = () => errorOf(createNodeKeys(fixture.database).authenticate(bearer(secret)));
     expect([await reason(), await statusOf(keyId)]).toStrictEqual([
       "key_expired",
-      KeyStatus.EXPIRED,
+      KeyState.EXPIRED,
     ]);
     await client.revokeKey(keyId);
     expect([await reason(), await statusOf(keyId)]).toStrictEqual([
       "revoked_key",
-      KeyStatus.REVOKED,
+      KeyState.REVOKED,
     ]);
   });
 
@@ -330,9 +331,9 @@ describe("a list of keys", () => {
     await client.revokeKey(idOf("x"));
   });
 
-  const { UNSPECIFIED, ACTIVE, PAUSED, EXPIRED, REVOKED } = KeyStatus;
+  const { UNSPECIFIED, ACTIVE, PAUSED, EXPIRED, REVOKED } = KeyState;
   const all = ["Editor of Ana", "editor of Ben", "100% job_1", "job", "x"];
-  const cases: [string, { status?: KeyStatus; query?: () => string }, string[]][] = [
+  const cases: [string, { status?: KeyState; query?: () => string }, string[]][] = [
     ["without a filter has all", {}, all],
     ["of every status has all", { status: UNSPECIFIED }, all],
     ["of active keys", { status: ACTIVE }, ["editor of Ben", "job"]],
@@ -359,7 +360,7 @@ describe("a list of keys", () => {
           accountId,
           pageSize: 1,
           pageToken,
-          ...(status !== undefined && { status }),
+          ...(status !== undefined && { state: status }),
           query: query?.() ?? "",
         });
         found.push(...page.keys.map((key) => key.name));

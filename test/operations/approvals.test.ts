@@ -307,7 +307,7 @@ describe("a promotion", () => {
     core.payments.createPromotion(
       {
         ...{ name: "spring", family: Family.V1, needsPurchase: false },
-        ...{ bonusMicrocredits: bonusUsd * usd, most },
+        ...{ bonusMicrocredits: bonusUsd * usd, maxUses: most },
       },
       by,
     );
@@ -474,7 +474,7 @@ describe("a price list", () => {
       ({ priceListId }) => priceListId === id,
     );
   const add = (priceListId: string, terms: object, by = ann.call) =>
-    core.billing.addPriceListVersion({ priceListId, after: 1, reason, ...terms }, by);
+    core.billing.createPriceListVersion({ priceListId, after: 1, reason, ...terms }, by);
   const giveTo = (priceListId: string, by = ann.call) =>
     core.billing.setAccountPriceList({ accountId: gateway.accountId, priceListId, reason }, by);
   const listOf = async () =>
@@ -575,7 +575,7 @@ describe("a price list", () => {
     expect(priceList).toBeUndefined();
     expect(approval).toMatchObject({ personId: ann.personId, requestedBy: `token:${token.name}` });
     expect(approval?.what).toMatch(/^Adds version 2 to the price list .*, which 0 accounts have: /);
-    expect((await find(id))?.version?.n).toBe(1);
+    expect((await find(id))?.version?.number).toBe(1);
     expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
     await approve(approval);
     await approve(approval);
@@ -604,7 +604,7 @@ describe("a price list", () => {
     const { approval } = await add(id, { discountBp: 9_000 });
     await giveTo(id);
     expect(await reasonOf(approve(approval))).toBe("wrong_state");
-    expect((await find(id))?.version?.n).toBe(1);
+    expect((await find(id))?.version?.number).toBe(1);
     await reject(approval);
     const asked = await add(id, { discountBp: 9_000 });
     expect(asked.approval?.what).toContain(", which 1 account has: ");
@@ -645,9 +645,9 @@ describe("one person does not become two by", () => {
     const second = await operators.newPerson(unique("second"));
     const { personId } = second;
     const ask = () =>
-      core.people.updatePerson({ personId, operator: OperatorRole.ADMIN }, ann.call);
+      core.people.updatePerson({ personId, operatorRole: OperatorRole.ADMIN }, ann.call);
     const { person, approval } = await ask();
-    expect(person?.operator).toBe(OperatorRole.UNSPECIFIED);
+    expect(person?.operatorRole).toBe(OperatorRole.UNSPECIFIED);
     expect(approval).toMatchObject({ kind: ApprovalKind.OPERATOR, subject: personId });
     expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
     await approve(approval);
@@ -657,7 +657,8 @@ describe("one person does not become two by", () => {
     // Taking it back needs nobody, nor does SUPPORT.
     for (const operator of [OperatorRole.SUPPORT, OperatorRole.UNSPECIFIED])
       expect(
-        (await core.people.updatePerson({ personId, operator }, ann.call)).person?.operator,
+        (await core.people.updatePerson({ personId, operatorRole: operator }, ann.call)).person
+          ?.operatorRole,
       ).toBe(operator);
     const both = { personId, operator: OperatorRole.ADMIN, disabled: true, keys: KeyAction.PAUSE };
     expect(await reasonOf(core.people.updatePerson(both, ann.call))).toBe("invalid_request");
@@ -700,7 +701,7 @@ describe("one person does not become two by", () => {
 
   test("a sign-in link for an operator", async () => {
     const { personId } = bob;
-    const made = await core.people.makeSignInLink({ personId, reason: "locked out" }, ann.call);
+    const made = await core.people.createSignInLink({ personId, reason: "locked out" }, ann.call);
     expect(made.approval).toMatchObject({ kind: ApprovalKind.SIGN_IN_LINK, subject: personId });
     const open = () => core.people.beginPasskey({ linkToken: new URL(made.link).hash.slice(1) });
     expect(await reasonOf(open())).toBe("not_found");
@@ -709,7 +710,7 @@ describe("one person does not become two by", () => {
     expect(await reasonOf(open())).toBe("ok");
     // For others it needs nobody.
     const plain = await operators.newPerson(unique("plain"));
-    const { approval } = await core.people.makeSignInLink(
+    const { approval } = await core.people.createSignInLink(
       { personId: plain.personId, reason: "locked out" },
       ann.call,
     );

@@ -75,7 +75,7 @@ async function newOrder(accountId: string, amount?: string): Promise<string> {
   );
   const orderId = order?.orderId ?? "";
   if (amount === undefined) return orderId;
-  await core.payments.simulateDeposit({ orderId, amount, confirmations: 1 }, machine());
+  await core.payments.simulateDeposit({ orderId, coins: amount, confirmations: 1 }, machine());
   await vi.waitFor(async () => expect((await orderOf(orderId))?.state).toBe(OrderState.PAID), soon);
   return orderId;
 }
@@ -127,7 +127,7 @@ const withCredits = async (accountId: string) => {
 };
 const statusOf = async (accountId: string) => {
   const { account } = await core.billing.getAccount({ accountId }, machine());
-  return [account?.status, account?.statusReason, account?.statusChangedAt];
+  return [account?.state, account?.stateReason, account?.stateChangedAt];
 };
 const decided = async (orderId: string) => {
   const order = await orderOf(orderId);
@@ -185,7 +185,7 @@ const acts: Readonly<Record<string, Act>> = {
       await core.payments.completeRefund({ orderId, transaction: "tx" }, machine());
     },
     read: async (orderId) =>
-      (await orderOf(orderId))?.refunds.map((one) => [one.number, one.amountMicrodollars]),
+      (await orderOf(orderId))?.refunds.map((one) => [one.number, one.refundedMicrodollars]),
   },
   "void an order": {
     ...{ method: "CancelOrder", prepare: newOrder, isGift: false },
@@ -224,10 +224,10 @@ const acts: Readonly<Record<string, Act>> = {
     },
   },
   "make a sign-in link": {
-    ...{ method: "MakeSignInLink", isGift: true, hasAccount: false },
+    ...{ method: "CreateSignInLink", isGift: true, hasAccount: false },
     // Of an operator: such a link waits wherever there is a limit.
     prepare: async () => sue.personId,
-    run: (personId, asked, by) => core.people.makeSignInLink({ personId, ...asked }, by),
+    run: (personId, asked, by) => core.people.createSignInLink({ personId, ...asked }, by),
     read: (personId) =>
       run("links", "select link_id from links where person_id = $1 and used_at is null", [
         personId,

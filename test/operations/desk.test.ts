@@ -151,11 +151,11 @@ describe("a note about an account", () => {
   test("is added once for each idempotency key, and listed newest first", async () => {
     const accountId = await makeAccount("noted");
     const add = (text: string, idempotencyKey: string) =>
-      core().operations.addNote({ accountId, text, idempotencyKey }, call());
+      core().operations.createAccountNote({ accountId, text, idempotencyKey }, call());
     const first = await add("Called.\nWants an invoice.", "n1");
     expect(await add("Called.\nWants an invoice.", "n1")).toEqual(first);
     await add("<b>Done</b>", "n2");
-    const { notes } = await core().operations.listNotes({ accountId }, call());
+    const { notes } = await core().operations.listAccountNotes({ accountId }, call());
     expect(notes).toMatchObject([
       { text: "<b>Done</b>", by: "token:ADMIN_TOKEN", accountId },
       { text: "Called.\nWants an invoice." },
@@ -165,8 +165,11 @@ describe("a note about an account", () => {
       expect((await errorOf(add(text, "n3")))?.facts.field).toBe("text");
     const nobody = { accountId: "acc_nobody" };
     for (const asked of [
-      core().operations.listNotes(nobody, call()),
-      core().operations.addNote({ ...nobody, text: "a note", idempotencyKey: "n4" }, call()),
+      core().operations.listAccountNotes(nobody, call()),
+      core().operations.createAccountNote(
+        { ...nobody, text: "a note", idempotencyKey: "n4" },
+        call(),
+      ),
     ])
       expect((await errorOf(asked))?.reason).toBe("not_found");
   });
@@ -185,10 +188,13 @@ describe("of notes", () => {
     const asOperator = { headers: { authorization } };
     const asOwner = { headers: { authorization, "x-operator-role": "none" } };
     await billing.renameAccount({ accountId, name: "Noted" }, asOwner);
-    await operations.addNote({ accountId, text: "owes us", idempotencyKey: "hidden" }, call());
+    await operations.createAccountNote(
+      { accountId, text: "owes us", idempotencyKey: "hidden" },
+      call(),
+    );
     await client.query(
       `insert into audit_events (event_id, at, actor, account_id, method, outcome, facts, address)
-       values ('evt_look', now(), 'person:per_other', $1, 'ListNotes', 'ok', '{}', '')`,
+       values ('evt_look', now(), 'person:per_other', $1, 'ListAccountNotes', 'ok', '{}', '')`,
       [accountId],
     );
     const methodsFor = async (caller: { headers: { authorization: string } }, method = "") =>
@@ -197,11 +203,11 @@ describe("of notes", () => {
       );
     for (const operator of [call(), asOperator])
       expect(await methodsFor(operator)).toEqual(
-        expect.arrayContaining(["RenameAccount", "AddNote", "ListNotes"]),
+        expect.arrayContaining(["RenameAccount", "CreateAccountNote", "ListAccountNotes"]),
       );
     const seen = await methodsFor(asOwner);
     expect(seen).toContain("RenameAccount");
-    for (const method of ["AddNote", "ListNotes"]) {
+    for (const method of ["CreateAccountNote", "ListAccountNotes"]) {
       expect(seen).not.toContain(method);
       expect(await methodsFor(asOwner, method)).toEqual([]);
     }
@@ -211,8 +217,9 @@ describe("of notes", () => {
         typeof value === "bigint" ? String(value) : value,
       );
     expect(file).toContain("RenameAccount");
-    for (const secret of ["AddNote", "ListNotes", "owes us"]) expect(file).not.toContain(secret);
-    expect((await errorOf(operations.listNotes({ accountId }, asOwner)))?.reason).toBe(
+    for (const secret of ["CreateAccountNote", "ListAccountNotes", "owes us"])
+      expect(file).not.toContain(secret);
+    expect((await errorOf(operations.listAccountNotes({ accountId }, asOwner)))?.reason).toBe(
       "not_permitted",
     );
   });
@@ -257,11 +264,14 @@ describe("all orders", () => {
         },
         call(),
       );
-      const { orderId = "", quotedAmount = "" } = order ?? {};
+      const { orderId = "", quotedCoins: quotedAmount = "" } = order ?? {};
       payers.push(orderId);
       const amount = paid === "half" ? "5" : quotedAmount;
       if (paid !== "none")
-        await core().payments.simulateDeposit({ orderId, amount, confirmations: 10 }, call());
+        await core().payments.simulateDeposit(
+          { orderId, coins: amount, confirmations: 10 },
+          call(),
+        );
     }
     const read = async (index: number) =>
       (await core().payments.getOrder({ orderId: payers[index] ?? "" }, call())).order;
@@ -333,7 +343,7 @@ describe("all orders", () => {
   test("have the same sums on their page, in their file and in the documents", async () => {
     const { payments, billing } = core();
     const all = { allAccounts: true };
-    const { orders, sums } = await payments.listOrders({ ...all, withSums: true }, call());
+    const { orders, sums } = await payments.listOrders({ ...all, includeSums: true }, call());
     const rows = await csvOf(payments.exportOrders(all, call()));
     const documents = await csvOf(payments.exportDocuments(all, call()));
     const transfers = await csvOf(billing.exportTransfers(all, call()));
@@ -423,24 +433,31 @@ describe("a person of support", () => {
   };
 
   test("may search, look, note and download", () => {
-    const all = ["Search", "FindAccounts", "FindRequest", "ListNotes", "AddNote", "ListOrders"];
+    const all = [
+      "Search",
+      "FindAccounts",
+      "FindRequests",
+      "ListAccountNotes",
+      "CreateAccountNote",
+      "ListOrders",
+    ];
     const files = ["ExportOrders", "ExportDocuments", "ExportTransfers", "ExportCharges"];
     for (const name of [...all, ...files]) expect([name, mayCall(name)]).toEqual([name, true]);
   });
 
   test("writes notes and sends mails again, and changes nothing else", () => {
     const acts = ["MoveCredits", "CreateTransfer", "DecideOrder", "BeginRefund", "CancelOrder"];
-    const others = ["SuspendAccount", "LookUpPayment", "MakeSignInLink", "Approve"];
+    const others = ["SuspendAccount", "LookUpPayment", "CreateSignInLink", "Approve"];
     for (const name of [...acts, ...others]) {
       const found = methods.find((desc) => desc.name === name);
       const allowed = found && getOption(found, callers);
-      expect([name, allowed?.operator]).toEqual([name, OperatorRole.ADMIN]);
+      expect([name, allowed?.operatorRole]).toEqual([name, OperatorRole.ADMIN]);
     }
     const written = methods.filter(
       (desc) =>
-        getOption(desc, audited) && getOption(desc, callers).operator === OperatorRole.SUPPORT,
+        getOption(desc, audited) && getOption(desc, callers).operatorRole === OperatorRole.SUPPORT,
     );
     const names = written.map(({ name }) => name);
-    expect(names).toEqual(["AddNote", "ResendDocument", "ResendNotice"]);
+    expect(names).toEqual(["CreateAccountNote", "ResendDocument", "ResendNotice"]);
   });
 });

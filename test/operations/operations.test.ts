@@ -185,7 +185,7 @@ describe("an account", () => {
   test("is shown with what it has, spent in 30 days, and owes", async () => {
     expect(await ask("haiku")).toBe(200);
     const { totals } = await billing().queryUsage({ accountId: own }, call());
-    const spent = totals?.amountMicrocredits ?? 0n;
+    const spent = totals?.chargedMicrocredits ?? 0n;
     expect(spent).toBeGreaterThan(0n);
     const { pools } = await billing().getPools({ accountId: own }, call());
     const { accounts } = await operations().findAccounts({ query: own }, call());
@@ -300,7 +300,7 @@ describe("the installation", () => {
     const { nodes, database, running } = await operations().getStatus({}, call());
     expect(nodes).toHaveLength(1);
     expect(nodes[0]).toMatchObject({ isAnswering: true, silentSeconds: 0 });
-    const { configuration } = await operations().listCatalog({}, call());
+    const { configuration } = await operations().listCatalogModels({}, call());
     expect(nodes[0]?.report).toMatchObject({
       pid: process.pid,
       worker: 0,
@@ -366,8 +366,8 @@ describe("the installation", () => {
 
   test("remembers every price at which it charged", async () => {
     const modelOf = async (id: string) => {
-      const { models } = await operations().listCatalog({}, call());
-      return models.find((model) => model.id === id);
+      const { models } = await operations().listCatalogModels({}, call());
+      return models.find((model) => model.modelId === id);
     };
     const before = await modelOf("model-broken");
     expect(before).toMatchObject({ tier: "opus", contextTokens: 10_000, isUsable: false });
@@ -387,17 +387,17 @@ describe("the installation", () => {
       const { setup } = await operations().getStatus({}, call());
       return setup.find(({ part }) => part === SetupPart.LEDGER);
     };
-    const before = await billing().getVerification({}, call());
+    const before = await billing().getLastVerification({}, call());
     expect(before.latest).toBeUndefined();
     await billing().verifyLedger({}, call());
-    const clean = await billing().getVerification({}, call());
+    const clean = await billing().getLastVerification({}, call());
     expect(clean.latest).toMatchObject({ startedBy: "token:ADMIN_TOKEN", violationCount: 0 });
     expect(clean.latestCleanAt).toEqual(clean.latest?.endedAt);
     expect(await ledgerStep()).toMatchObject({ state: SetupState.DONE });
     await client.query("update pools set posted = posted + 1 where account_id = $1", [own]);
     await billing().verifyLedger({}, call());
     await client.query("update pools set posted = posted - 1 where account_id = $1", [own]);
-    const found = await billing().getVerification({}, call());
+    const found = await billing().getLastVerification({}, call());
     expect(found.latest?.violationCount).toBe(2);
     expect(found.latest?.violations[0]).toMatchObject({
       invariant: "posted = transfers - charges",

@@ -81,7 +81,7 @@ test("support sends a receipt again, to owners or to the buyer, once for each ke
   for (const to of [DocumentReceiver.OWNERS, DocumentReceiver.BUYER]) {
     const before = mailsWith(`The receipt ${number} was sent again.`).length;
     for (let times = 0; times < 3; times++)
-      await desk().resendDocument({ ...asked, to, idempotencyKey: `to ${to}` }, sue.call);
+      await desk().resendDocument({ ...asked, receiver: to, idempotencyKey: `to ${to}` }, sue.call);
     await vi.waitFor(
       () => expect(mailsWith(`The receipt ${number} was sent again.`)).toHaveLength(before + 1),
       soon,
@@ -96,7 +96,7 @@ test("a buyer who is no owner gets his receipt alone, and so does a notice of it
   const bought = await buys(bob, "the order of a member");
   const sent = () => mailsWith(`The receipt ${bought.number} was sent again.`);
   const asked = { accountId: gateway.accountId, number: bought.number, reason };
-  await desk().resendDocument({ ...asked, to: DocumentReceiver.BUYER }, sue.call);
+  await desk().resendDocument({ ...asked, receiver: DocumentReceiver.BUYER }, sue.call);
   await vi.waitFor(() => expect(sent().map(({ to }) => to)).toEqual([["bob@example.com"]]), soon);
   const [row] = await run<{ alert_id: string }>(
     "select alert_id from alerts where kind = 'document_sent' and facts ->> 'document' = $1",
@@ -145,7 +145,7 @@ test("a credit note without a receipt is mailed, and shown: nothing was credited
   );
   const other = ordered.order?.orderId ?? "";
   await core.payments.simulateDeposit(
-    { orderId: other, amount: "0.0001", asset: "BTC", network: "bitcoin", confirmations: 9 },
+    { orderId: other, coins: "0.0001", asset: "BTC", network: "bitcoin", confirmations: 9 },
     call,
   );
   const depositId = await vi.waitFor(async () => {
@@ -167,7 +167,7 @@ test("a credit note without a receipt is mailed, and shown: nothing was credited
   await desk().resendDocument(
     {
       ...{ accountId: gateway.accountId, number: note?.number ?? "", reason },
-      to: DocumentReceiver.OWNERS,
+      receiver: DocumentReceiver.OWNERS,
     },
     sue.call,
   );
@@ -190,7 +190,7 @@ test("support sees what was mailed, to whom without his address, and what became
   );
   const { mails, nextPageToken } = await list();
   expect(nextPageToken).toBe("");
-  const times = mails.map(({ delivery }) => Number(delivery?.madeAt?.seconds));
+  const times = mails.map(({ delivery }) => Number(delivery?.createdAt?.seconds));
   expect(times).toEqual(times.toSorted((one, next) => next - one));
   expect(mails.map(({ delivery }) => delivery?.kind)).toEqual(
     expect.arrayContaining([AlertKind.PAYMENT_CREDITED, AlertKind.DOCUMENT_SENT]),
@@ -266,7 +266,10 @@ test("support sees what was mailed, to whom without his address, and what became
 test("support sees the mails of invitations among the others, without the whole address", async () => {
   const { accountId } = gateway;
   const invite = (email: string) =>
-    gateway.admin.core.people.invite({ accountId, role: AccountRole.MEMBER, email }, ann.call);
+    gateway.admin.core.people.createInvitation(
+      { accountId, role: AccountRole.MEMBER, email },
+      ann.call,
+    );
   const { invitation } = await invite("new.person@example.org");
   await invite("other.person@example.org");
   const list = async () =>

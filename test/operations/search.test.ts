@@ -83,8 +83,8 @@ async function makeWorld() {
     { ...inAccount, usdCents: 500, method: "simulated:usdt", idempotencyKey: "1" },
     call(),
   );
-  const { orderId = "", payTo = "", quotedAmount = "" } = order ?? {};
-  await core.payments.simulateDeposit({ orderId, amount: quotedAmount, confirmations: 10 }, call());
+  const { orderId = "", payTo = "", quotedCoins: quotedAmount = "" } = order ?? {};
+  await core.payments.simulateDeposit({ orderId, coins: quotedAmount, confirmations: 10 }, call());
   const receipt = async () =>
     (await core.payments.getOrder({ orderId }, call())).order?.receiptNumber ?? "";
   await vi.waitFor(async () => expect(await receipt()).not.toBe(""), soon);
@@ -96,7 +96,7 @@ async function makeWorld() {
     { name: "Autumn", family: Family.V1, bonusMicrocredits: 1_000_000n },
     call(),
   );
-  const codeId = promotion?.codeId ?? "";
+  const codeId = promotion?.promotionId ?? "";
   await client.query("insert into promotion_uses values ($1, $2, null, null, now(), $3)", [
     ...[codeId, accountId, transfer?.transferId],
   ]);
@@ -221,7 +221,10 @@ describe("a search finds exactly one by", () => {
       `REQUEST ${charged.headers.get("request-id")}`,
     ]);
     await expect.poll(() => found(shown), soon).toEqual([`REFUSAL ${shown}`]);
-    const { refusals } = await gateway.admin.core.billing.findRequest({ requestId: shown }, call());
+    const { refusals } = await gateway.admin.core.billing.findRequests(
+      { requestId: shown },
+      call(),
+    );
     expect(refusals).toMatchObject([
       {
         ...{ requestId: shown, accountId: world.accountId, keyId: world.keyId },
@@ -239,7 +242,7 @@ describe("a search finds exactly one by", () => {
     const { request_id: poorId } = Object(await poor.json());
     expect(poor.status).toBe(402);
     await expect.poll(() => found(poorId), soon).toEqual([`REFUSAL ${poorId}`]);
-    const answer = await gateway.admin.core.billing.findRequest({ requestId: poorId }, call());
+    const answer = await gateway.admin.core.billing.findRequests({ requestId: poorId }, call());
     expect(answer.refusals[0]?.facts).toMatchObject({
       ...{ limit_name: "pool_microcredits", free_microcredits: "0" },
       needed_microcredits: expect.stringMatching(/^[1-9]\d*$/),
@@ -299,7 +302,7 @@ test("what begins with a text comes first, and of more than 20 an answer says so
      select 'acc_rank_' || n, 'Hill and Rankine ' || n from generate_series(1, 30) n`,
   );
   await client.query("insert into accounts (account_id, name) values ('acc_first', 'Rankine')");
-  const { hits, isIncomplete } = await operations().search(
+  const { hits, incomplete: isIncomplete } = await operations().search(
     { query: "rankine", allAccounts: true },
     call(),
   );
@@ -348,7 +351,7 @@ describe("in an account a search", () => {
   /** The session of somebody who joins the account, or another one. */
   async function joins(login: string, role: AccountRole, accountId = world.accountId) {
     const { people } = gateway.admin.core;
-    const invited = await people.invite({ accountId, role }, operator);
+    const invited = await people.createInvitation({ accountId, role }, operator);
     const token = new URL(invited.link).hash.slice(1);
     const password = "a long password";
     const { grant } = await people.redeemLink({ token, login, name: `Name ${login}`, password });

@@ -129,7 +129,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
 
   test("seen before it is in a block, then credited once", async () => {
     const accountId = await world.newAccount();
-    const { orderId, payTo, quotedAmount } = await orderPack(accountId);
+    const { orderId, payTo, quotedCoins: quotedAmount } = await orderPack(accountId);
     expect([payTo, quotedAmount]).toEqual([expect.stringMatching(/^bcrt1q/), "0.0001"]);
     await pay(payTo, 10_000n);
     const seen = await orderThat(orderId, isSeen);
@@ -297,7 +297,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     await world.as(admin).decideOrder({
       orderId,
       reason: "the rate of that day",
-      choice: { case: "grant", value: { amountMicrodollars: 5_000_000n } },
+      choice: { case: "grant", value: { grantedMicrodollars: 5_000_000n } },
     });
     await balance(accountId).toEqual([pack, 0n]);
     rates.prices.BTC = usual;

@@ -51,7 +51,7 @@ async function orderPack(of: { method?: string; accountId?: string; key?: string
   if (!order) throw new Error("the answer has no order");
   return order;
 }
-const knock = (orderId: string) => world.as(anyone).receiveHook(btcpay.hook(orderId));
+const knock = (orderId: string) => world.as(anyone).receiveWebhook(btcpay.hook(orderId));
 const orderThat = (orderId: string, isSo: (order: Order) => boolean) =>
   world.orderWhen(orderId, isSo);
 /** Lets time pass for an order and its invoice. */
@@ -147,7 +147,7 @@ describe("ordering", () => {
 describe("crediting", () => {
   test("seen, then settled: the pack, once, after one look that a webhook asked for", async () => {
     const accountId = await world.newAccount();
-    const { orderId, quotedAmount } = await orderPack({ accountId });
+    const { orderId, quotedCoins: quotedAmount } = await orderPack({ accountId });
     const { id } = btcpay.pay(orderId, quotedAmount, { status: "Processing" });
     await knock(orderId);
     const seen = await orderThat(orderId, ({ state }) => state === OrderState.SEEN);
@@ -162,7 +162,7 @@ describe("crediting", () => {
   });
 
   test("the id of a payment on the chain tells its transaction, by which it is found", async () => {
-    const { orderId, quotedAmount } = await orderPack();
+    const { orderId, quotedCoins: quotedAmount } = await orderPack();
     const tx = "5e".repeat(32);
     btcpay.pay(orderId, quotedAmount, { id: `${tx.toUpperCase()}-1` });
     await knock(orderId);
@@ -173,7 +173,9 @@ describe("crediting", () => {
   });
 
   test("Lightning pays at once", async () => {
-    const { orderId, quotedAmount } = await orderPack({ method: "btcpay:btc-lightning" });
+    const { orderId, quotedCoins: quotedAmount } = await orderPack({
+      method: "btcpay:btc-lightning",
+    });
     btcpay.pay(orderId, quotedAmount, { method: "BTC-LN", id: "payment-hash-of-1" });
     await knock(orderId);
     const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
@@ -181,7 +183,7 @@ describe("crediting", () => {
   });
 
   test("a webhook that is lost changes only the time of the look", async () => {
-    const { orderId, quotedAmount } = await orderPack();
+    const { orderId, quotedCoins: quotedAmount } = await orderPack();
     btcpay.pay(orderId, quotedAmount);
     await world.run("update payment_orders set next_look_at = now() where order_id = $1", [
       orderId,
@@ -222,7 +224,7 @@ describe("crediting", () => {
   });
 
   test("money in time counts at the quote, also if it is seen after an outage", async () => {
-    const { orderId, quotedAmount } = await orderPack();
+    const { orderId, quotedCoins: quotedAmount } = await orderPack();
     const receivedDate = Math.floor(Date.now() / 1000) - 40 * 60;
     await age(orderId, 45);
     Object.assign(btcpay.invoiceOf(orderId), { status: "Expired", additionalStatus: "PaidLate" });
@@ -233,7 +235,7 @@ describe("crediting", () => {
   });
 
   test("late bitcoin without a rate of the market waits for a person", async () => {
-    const { orderId, quotedAmount } = await orderPack();
+    const { orderId, quotedCoins: quotedAmount } = await orderPack();
     await age(orderId, 45);
     btcpay.pay(orderId, quotedAmount);
     await knock(orderId);
@@ -251,7 +253,7 @@ describe("crediting", () => {
 
   test("replaced by fee: the first is lost, the second counts, and nothing is charged back", async () => {
     const accountId = await world.newAccount();
-    const { orderId, quotedAmount } = await orderPack({ accountId });
+    const { orderId, quotedCoins: quotedAmount } = await orderPack({ accountId });
     const { id } = btcpay.pay(orderId, quotedAmount, { status: "Processing" });
     await knock(orderId);
     await orderThat(orderId, ({ state }) => state === OrderState.SEEN);
@@ -265,7 +267,7 @@ describe("crediting", () => {
 
   test("a credited payment that becomes invalid is charged back", async () => {
     const accountId = await world.newAccount();
-    const { orderId, quotedAmount } = await orderPack({ accountId });
+    const { orderId, quotedCoins: quotedAmount } = await orderPack({ accountId });
     const { id } = btcpay.pay(orderId, quotedAmount);
     await knock(orderId);
     await world.until(async () => expect(await world.posted(accountId)).toEqual([pack, 0n]));
@@ -289,7 +291,7 @@ describe("crediting", () => {
   });
 
   test("an invoice of another store or order, and nonsense, are no answers", async () => {
-    const { orderId, quotedAmount } = await orderPack();
+    const { orderId, quotedCoins: quotedAmount } = await orderPack();
     btcpay.pay(orderId, quotedAmount);
     const invoice = btcpay.invoiceOf(orderId);
     const looked = async () => {
@@ -341,7 +343,7 @@ describe("webhooks", () => {
 
   test("fifty deliveries at once credit once", async () => {
     const accountId = await world.newAccount();
-    const { orderId, quotedAmount } = await orderPack({ accountId });
+    const { orderId, quotedCoins: quotedAmount } = await orderPack({ accountId });
     btcpay.pay(orderId, quotedAmount);
     await Promise.all(Array.from({ length: 50 }, () => knock(orderId)));
     await world.until(async () => expect(await world.posted(accountId)).toEqual([pack, 0n]));
@@ -356,8 +358,8 @@ describe("webhooks", () => {
       storeId: "store-of-tests",
       invoiceId: `Inv${btcpay.invoices.size + 1_000}`,
     });
-    await world.as(anyone).receiveHook(early);
-    const { orderId, quotedAmount } = await orderPack();
+    await world.as(anyone).receiveWebhook(early);
+    const { orderId, quotedCoins: quotedAmount } = await orderPack();
     btcpay.pay(orderId, quotedAmount);
     await knock(orderId);
     const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
@@ -374,12 +376,12 @@ describe("webhooks", () => {
     };
     const before = await count();
     const hook = btcpay.hook(orderId, "InvoiceExpired", { originalDeliveryId: "first" });
-    await world.as(anyone).receiveHook(hook);
-    await world.as(anyone).receiveHook(hook);
+    await world.as(anyone).receiveWebhook(hook);
+    await world.as(anyone).receiveWebhook(hook);
     expect(await count()).toBe(before + 1);
-    await world.as(anyone).receiveHook(signedHook({ deliveryId: "t", type: "InvoiceCreated" }));
+    await world.as(anyone).receiveWebhook(signedHook({ deliveryId: "t", type: "InvoiceCreated" }));
     for (const body of [[], "text", null])
-      await world.as(anyone).receiveHook(signedHook(Object(body)));
+      await world.as(anyone).receiveWebhook(signedHook(Object(body)));
     expect(await count()).toBeGreaterThan(before + 1);
   });
 
@@ -388,23 +390,27 @@ describe("webhooks", () => {
     const other = await orderPack({ method: "simulated:usdc" });
     await world.as(admin).simulateDeposit({
       orderId: other.orderId,
-      amount: "5",
+      coins: "5",
       confirmations: 1,
       withoutHook: true,
     });
-    btcpay.pay(mine.orderId, mine.quotedAmount);
+    btcpay.pay(mine.orderId, mine.quotedCoins);
     const [before] = await world.run("select count(*) as count from payment_hooks");
     const forged = signedHook({ storeId: "store-of-tests" }, "another secret of tests");
-    expect((await errorOf(world.as(anyone).receiveHook(forged))).reason).toBe("invalid_signature");
+    expect((await errorOf(world.as(anyone).receiveWebhook(forged))).reason).toBe(
+      "invalid_signature",
+    );
     const large = signedHook({ text: "x".repeat(70_000) });
-    expect((await errorOf(world.as(anyone).receiveHook(large))).reason).toBe("request_too_large");
+    expect((await errorOf(world.as(anyone).receiveWebhook(large))).reason).toBe(
+      "request_too_large",
+    );
     expect(await world.run("select count(*) as count from payment_hooks")).toEqual([before]);
     const foreign = signedHook({
       deliveryId: "foreign",
       storeId: "store-of-tests",
       invoiceId: other.orderId,
     });
-    await world.as(anyone).receiveHook(foreign);
+    await world.as(anyone).receiveWebhook(foreign);
     const rows = await world.run<{ hook_at: Date | null }>(
       "select hook_at from payment_orders where order_id in ($1, $2)",
       [mine.orderId, other.orderId],

@@ -48,8 +48,9 @@ const simulate =
   (request: Omit<Simulated, "orderId">): Step =>
   (orderId) =>
     admin.simulateDeposit({ ...request, orderId });
-const pays = (amount: string, more: object = {}) => simulate({ amount, confirmations: 1, ...more });
-const shows = (amount: string) => simulate({ amount });
+const pays = (amount: string, more: object = {}) =>
+  simulate({ coins: amount, confirmations: 1, ...more });
+const shows = (amount: string) => simulate({ coins: amount });
 const event = (one: SimulatedEvent) => simulate({ event: one });
 const cancels: Step = (orderId) => admin.cancelOrder({ orderId });
 const ofFirst =

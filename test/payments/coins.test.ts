@@ -121,9 +121,9 @@ test("what is pretended of it is credited by its rate", async () => {
     method: "simulated:eurc",
     idempotencyKey: "simulated",
   });
-  const { orderId = "", quotedAmount } = order ?? {};
+  const { orderId = "", quotedCoins: quotedAmount } = order ?? {};
   expect(quotedAmount).toBe("2.5");
-  await world.as(admin).simulateDeposit({ orderId, amount: "3", confirmations: 1 });
+  await world.as(admin).simulateDeposit({ orderId, coins: "3", confirmations: 1 });
   await world.orderWhen(orderId, ({ state }) => state === OrderState.PAID);
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([1_200_000_000n, 0n]),
@@ -133,7 +133,7 @@ test("what is pretended of it is credited by its rate", async () => {
 test("an account gets an address with its first order, or once it has paid", async () => {
   const address = async (accountId: string) => {
     const request = { accountId, family: Family.V1, network: "wide" };
-    return (await world.as(admin).getDepositAddress(request)).address;
+    return (await world.as(admin).createDepositAddress(request)).address;
   };
   const given = async () => Number((await world.as(admin).listDepositAddresses({})).given);
   const before = await given();

@@ -119,7 +119,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
 
   test("a token: seen, confirmed, credited once", async () => {
     const accountId = await world.newAccount();
-    const { orderId, payTo, quotedAmount } = await orderPack(accountId);
+    const { orderId, payTo, quotedCoins: quotedAmount } = await orderPack(accountId);
     expect([payTo, quotedAmount]).toEqual([expect.stringMatching(/^0x[0-9a-fA-F]{40}$/), "5"]);
     await one().transfer(token, payTo, 5_000_000n);
     const seen = await orderThat(orderId, ({ state }) => state === OrderState.SEEN);
@@ -145,12 +145,17 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
       { accountId, asset: "USDC", amount: "5", orderId, state: DepositState.SETTLED },
     ]);
     const none = await world.as(admin).lookUpPayment({ ...asked, tx: "ab".repeat(32) });
-    expect(none.isKnown).toBe(false);
+    expect(none.known).toBe(false);
   });
 
   test("Ether, by its balance, at the rate of the order", async () => {
     const accountId = await world.newAccount();
-    const { orderId, payTo, quotedAmount, usdRate } = await orderPack(accountId, "eth");
+    const {
+      orderId,
+      payTo,
+      quotedCoins: quotedAmount,
+      usdPerCoin: usdRate,
+    } = await orderPack(accountId, "eth");
     expect([quotedAmount, usdRate]).toEqual(["0.002", "2500.00"]);
     await one().pay(payTo, ether / 500n);
     await one().mine(3);
@@ -190,7 +195,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
   test("one permanent address for each account and pool, the same on both chains", async () => {
     const [first, second] = [await world.newAccount(), await world.newAccount()];
     const address = async (accountId: string, family: Family, network: string) =>
-      (await world.as(admin).getDepositAddress({ accountId, family, network })).address;
+      (await world.as(admin).createDepositAddress({ accountId, family, network })).address;
     expect((await errorOf(address(first, Family.V1, "one"))).reason).toBe("wrong_state");
     const { orderId, payTo } = await orderPack(first, "usdc", 500, "two");
     expect(await address(first, Family.V1, "one")).toBe(payTo);
@@ -378,7 +383,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     await expect
       .poll(async () => {
         await one().mine(1);
-        return (await ended()).sweep?.isRead;
+        return (await ended()).sweep?.read;
       })
       .toBe(true);
     const [recorded] = (await ended()).sweep?.payments ?? [];

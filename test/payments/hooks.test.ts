@@ -31,13 +31,13 @@ const hook = (body: string) => ({
 test("one delivery that reaches two nodes at once is noted once", async () => {
   const nodes = [world, world.node()];
   const body = hookBody("ord_unknown", "both");
-  await Promise.all(nodes.map((node) => node.as(anyone).receiveHook(hook(body))));
+  await Promise.all(nodes.map((node) => node.as(anyone).receiveWebhook(hook(body))));
   expect(await inbox()).toEqual([{ delivery_key: "both" }]);
 });
 
 test("a delivery without an id is one by its content", async () => {
   const bodies = ["{}", "{ }", "{}"];
-  for (const body of bodies) await world.as(anyone).receiveHook(hook(body));
+  for (const body of bodies) await world.as(anyone).receiveWebhook(hook(body));
   expect(await inbox()).toHaveLength(3);
 });
 
@@ -45,11 +45,15 @@ test("no caller gets around the signature and the size", async () => {
   const before = await inbox();
   for (const caller of [anyone, admin]) {
     const forged = { ...hook("{}"), headers: {} };
-    expect((await errorOf(world.as(caller).receiveHook(forged))).reason).toBe("invalid_signature");
+    expect((await errorOf(world.as(caller).receiveWebhook(forged))).reason).toBe(
+      "invalid_signature",
+    );
     const large = hook("x".repeat(65_537));
-    expect((await errorOf(world.as(caller).receiveHook(large))).reason).toBe("request_too_large");
+    expect((await errorOf(world.as(caller).receiveWebhook(large))).reason).toBe(
+      "request_too_large",
+    );
     const nowhere = { ...hook("{}"), processor: "simulated" };
-    expect((await errorOf(world.as(caller).receiveHook(nowhere))).reason).toBe("not_found");
+    expect((await errorOf(world.as(caller).receiveWebhook(nowhere))).reason).toBe("not_found");
   }
   expect(await inbox()).toEqual(before);
 });

@@ -52,7 +52,7 @@ const orderThat = (orderId: string, isSo: (order: Order) => boolean) =>
 const isPaid = ({ state }: Order) => state === OrderState.PAID;
 /** Something became of the payment of an order, and a notification says so. */
 async function become(orderId: string, of: Parameters<Nowpayments["become"]>[1]): Promise<void> {
-  await world.as(anyone).receiveHook(now.hook(now.become(orderId, of)));
+  await world.as(anyone).receiveWebhook(now.hook(now.become(orderId, of)));
 }
 
 describe("what is offered", () => {
@@ -231,7 +231,7 @@ describe("crediting", () => {
     await orderThat(orderId, isPaid);
     const of = { actually_paid: 2, actually_paid_at_fiat: 1.99 };
     const again = now.redeposit(orderId, of, isHidden);
-    await world.as(anyone).receiveHook(now.hook(again));
+    await world.as(anyone).receiveWebhook(now.hook(again));
     await world.until(async () =>
       expect(await world.posted(accountId)).toEqual([1_398_000_000n, 0n]),
     );
@@ -262,7 +262,7 @@ describe("crediting", () => {
     for (const pay_currency of ["usdttrc20", "doge"])
       await world
         .as(anyone)
-        .receiveHook(now.hook(now.redeposit(orderId, { pay_currency, actually_paid: 50 })));
+        .receiveWebhook(now.hook(now.redeposit(orderId, { pay_currency, actually_paid: 50 })));
     // An order is read before its deposits: one that is read during a look may be older than they.
     const order = await orderThat(
       orderId,
@@ -327,10 +327,10 @@ describe("crediting", () => {
       )[0]?.n;
     await world.until(async () => expect(await failed()).toBe(1));
     const payment = now.become(orderId, { payment_status: "finished", order_id: "ord_another" });
-    await world.as(anyone).receiveHook(now.hook(payment));
+    await world.as(anyone).receiveWebhook(now.hook(payment));
     await world.until(async () => expect(await failed()).toBe(2));
     payment.order_id = orderId;
-    await world.as(anyone).receiveHook(now.hook(payment, { updated_at: "later" }));
+    await world.as(anyone).receiveWebhook(now.hook(payment, { updated_at: "later" }));
     await orderThat(orderId, ({ grantedMicrocredits }) => grantedMicrocredits > 0n);
   });
 });
@@ -379,9 +379,11 @@ describe("notifications", () => {
       [],
       { payment_status: "finished" },
     ])
-      await world.as(anyone).receiveHook(signedIpn(body));
+      await world.as(anyone).receiveWebhook(signedIpn(body));
     const forged = signedIpn({ payment_id: 1 }, "another secret of tests");
-    expect((await errorOf(world.as(anyone).receiveHook(forged))).reason).toBe("invalid_signature");
+    expect((await errorOf(world.as(anyone).receiveWebhook(forged))).reason).toBe(
+      "invalid_signature",
+    );
   });
 
   test("fifty at once credit once", async () => {
@@ -390,7 +392,7 @@ describe("notifications", () => {
     const payment = now.become(orderId, { actually_paid: 5, payment_status: "finished" });
     await Promise.all(
       Array.from({ length: 50 }, (_, index) =>
-        world.as(anyone).receiveHook(now.hook(payment, { updated_at: index })),
+        world.as(anyone).receiveWebhook(now.hook(payment, { updated_at: index })),
       ),
     );
     await world.until(async () => expect(await world.posted(accountId)).toEqual([pack, 0n]));

@@ -45,7 +45,12 @@ async function freshAccount(): Promise<string> {
 
 /** Pretends that an amount arrives and settles. Returns the id of the deposit. */
 async function pay(orderId: string, amount: string, of: object = {}): Promise<string> {
-  const { depositId } = await admin.simulateDeposit({ orderId, amount, confirmations: 1, ...of });
+  const { depositId } = await admin.simulateDeposit({
+    orderId,
+    coins: amount,
+    confirmations: 1,
+    ...of,
+  });
   return depositId;
 }
 
@@ -212,8 +217,8 @@ describe("ordering", () => {
 describe("crediting", () => {
   test("a payment becomes credits, once, under the key of its grant", async () => {
     const accountId = await freshAccount();
-    const { orderId, quotedAmount } = await order(admin, { accountId });
-    await admin.simulateDeposit({ orderId, amount: quotedAmount, confirmations: 0 });
+    const { orderId, quotedCoins: quotedAmount } = await order(admin, { accountId });
+    await admin.simulateDeposit({ orderId, coins: quotedAmount, confirmations: 0 });
     const seen = await stage.orderWhen(orderId, ({ state }) => state === OrderState.SEEN);
     expect(seen).toMatchObject({ seenAmount: "5", missingAmount: "0", grantedMicrocredits: 0n });
     const [deposit] = seen.deposits;
@@ -305,7 +310,7 @@ describe("crediting", () => {
   test("a payment replaced by another one counts once", async () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
-    const { depositId } = await admin.simulateDeposit({ orderId, amount: "5" });
+    const { depositId } = await admin.simulateDeposit({ orderId, coins: "5" });
     await stage.orderWhen(orderId, ({ state }) => state === OrderState.SEEN);
     await admin.simulateDeposit({ orderId, depositId, lost: true, withoutHook: true });
     await pay(orderId, "5");
@@ -330,7 +335,7 @@ describe("crediting", () => {
     const other = await order(admin, { accountId });
     const depositId = await pay(one.orderId, "5");
     expect(
-      await errorOf(admin.simulateDeposit({ orderId: other.orderId, amount: "5", depositId })),
+      await errorOf(admin.simulateDeposit({ orderId: other.orderId, coins: "5", depositId })),
     ).toBe("invalid_request deposit_id");
     await stage.orderWhen(one.orderId, isPaid);
     await stage.until(async () => expect(await stage.posted(accountId)).toBe(pack));
@@ -339,14 +344,14 @@ describe("crediting", () => {
   test("refuses amounts that are none", async () => {
     const { orderId } = await order(admin, { accountId: await freshAccount() });
     for (const amount of ["", "0", "-1", "1e5", "1.0000001", `1${"0".repeat(80)}`, "x", " 5", "٥"])
-      expect([amount, await errorOf(admin.simulateDeposit({ orderId, amount }))]).toEqual([
+      expect([amount, await errorOf(admin.simulateDeposit({ orderId, coins: amount }))]).toEqual([
         amount,
         "invalid_request amount",
       ]);
-    expect(await errorOf(admin.simulateDeposit({ orderId, amount: "5", asset: "DOGE" }))).toBe(
+    expect(await errorOf(admin.simulateDeposit({ orderId, coins: "5", asset: "DOGE" }))).toBe(
       "invalid_request asset",
     );
-    expect(await errorOf(admin.simulateDeposit({ orderId: "ord_x", amount: "5" }))).toBe(
+    expect(await errorOf(admin.simulateDeposit({ orderId: "ord_x", coins: "5" }))).toBe(
       "not_found order_id",
     );
     expect((await admin.getOrder({ orderId })).order?.deposits).toEqual([]);
@@ -355,7 +360,7 @@ describe("crediting", () => {
   test("an order of another processor is none of the simulated one", async () => {
     const { orderId } = await order(admin, { accountId: await freshAccount() });
     await stage.run("update payment_orders set processor = 'other' where order_id = $1", [orderId]);
-    expect(await errorOf(admin.simulateDeposit({ orderId, amount: "5" }))).toBe(
+    expect(await errorOf(admin.simulateDeposit({ orderId, coins: "5" }))).toBe(
       "invalid_request order_id",
     );
   });

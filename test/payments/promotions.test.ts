@@ -54,7 +54,7 @@ const redeem = (
 ) => world.as(member(accountId), address).redeemPromotion({ code });
 
 test("a code gives its bonus to each account once, and a repeat returns the same transfer", async () => {
-  const { code, codeId } = await newPromotion();
+  const { code, promotionId: codeId } = await newPromotion();
   const [one, other] = [await world.newAccount(), await world.newAccount()];
   const first = await redeem(one, code);
   expect(first).toMatchObject({ codeId, family: Family.V1, bonusMicrocredits: bonus });
@@ -70,7 +70,7 @@ test("a code gives its bonus to each account once, and a repeat returns the same
     },
   ]);
   const { promotions } = await world.as(admin).listPromotions({});
-  expect(promotions.find((one) => one.codeId === codeId)?.used).toBe(2);
+  expect(promotions.find((one) => one.promotionId === codeId)?.uses).toBe(2);
 });
 
 test("case, spaces and dashes of a code do not count", async () => {
@@ -81,7 +81,7 @@ test("case, spaces and dashes of a code do not count", async () => {
 });
 
 test("of 50 accounts that redeem a code at once for its last use, on two nodes, one gets it", async () => {
-  const { code, codeId } = await newPromotion({ most: 1 });
+  const { code, promotionId: codeId } = await newPromotion({ most: 1 });
   const nodes = [world, world.node()];
   const accounts = await Promise.all(Array.from({ length: 50 }, () => world.newAccount()));
   const all = await Promise.allSettled(
@@ -117,24 +117,24 @@ test("a code that was stopped, or has ended, is of no use; what it gave stays", 
   const accountId = await world.newAccount();
   const stopped = await newPromotion();
   await redeem(accountId, stopped.code);
-  await world.as(admin).stopPromotion({ codeId: stopped.codeId });
-  const { promotion } = await world.as(admin).stopPromotion({ codeId: stopped.codeId });
+  await world.as(admin).stopPromotion({ promotionId: stopped.promotionId });
+  const { promotion } = await world.as(admin).stopPromotion({ promotionId: stopped.promotionId });
   expect(promotion?.stoppedAt).toBeDefined();
   const ended = await newPromotion({ endsAt: timestampFromDate(new Date(Date.now() + 60_000)) });
-  await world.run("update promotions set ends_at = now() where code_id = $1", [ended.codeId]);
+  await world.run("update promotions set ends_at = now() where code_id = $1", [ended.promotionId]);
   for (const { code } of [stopped, ended])
     expect(await errorOf(redeem(await world.newAccount(), code))).toEqual({
       reason: "promotion_not_usable",
       field: "code",
     });
   expect(await world.posted(accountId)).toEqual([bonus, 0n]);
-  expect((await errorOf(world.as(admin).stopPromotion({ codeId: "pro_none" }))).reason).toBe(
+  expect((await errorOf(world.as(admin).stopPromotion({ promotionId: "pro_none" }))).reason).toBe(
     "not_found",
   );
 });
 
 test("a bonus that a crash left out is posted by the next sweep, once", async () => {
-  const { code, codeId } = await newPromotion();
+  const { code, promotionId: codeId } = await newPromotion();
   const accountId = await world.newAccount();
   // As after a crash between the use and its transfer.
   await world.run("update promotions set used = used + 1 where code_id = $1", [codeId]);
@@ -154,7 +154,7 @@ test("a bonus that a crash left out is posted by the next sweep, once", async ()
 });
 
 test("a bonus that a crash left out is posted although the account was closed meanwhile", async () => {
-  const { code, codeId } = await newPromotion();
+  const { code, promotionId: codeId } = await newPromotion();
   const accountId = await world.newAccount();
   await world.run("update promotions set used = used + 1 where code_id = $1", [codeId]);
   await world.run(
@@ -237,7 +237,7 @@ test("only owners redeem, and only for their account", async () => {
       .as(member(accountId))
       .createPromotion({ name: "p", family: Family.V1, bonusMicrocredits: 1n }),
     world.as(member(accountId)).listPromotions({}),
-    world.as(member(accountId)).stopPromotion({ codeId: "pro_x" }),
+    world.as(member(accountId)).stopPromotion({ promotionId: "pro_x" }),
   ])
     expect((await errorOf(call)).reason).toBe("not_permitted");
 });
@@ -327,7 +327,7 @@ test("a refund of that order takes the bonus first", async () => {
 
 test("a payment that is lost takes the bonus with it, once, and no refund takes it again", async () => {
   const { accountId, orderId, paid, refund } = await withPurchase(1_000);
-  await world.as(admin).simulateDeposit({ orderId, amount: "3", confirmations: 1 });
+  await world.as(admin).simulateDeposit({ orderId, coins: "3", confirmations: 1 });
   const kept = 600_000_000n;
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([paid + kept + bonus, 0n]),
@@ -343,7 +343,7 @@ test("a payment that is lost takes the bonus with it, once, and no refund takes 
   expect(await world.posted(accountId)).toEqual([kept, 0n]);
   const { depositId } = await world
     .as(admin)
-    .simulateDeposit({ orderId, amount: "8", confirmations: 1 });
+    .simulateDeposit({ orderId, coins: "8", confirmations: 1 });
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([kept + 1_600_000_000n + bonus, 0n]),
   );
@@ -359,7 +359,7 @@ test("a payment that is lost takes the bonus with it, once, and no refund takes 
 
 test("a lost payment that leaves the purchase leaves the bonus", async () => {
   const { accountId, orderId, paid } = await withPurchase(1_000);
-  await world.as(admin).simulateDeposit({ orderId, amount: "2", confirmations: 1 });
+  await world.as(admin).simulateDeposit({ orderId, coins: "2", confirmations: 1 });
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([paid + 400_000_000n + bonus, 0n]),
   );

@@ -214,7 +214,7 @@ describe("no token", () => {
     const { personId } = support.person;
     const request = { name: "of support", scope: READ };
     expect(await errorOf(one.as(support.token).createAdminToken(request))).toBe("not_permitted");
-    await one.as(owner.token).updatePerson({ personId, operator: OperatorRole.SUPPORT });
+    await one.as(owner.token).updatePerson({ personId, operatorRole: OperatorRole.SUPPORT });
     expect(await errorOf(one.as(support.token).createAdminToken(request))).toBe("invalid_session");
   });
 });

@@ -36,7 +36,11 @@ beforeAll(async () => {
 afterAll(() => people.stop());
 
 async function ownerOf(accountId: string, login: string): Promise<SignedIn> {
-  return redeem(node, (await node.as(root.token).invite({ accountId, role: OWNER })).link, login);
+  return redeem(
+    node,
+    (await node.as(root.token).createInvitation({ accountId, role: OWNER })).link,
+    login,
+  );
 }
 
 describe("the open invitations of an owner end", () => {
@@ -55,7 +59,7 @@ describe("the open invitations of an owner end", () => {
     const name = how.replaceAll(" ", "-");
     await ownerOf(accountId, `stays-${name}`);
     const leaver = await ownerOf(accountId, name);
-    const { link } = await node.as(leaver.token).invite({ accountId, role: OWNER });
+    const { link } = await node.as(leaver.token).createInvitation({ accountId, role: OWNER });
     await lose(leaver.person.personId);
     expect(await errorOf(redeem(node, link, `back-${name}`))).toBe("not_found token");
   });
@@ -63,7 +67,7 @@ describe("the open invitations of an owner end", () => {
   test("and those of others stay", async () => {
     const inviter = await ownerOf(accountId, "inviter");
     const leaver = await ownerOf(accountId, "leaver");
-    const { link } = await node.as(inviter.token).invite({ accountId, role: VIEWER });
+    const { link } = await node.as(inviter.token).createInvitation({ accountId, role: VIEWER });
     await node.as(root.token).removeMember({ accountId, personId: leaver.person.personId });
     expect(await errorOf(redeem(node, link, "newcomer"))).toBe("no error");
   });
@@ -74,12 +78,12 @@ test("the recovery links of an operator who loses the role end", async () => {
   const rogue = await join(node, root, "acc_a", VIEWER, "rogue");
   const { personId } = rogue.person;
   const { ADMIN, SUPPORT } = OperatorRole;
-  await node.as(root.token).updatePerson({ personId, operator: ADMIN });
+  await node.as(root.token).updatePerson({ personId, operatorRole: ADMIN });
   const { token } = await signIn(node, rogue);
   const made = await node
     .as(token)
-    .makeSignInLink({ personId: victim.person.personId, reason: "locked out" });
-  await node.as(root.token).updatePerson({ personId, operator: SUPPORT });
+    .createSignInLink({ personId: victim.person.personId, reason: "locked out" });
+  await node.as(root.token).updatePerson({ personId, operatorRole: SUPPORT });
   expect(await errorOf(redeem(node, made.link, ""))).toBe("not_found token");
 });
 
@@ -110,23 +114,23 @@ describe("where operators have to use a passkey", () => {
 
   /** Every change of a way in, and of what leads to one. */
   const changes: Readonly<Record<string, (client: PeopleClient) => Promise<unknown>>> = {
-    AddPasskey: async (client) => {
+    CreatePasskey: async (client) => {
       const { passkeyOptionsJson } = await client.beginPasskey({});
       const answerJson = new Authenticator(url).register(passkeyOptionsJson);
-      return client.addPasskey({ answerJson, name: "two" });
+      return client.createPasskey({ answerJson, name: "two" });
     },
-    RemovePasskey: (client) => client.removePasskey({ passkeyId: "pky_none" }),
-    RemoveIdentity: (client) => client.removeIdentity({ identityId: "idn_none" }),
+    DeletePasskey: (client) => client.deletePasskey({ passkeyId: "pky_none" }),
+    DeleteIdentity: (client) => client.deleteIdentity({ identityId: "idn_none" }),
     SetPassword: (client) => client.setPassword({ password }),
     SetEmail: (client) => client.setEmail({ email: "" }),
     BeginOidc: (client) => client.beginOidc({ provider: "acme", purpose: OidcPurpose.ADD }),
-    MakeSignInLink: (client) =>
-      client.makeSignInLink({ personId: boss.personId, reason: "locked out" }),
+    CreateSignInLink: (client) =>
+      client.createSignInLink({ personId: boss.personId, reason: "locked out" }),
   };
   /** What each of them meets that is let in. */
   const done: Readonly<Record<string, string>> = {
-    RemovePasskey: "not_found passkey_id",
-    RemoveIdentity: "not_found identity_id",
+    DeletePasskey: "not_found passkey_id",
+    DeleteIdentity: "not_found identity_id",
     BeginOidc: "gateway_unavailable",
   };
   const confirm = async (way: "password" | "passkey") => {
@@ -142,7 +146,7 @@ describe("where operators have to use a passkey", () => {
         .as(undefined, `10.0.0.${Object.keys(changes).indexOf(name)}`)
         .signInWithPassword({ login: "boss", password });
       // Outside localhost such a session has no operator role.
-      const refused = name === "MakeSignInLink" ? "not_permitted" : "confirm_identity";
+      const refused = name === "CreateSignInLink" ? "not_permitted" : "confirm_identity";
       expect(await errorOf(change(gateway.as(grant?.token)))).toBe(refused);
       await confirm("password");
       expect(await errorOf(change(gateway.as(boss.token)))).toBe("confirm_identity");
@@ -153,7 +157,9 @@ describe("where operators have to use a passkey", () => {
 
   test("somebody who is no operator changes his ways in with a password", async () => {
     await confirm("passkey");
-    const invited = await gateway.as(boss.token).invite({ accountId: "acc_a", role: VIEWER });
+    const invited = await gateway
+      .as(boss.token)
+      .createInvitation({ accountId: "acc_a", role: VIEWER });
     const { grant } = await gateway
       .as(undefined)
       .redeemLink({ token: tokenOf(invited.link), login: "plain", password });
@@ -219,7 +225,7 @@ describe("rights that are taken away meanwhile", () => {
     const rogue = await ownerOf(accountId, "rogue-inviter");
     const { personId } = rogue.person;
     const client = node.as(rogue.token);
-    const invite = () => client.invite({ accountId, role: OWNER });
+    const invite = () => client.createInvitation({ accountId, role: OWNER });
     expect(await during(personId, invite, toViewer, lockMember)).toBe("not_permitted");
     // The node has not heard of the change, and believes that he is an owner.
     const theirs = { accountId, personId: other.person.personId };
@@ -228,16 +234,19 @@ describe("rights that are taken away meanwhile", () => {
   });
 
   test.for<[string, (client: PeopleClient, personId: string) => Promise<unknown>]>([
-    ["an operator again", (client, personId) => client.updatePerson({ personId, operator: ADMIN })],
+    [
+      "an operator again",
+      (client, personId) => client.updatePerson({ personId, operatorRole: ADMIN }),
+    ],
     [
       "a link to another person",
-      (client) => client.makeSignInLink({ personId: root.person.personId, reason: "locked out" }),
+      (client) => client.createSignInLink({ personId: root.person.personId, reason: "locked out" }),
     ],
-    ["an invitation", (client) => client.invite({ accountId, role: OWNER })],
+    ["an invitation", (client) => client.createInvitation({ accountId, role: OWNER })],
   ])("do not make an operator %s", async ([what, act]) => {
     const rogue = await join(node, root, "acc_a", VIEWER, `gets-${what.replaceAll(" ", "-")}`);
     const { personId } = rogue.person;
-    await node.as(root.token).updatePerson({ personId, operator: ADMIN });
+    await node.as(root.token).updatePerson({ personId, operatorRole: ADMIN });
     const client = node.as((await signIn(node, rogue)).token);
     expect(await during(personId, () => act(client, personId), toNobody)).toBe("not_permitted");
   });
@@ -252,14 +261,14 @@ describe("a session that is ended meanwhile, by a recovery for example,", () => 
     const client = node.as(person.token);
     const { passkeyOptionsJson } = await client.beginPasskey({});
     const answerJson = new Authenticator(publicUrl).register(passkeyOptionsJson);
-    expect(await during(personId, () => client.addPasskey({ answerJson, name: "two" }), end)).toBe(
-      "invalid_session",
-    );
+    expect(
+      await during(personId, () => client.createPasskey({ answerJson, name: "two" }), end),
+    ).toBe("invalid_session");
     // The node has not heard of the end.
     expect(await errorOf(client.setPassword({ password }))).toBe("invalid_session");
     const [passkey] = (await node.as((await signIn(node, person)).token).getSession({})).passkeys;
     const passkeyId = passkey?.passkeyId ?? "";
-    expect(await errorOf(client.removePasskey({ passkeyId }))).toBe("invalid_session");
+    expect(await errorOf(client.deletePasskey({ passkeyId }))).toBe("invalid_session");
   });
 });
 
@@ -315,7 +324,7 @@ describe("audit events", () => {
     const admin = node.as(root.token);
     const newest = async (method: string) =>
       (await admin.listAuditEvents({ allAccounts: true, method, pageSize: 1 })).events[0]?.facts;
-    const { invitation, link } = await admin.invite({ accountId: "acc_a", role: VIEWER });
+    const { invitation, link } = await admin.createInvitation({ accountId: "acc_a", role: VIEWER });
     const invitationId = invitation?.invitationId ?? "";
     expect(await newest("Invite")).toMatchObject({ invitationId, role: "VIEWER" });
     await admin.revokeInvitation({ accountId: "acc_a", invitationId });
@@ -329,8 +338,8 @@ describe("audit events", () => {
     expect(await newest("RevokeSession")).toMatchObject({ sessionId });
     await client.setPassword({ password });
     const passkeyId = (await client.getSession({})).passkeys[0]?.passkeyId ?? "";
-    await client.removePasskey({ passkeyId });
-    expect(await newest("RemovePasskey")).toMatchObject({ passkeyId });
+    await client.deletePasskey({ passkeyId });
+    expect(await newest("DeletePasskey")).toMatchObject({ passkeyId });
     await admin.updatePerson({ personId: person.person.personId, disabled: true });
     expect(await newest("UpdatePerson")).toMatchObject({ oldDisabled: "false", disabled: "true" });
     // The token of the link is in none of them.

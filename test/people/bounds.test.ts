@@ -55,7 +55,7 @@ test("a person has fifty open sessions, and the oldest ends at the next sign-in"
 });
 
 test("an account has a hundred open invitations, and one that is revoked makes room", async () => {
-  const invite = () => node.as(owner.token).invite({ accountId: "acc_b", role: VIEWER });
+  const invite = () => node.as(owner.token).createInvitation({ accountId: "acc_b", role: VIEWER });
   const ids: string[] = [];
   for (let count = 0; count < 100; count++) {
     await run(
@@ -78,7 +78,7 @@ test("an account has a hundred open invitations, and one that is revoked makes r
 
 test("an address gets three invitations a day", async () => {
   const invite = (email: string) =>
-    node.as(owner.token).invite({ accountId: "acc_a", role: VIEWER, email });
+    node.as(owner.token).createInvitation({ accountId: "acc_a", role: VIEWER, email });
   await run("age-all", "update links set made_at = made_at - interval '2 days'");
   for (let count = 0; count < 3; count++) await invite("dora@example.com");
   expect(await failureOf(invite("dora@example.com"))).toMatchObject({

@@ -89,7 +89,7 @@ test("an address is that of the person once its link was used, and the login sta
   expect(JSON.stringify(events.map(({ facts }) => facts))).not.toContain("example.com");
   // A recovery link goes there now.
   const { personId } = ana.person;
-  await node.as(owner.token).makeSignInLink({ personId, mail: true, reason: "locked out" });
+  await node.as(owner.token).createSignInLink({ personId, mail: true, reason: "locked out" });
   await expect.poll(() => mailsTo("ana@example.com")).toHaveLength(2);
 });
 
@@ -164,7 +164,7 @@ describe("a link of an address", () => {
     const client = node.as(owner.token);
     const ends: Record<string, (personId: string) => Promise<unknown>> = {
       recovered: async (personId) =>
-        redeem(node, (await client.makeSignInLink({ personId, reason: "locked out" })).link, ""),
+        redeem(node, (await client.createSignInLink({ personId, reason: "locked out" })).link, ""),
       disabled: (personId) => client.updatePerson({ personId, disabled: true }),
       deleted: (personId) => client.deletePerson({ personId }),
     };

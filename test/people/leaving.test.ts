@@ -7,9 +7,10 @@ import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.
 import {
   CreateKeyRequestSchema,
   GetKeyRequestSchema,
-  KeyStatus,
+  KeyState,
   PauseKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+
 import { createLog } from "../../src/base/log.ts";
 import {
   type AuthenticatedCall,
@@ -165,7 +166,7 @@ describe("a member who is removed", () => {
     const operator = await named(`operator-${login}`, VIEWER, "acc_b");
     await node
       .as(owner.token)
-      .updatePerson({ personId: idOf(operator), operator: OperatorRole.ADMIN });
+      .updatePerson({ personId: idOf(operator), operatorRole: OperatorRole.ADMIN });
     const [key] = await makeKeys(ben, 1);
     const callers = { owner, himself: ben, operator: await signIn(node, operator) };
     const keysToPersonId = to === undefined ? "" : idOf(heir);
@@ -178,7 +179,7 @@ describe("a member who is removed", () => {
       ["", ""],
     ]);
     expect(kept).toMatchObject({
-      status: KeyStatus.ACTIVE,
+      status: KeyState.ACTIVE,
       createdBy: `person:${idOf(ben)}`,
       managedBy: managers.get(manager),
     });
@@ -262,7 +263,9 @@ describe("a person who is deleted", () => {
 
   test("leaves nothing but an id: no login, name, way in, session or link", async () => {
     const login = "zoltan@example.com";
-    const { link } = await node.as(owner.token).invite({ accountId: "acc_a", role: MEMBER });
+    const { link } = await node
+      .as(owner.token)
+      .createInvitation({ accountId: "acc_a", role: MEMBER });
     const anyone = node.as(undefined, "203.0.113.77");
     const password = "correct horse battery";
     const { grant, person } = await anyone.redeemLink({
@@ -272,7 +275,7 @@ describe("a person who is deleted", () => {
       password,
     });
     const zoltan = { ...owner, token: grant?.token ?? "", person: person ?? owner.person };
-    await node.as(owner.token).invite({ accountId: "acc_b", role: VIEWER, login });
+    await node.as(owner.token).createInvitation({ accountId: "acc_b", role: VIEWER, login });
     await run(
       "identity",
       `with known as (update people set email = login, email_verified_at = now()
@@ -287,7 +290,7 @@ describe("a person who is deleted", () => {
          values ('mail_1', 'recovered', $1, '{}', now())`,
       [login],
     );
-    await node.as(owner.token).makeSignInLink({ personId: idOf(zoltan), reason: "locked out" });
+    await node.as(owner.token).createSignInLink({ personId: idOf(zoltan), reason: "locked out" });
     const [key] = await makeKeys(zoltan, 1);
     await identify(other, zoltan.token);
     expect(await everything()).toContain("Zoltan");
@@ -311,7 +314,7 @@ describe("a person who is deleted", () => {
       );
     // The key works, and its account's owners manage it.
     expect(await readKey(key?.keyId ?? "")).toMatchObject({
-      status: KeyStatus.ACTIVE,
+      status: KeyState.ACTIVE,
       managedBy: "",
       createdBy: `person:${idOf(zoltan)}`,
     });
@@ -334,7 +337,7 @@ describe("a person who is deleted", () => {
   test("is deleted by himself or an operator admin, once", async () => {
     const [fay, gus, helper] = [await named("fay"), await named("gus"), await named("helper")];
     const support = OperatorRole.SUPPORT;
-    await node.as(owner.token).updatePerson({ personId: idOf(helper), operator: support });
+    await node.as(owner.token).updatePerson({ personId: idOf(helper), operatorRole: support });
     const supporter = await signIn(node, helper);
     for (const by of [fay, supporter]) expect(await deletePerson(by, gus)).toBe("not_permitted");
     expect(await deletePerson(owner, gus)).toBe("no error");
@@ -344,7 +347,7 @@ describe("a person who is deleted", () => {
     // Nothing brings him back.
     const client = node.as(owner.token);
     const personId = idOf(gus);
-    expect(await errorOf(client.makeSignInLink({ personId, reason: "locked out" }))).toBe(
+    expect(await errorOf(client.createSignInLink({ personId, reason: "locked out" }))).toBe(
       "not_found person_id",
     );
     expect(await errorOf(client.updatePerson({ personId, disabled: false }))).toBe(
@@ -406,10 +409,10 @@ describe("a person who is deleted", () => {
 
   test("loses the links that he made, and those to him", async () => {
     const lea = await named("lea", OWNER);
-    const { link } = await node.as(lea.token).invite({ accountId: "acc_a", role: OWNER });
+    const { link } = await node.as(lea.token).createInvitation({ accountId: "acc_a", role: OWNER });
     const recovery = await node
       .as(owner.token)
-      .makeSignInLink({ personId: idOf(lea), reason: "locked out" });
+      .createSignInLink({ personId: idOf(lea), reason: "locked out" });
     expect(await deletePerson(lea)).toBe("no error");
     for (const address of [link, recovery.link]) {
       const request = { token: tokenOf(address), login: "back", password: "long enough here" };
@@ -457,7 +460,7 @@ describe("a person who is deleted", () => {
       const two = [first, second];
       if (who === "operators") {
         const operator = OperatorRole.ADMIN;
-        await one.as(first.token).updatePerson({ personId: idOf(second), operator });
+        await one.as(first.token).updatePerson({ personId: idOf(second), operatorRole: operator });
         two[1] = await signIn(one, second);
         // So that only the rule of operators holds them.
         await query(world.database, { name: "test/free", text: "delete from members" }, []);
@@ -465,7 +468,7 @@ describe("a person who is deleted", () => {
         const text = "update people set operator = 'none' where login = 'owner'";
         const third = await join(one, first, "acc_b", VIEWER, "third");
         const operator = OperatorRole.ADMIN;
-        await one.as(first.token).updatePerson({ personId: idOf(third), operator });
+        await one.as(first.token).updatePerson({ personId: idOf(third), operatorRole: operator });
         await query(world.database, { name: "test/no-operator", text }, []);
       }
       const nodes = [one, world.node()];
@@ -503,7 +506,7 @@ test("a removed passkey ends the sessions that it began, but not the one that re
   const client = node.as(olga.token);
   await identify(other, stolen.token);
   const { passkeys } = await client.getSession({});
-  await client.removePasskey({ passkeyId: passkeys[0]?.passkeyId ?? "" });
+  await client.deletePasskey({ passkeyId: passkeys[0]?.passkeyId ?? "" });
   expect(await errorOf(identify(node, stolen.token))).toBe("invalid_session");
   await vi.waitFor(
     async () => expect(await errorOf(identify(other, stolen.token))).toBe("invalid_session"),

@@ -33,7 +33,7 @@ const password = "correct horse battery";
 const { VIEWER, MEMBER, OWNER } = AccountRole;
 
 async function invitation(accountId = "acc_a", role: AccountRole = VIEWER): Promise<string> {
-  return (await node.as(owner.token).invite({ accountId, role })).link;
+  return (await node.as(owner.token).createInvitation({ accountId, role })).link;
 }
 
 const redeemWith = (link: string, login: string, address?: string) =>
@@ -146,8 +146,10 @@ describe("a recovery link", () => {
   test("replaces all ways in, ends all sessions, and is told to the person's accounts", async () => {
     const person = await redeem(node, await invitation(), "lost");
     const { personId } = person.person;
-    const first = await node.as(owner.token).makeSignInLink({ personId, reason: "locked out" });
-    const { link } = await node.as(owner.token).makeSignInLink({ personId, reason: "locked out" });
+    const first = await node.as(owner.token).createSignInLink({ personId, reason: "locked out" });
+    const { link } = await node
+      .as(owner.token)
+      .createSignInLink({ personId, reason: "locked out" });
     // A new link ends the one before.
     expect(await errorOf(redeemWith(first.link, ""))).toBe("not_found token");
     const { grant } = await redeemWith(link, "ignored");
@@ -169,14 +171,16 @@ describe("a recovery link", () => {
     const worker = await join(node, boss, "acc_b", VIEWER, "worker");
     const { personId } = worker.person;
     expect(
-      await errorOf(node.as(boss.token).makeSignInLink({ personId, reason: "locked out" })),
+      await errorOf(node.as(boss.token).createSignInLink({ personId, reason: "locked out" })),
     ).toBe("not_permitted");
   });
 
   test("of a disabled person lets nobody in", async () => {
     const person = await redeem(node, await invitation(), "banned");
     const { personId } = person.person;
-    const { link } = await node.as(owner.token).makeSignInLink({ personId, reason: "locked out" });
+    const { link } = await node
+      .as(owner.token)
+      .createSignInLink({ personId, reason: "locked out" });
     await node.as(owner.token).updatePerson({ personId, disabled: true });
     expect(await errorOf(identify(node, person.token))).toBe("invalid_session");
     expect(await errorOf(signIn(node, person))).toBe("sign_in_failed");
@@ -190,7 +194,7 @@ describe("members", () => {
   test("are invited by owners and operators, and by nobody else", async () => {
     const viewer = await redeem(node, await invitation("acc_a", VIEWER), "invites-viewer");
     const invite = (client: typeof viewer, accountId: string) =>
-      errorOf(node.as(client.token).invite({ accountId, role: VIEWER }));
+      errorOf(node.as(client.token).createInvitation({ accountId, role: VIEWER }));
     expect(await invite(viewer, "acc_a")).toBe("not_permitted");
     expect(await invite(viewer, "acc_b")).toBe("not_permitted");
     expect(await invite(owner, "acc_b")).toBe("no error");
@@ -249,13 +253,14 @@ describe("members", () => {
     const boss = await redeem(node, await invitation("acc_b", OWNER), "many");
     const text = "delete from links where account_id = 'acc_b'";
     await query(people.database, { name: "test/forget", text }, []);
-    const invite = () => errorOf(node.as(boss.token).invite({ accountId: "acc_b", role: VIEWER }));
+    const invite = () =>
+      errorOf(node.as(boss.token).createInvitation({ accountId: "acc_b", role: VIEWER }));
     const outcomes = await Promise.all(Array.from({ length: 25 }, invite));
     expect(outcomes.filter((one) => one === "no error")).toHaveLength(20);
     expect(outcomes.filter((one) => one === "rate_limited")).toHaveLength(5);
-    expect(await errorOf(node.as(owner.token).invite({ accountId: "acc_a", role: VIEWER }))).toBe(
-      "no error",
-    );
+    expect(
+      await errorOf(node.as(owner.token).createInvitation({ accountId: "acc_a", role: VIEWER })),
+    ).toBe("no error");
     await query(people.database, { name: "test/forget", text }, []);
   });
 });
@@ -264,7 +269,7 @@ describe("operators", () => {
   test("list people, and support only looks", async () => {
     const helper = await redeem(node, await invitation(), "helper");
     const { personId } = helper.person;
-    await node.as(owner.token).updatePerson({ personId, operator: OperatorRole.SUPPORT });
+    await node.as(owner.token).updatePerson({ personId, operatorRole: OperatorRole.SUPPORT });
     // The change of the operator role ended the session.
     expect(await errorOf(identify(node, helper.token))).toBe("invalid_session");
     const { token } = await signIn(node, helper);

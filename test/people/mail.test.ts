@@ -57,7 +57,7 @@ const invitationTo = async (email: string, from = node) => {
   return invitations.find((one) => one.email === email);
 };
 const invite = (email: string, role: AccountRole = MEMBER) =>
-  node.as(owner.token).invite({ accountId: "acc_a", role, email });
+  node.as(owner.token).createInvitation({ accountId: "acc_a", role, email });
 
 /** Lets every mail that waits be tried at once, by the next mail that is handed in. */
 async function makeDue(): Promise<void> {
@@ -86,7 +86,7 @@ test("an invitation is mailed, and its link is in the mail alone", async () => {
 test("an invitation without an address is shown, and confirms none", async () => {
   const { link } = await node
     .as(owner.token)
-    .invite({ accountId: "acc_a", role: MEMBER, login: "no-mail@example.com" });
+    .createInvitation({ accountId: "acc_a", role: MEMBER, login: "no-mail@example.com" });
   const joined = await redeem(node, link, "no-mail@example.com");
   expect(joined.person.email).toBe("");
   expect(mailsTo("no-mail@example.com")).toEqual([]);
@@ -96,12 +96,12 @@ test("without a mail server the link is shown", async () => {
   const plain = people.node();
   const made = await plain
     .as(owner.token)
-    .invite({ accountId: "acc_b", role: MEMBER, email: "shown@example.com" });
+    .createInvitation({ accountId: "acc_b", role: MEMBER, email: "shown@example.com" });
   expect(made.link).not.toBe("");
   expect(made.invitation).toMatchObject({ email: "", mail: MailState.UNSPECIFIED });
   const mail = plain
     .as(owner.token)
-    .makeSignInLink({ personId: owner.person.personId, mail: true, reason: "locked out" });
+    .createSignInLink({ personId: owner.person.personId, mail: true, reason: "locked out" });
   expect(await errorOf(mail)).toBe("invalid_request mail");
 });
 
@@ -113,7 +113,9 @@ test("what is no address is refused, and nothing is made", async () => {
 
 test("a name brings no line, address or mark of its own into a mail", async () => {
   const mallory = await join(node, owner, "acc_a", OWNER, "https://evil.example.com/buy");
-  await node.as(mallory.token).invite({ accountId: "acc_a", role: MEMBER, email: "v@example.com" });
+  await node
+    .as(mallory.token)
+    .createInvitation({ accountId: "acc_a", role: MEMBER, email: "v@example.com" });
   await expect.poll(() => mailsTo("v@example.com")).toHaveLength(1);
   const text = mailsTo("v@example.com")[0]?.text ?? "";
   expect(text).not.toContain("evil.example.com");
@@ -178,7 +180,7 @@ test("a mail server that hangs holds no request, and another process sends the m
   const hanging = people.node({ mailer });
   await hanging
     .as(owner.token)
-    .invite({ accountId: "acc_b", role: MEMBER, email: "patient@example.com" });
+    .createInvitation({ accountId: "acc_b", role: MEMBER, email: "patient@example.com" });
   // The request was answered while the attempt hangs.
   await expect.poll(silent.opened).toBe(1);
   await hanging.stop();
@@ -197,7 +199,7 @@ test("nothing is sent twice by two processes", async () => {
     addresses.map((email, index) =>
       (index % 2 === 0 ? node : second)
         .as(owner.token)
-        .invite({ accountId: "acc_b", role: MEMBER, email }),
+        .createInvitation({ accountId: "acc_b", role: MEMBER, email }),
     ),
   );
   await expect.poll(() => addresses.flatMap(mailsTo)).toHaveLength(addresses.length);
@@ -221,7 +223,7 @@ test("a recovery link is mailed to a confirmed address, and its use is told ther
   const { personId } = rita.person;
   const { link } = await node
     .as(owner.token)
-    .makeSignInLink({ personId, mail: true, reason: "locked out" });
+    .createSignInLink({ personId, mail: true, reason: "locked out" });
   expect(link).toBe("");
   await expect.poll(() => mailsTo("rita@example.com")).toHaveLength(2);
   await redeem(node, mailsTo("rita@example.com")[1]?.links[0] ?? "", "");
@@ -236,7 +238,7 @@ test("a recovery link is not mailed to a person without a confirmed address", as
   const { personId } = owner.person;
   expect(
     await errorOf(
-      node.as(owner.token).makeSignInLink({ personId, mail: true, reason: "locked out" }),
+      node.as(owner.token).createSignInLink({ personId, mail: true, reason: "locked out" }),
     ),
   ).toBe("invalid_request mail");
 });

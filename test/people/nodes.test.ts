@@ -228,6 +228,6 @@ describe("guesses", () => {
 test("an operator role that is taken away is gone on every node", async () => {
   const person = await join(one, owner, "acc_a", VIEWER, "was-operator");
   const { personId } = person.person;
-  await one.as(owner.token).updatePerson({ personId, operator: OperatorRole.ADMIN });
+  await one.as(owner.token).updatePerson({ personId, operatorRole: OperatorRole.ADMIN });
   expect(await errorOf(one.as(person.token).listPeople({}))).toBe("invalid_session");
 });

@@ -385,7 +385,7 @@ test("twenty failures of a network have to wait; other networks and passkeys do 
 
 describe("a link", () => {
   const invite = async (role: AccountRole = MEMBER, accountId = "acc_a") =>
-    tokenOf((await node.as(owner.token).invite({ accountId, role })).link);
+    tokenOf((await node.as(owner.token).createInvitation({ accountId, role })).link);
 
   test("is taken by a new person, though signing up is closed", async () => {
     const linkToken = await invite();
@@ -410,7 +410,7 @@ describe("a link", () => {
     const one = await signedUp();
     const { link } = await node
       .as(owner.token)
-      .makeSignInLink({ personId: one.personId, reason: "locked out" });
+      .createSignInLink({ personId: one.personId, reason: "locked out" });
     newPerson();
     const { person } = await signInAt({ provider: "acme", linkToken: tokenOf(link) });
     expect(person?.personId).toBe(one.personId);
@@ -423,7 +423,7 @@ describe("a link", () => {
     const [one, other] = [await signedUp(), await signedUp()];
     const { link } = await node
       .as(owner.token)
-      .makeSignInLink({ personId: one.personId, reason: "locked out" });
+      .createSignInLink({ personId: one.personId, reason: "locked out" });
     idp.person = other.subject;
     expect(await errorOf(signInAt({ provider: "acme", linkToken: tokenOf(link) }))).toBe(
       "login_taken",
@@ -531,7 +531,7 @@ describe("a further identity", () => {
     const { token } = await signedUp();
     await signInAt({ provider: "acme", purpose: OidcPurpose.CONFIRM }, token);
     const identityId = (await sessionOf(token)).identities[0]?.identityId ?? "";
-    const remove = () => errorOf(node.as(token).removeIdentity({ identityId }));
+    const remove = () => errorOf(node.as(token).deleteIdentity({ identityId }));
     expect(await remove()).toBe("last_one");
     await node.as(token).setPassword({ password: "a long password" });
     expect(await remove()).toBe("no error");
@@ -547,8 +547,8 @@ describe("a further identity", () => {
     const { passkeys, identities } = await without.as(person.token).getSession({});
     expect(identities).toMatchObject([{ provider: "" }]);
     const passkeyId = passkeys[0]?.passkeyId ?? "";
-    expect(await errorOf(without.as(person.token).removePasskey({ passkeyId }))).toBe("last_one");
-    expect(await errorOf(node.as(person.token).removePasskey({ passkeyId }))).toBe("no error");
+    expect(await errorOf(without.as(person.token).deletePasskey({ passkeyId }))).toBe("last_one");
+    expect(await errorOf(node.as(person.token).deletePasskey({ passkeyId }))).toBe("no error");
   });
 });
 
@@ -584,7 +584,9 @@ describe("groups", () => {
     // The operator role changed: earlier sessions have ended.
     expect(await errorOf(grouped.as(first.token).getSession({}))).toBe("invalid_session");
     // What an owner may invite to, a member may not: his open links end with his role.
-    const { link } = await node.as(owner.token).invite({ accountId: "acc_b", role: MEMBER });
+    const { link } = await node
+      .as(owner.token)
+      .createInvitation({ accountId: "acc_b", role: MEMBER });
     const made = {
       name: "test/made",
       text: `update links set made_by = $1, account_id = 'acc_a'
@@ -602,7 +604,9 @@ describe("groups", () => {
   });
 
   test("give roles to whoever takes a link", async () => {
-    const { link } = await node.as(owner.token).invite({ accountId: "acc_b", role: VIEWER });
+    const { link } = await node
+      .as(owner.token)
+      .createInvitation({ accountId: "acc_b", role: VIEWER });
     newPerson({ groups: ["team"] });
     const begin = { provider: "acme", linkToken: tokenOf(link) };
     const { grant } = await anyone(grouped).finishOidc(await comeBack(begin, undefined, grouped));
@@ -619,7 +623,7 @@ describe("groups", () => {
     idp.people.set(subject, { groups: ["gateway-admins", "leads"] });
     const again = await signInAt({ provider: "open" });
     for (const token of [grant?.token, again.grant?.token])
-      expect((await sessionOf(token)).operator).toBe(OperatorRole.UNSPECIFIED);
+      expect((await sessionOf(token)).operatorRole).toBe(OperatorRole.UNSPECIFIED);
   });
 
   test("are found at a path, in the ID token or at userinfo, also under a name with dots", async () => {
@@ -677,7 +681,7 @@ describe("groups", () => {
     const { person } = await signInWith(subject, ["team"]);
     const personId = person?.personId ?? "";
     await node.as(owner.token).updateMember({ accountId: "acc_a", personId, role: OWNER });
-    await node.as(owner.token).updatePerson({ personId, operator: OperatorRole.SUPPORT });
+    await node.as(owner.token).updatePerson({ personId, operatorRole: OperatorRole.SUPPORT });
     expect(await signInWith(subject, [])).toMatchObject({
       role: OWNER,
       operator: OperatorRole.SUPPORT,
@@ -695,10 +699,10 @@ describe("groups", () => {
         );
         return one.as(grant?.token).getSession({});
       };
-      expect((await enter()).operator).toBe(OperatorRole.ADMIN);
+      expect((await enter()).operatorRole).toBe(OperatorRole.ADMIN);
       idp.people.set(subject, { groups: [] });
       const last = await enter();
-      expect(last.operator).toBe(OperatorRole.ADMIN);
+      expect(last.operatorRole).toBe(OperatorRole.ADMIN);
       expect(last.accounts.map(({ accountId }) => accountId)).toContain("acc_a");
     } finally {
       await alone.stop();

@@ -106,14 +106,14 @@ async function run(one: Act): Promise<void> {
       return;
     }
     case "invite": {
-      const { link } = await client.invite({ accountId: one.accountId, role: one.role });
+      const { link } = await client.createInvitation({ accountId: one.accountId, role: one.role });
       const token = new URL(link).hash.slice(1);
       await fresh.as((await person(one.whom)).token).redeemLink({ token });
       return;
     }
     case "passkey": {
       const { passkeys } = await client.getSession({});
-      await client.removePasskey({ passkeyId: passkeys[0]?.passkeyId ?? "" });
+      await client.deletePasskey({ passkeyId: passkeys[0]?.passkeyId ?? "" });
       return;
     }
     case "no password":
@@ -124,7 +124,7 @@ async function run(one: Act): Promise<void> {
       return;
     case "operator": {
       const { personId } = (await person(one.whom)).person;
-      await client.updatePerson({ personId, operator: one.operator, disabled: one.disabled });
+      await client.updatePerson({ personId, operatorRole: one.operator, disabled: one.disabled });
       return;
     }
   }

@@ -11,7 +11,7 @@ import {
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   CreateKeyRequestSchema,
-  KeyStatus,
+  KeyState,
   ListKeysRequestSchema,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
@@ -24,6 +24,7 @@ import {
   RevokeManagementKeyRequestSchema,
   RotateManagementKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
+
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import { closedPeople } from "../../src/config/catalog.ts";
@@ -47,7 +48,7 @@ import { query } from "../support/query.ts";
 
 const { VIEWER, MEMBER, OWNER } = AccountRole;
 const { KEEP, REVOKE, PAUSE } = KeyAction;
-const { ACTIVE, PAUSED, REVOKED } = KeyStatus;
+const { ACTIVE, PAUSED, REVOKED } = KeyState;
 // The promise is a second. Tests of a loaded machine wait for longer, and fail if it never comes.
 const soon = { timeout: 10_000, interval: 20 };
 
@@ -199,7 +200,7 @@ describe.for([
       },
     });
     expect((await clientOf(ana).getSession({})).person?.personId).toBe(idOf(ana));
-    for (const { keyId } of [one, other]) expect((await read(keyId))?.status).toBe(ACTIVE);
+    for (const { keyId } of [one, other]) expect((await read(keyId))?.state).toBe(ACTIVE);
   });
 
   test.for([
@@ -211,7 +212,7 @@ describe.for([
     async ([fate, status, outcome]) => {
       const ana = await member();
       // He manages keys of two accounts, and leaves one of somebody else alone.
-      await clientOf(owner).invite({ accountId: "acc_b", role: MEMBER });
+      await clientOf(owner).createInvitation({ accountId: "acc_b", role: MEMBER });
       await run(
         "second",
         "insert into members (account_id, person_id, role) values ('acc_b', $1, 'member')",
@@ -223,10 +224,10 @@ describe.for([
       for (const { secret } of made) expect(await outcomeOf(secret)).toBe("no error");
       await shutOut(ana, { keys: fate });
       for (const { keyId, secret } of made) {
-        expect((await read(keyId))?.status).toBe(status);
+        expect((await read(keyId))?.state).toBe(status);
         await vi.waitFor(async () => expect(await outcomeOf(secret)).toBe(outcome), soon);
       }
-      expect((await read(theirs.keyId))?.status).toBe(ACTIVE);
+      expect((await read(theirs.keyId))?.state).toBe(ACTIVE);
       const managers = await Promise.all(
         made.map(async ({ keyId }) => (await read(keyId))?.managedBy),
       );
@@ -338,7 +339,7 @@ test("a node that has not heard of it lets him change no key", async () => {
   expect(await errorOf(changes.make())).toBe("not_permitted");
   expect(await errorOf(changes.resume(keyId))).toBe("not_permitted");
   expect(await errorOf(changes.rotate(keyId))).toBe("not_permitted");
-  expect((await read(keyId))?.status).toBe(PAUSED);
+  expect((await read(keyId))?.state).toBe(PAUSED);
 });
 
 describe("a node that has not heard of a change of a role", () => {
@@ -396,7 +397,7 @@ describe("a node that has not heard of a change of a role", () => {
     const { ana, own, theirs } = await remembering(MEMBER);
     const { ADMIN, UNSPECIFIED } = OperatorRole;
     const makeOperator = (operator: OperatorRole) =>
-      clientOf(owner).updatePerson({ personId: idOf(ana), operator });
+      clientOf(owner).updatePerson({ personId: idOf(ana), operatorRole: operator });
     await makeOperator(ADMIN);
     const again = await signIn(node, ana);
     const caller = await node.authenticate(
@@ -446,27 +447,30 @@ test("enabling resumes nothing, and the answer names the keys that stay paused",
   expect(disabled.keys).toMatchObject(labels);
   const enabled = await clientOf(owner).updatePerson({ personId: idOf(ana), disabled: false });
   expect(enabled.keys).toMatchObject(labels);
-  expect((await read(keyId))?.status).toBe(PAUSED);
+  expect((await read(keyId))?.state).toBe(PAUSED);
   const back = await signIn(node, ana);
   // Who shut him out paused them, also the one that he had paused: an owner resumes them.
   for (const id of [keyId, other.keyId])
     expect(await errorOf(keysAs(back).resume(id))).toBe("not_permitted");
   await keysAs(owner).resume(keyId);
-  expect((await read(keyId))?.status).toBe(ACTIVE);
+  expect((await read(keyId))?.state).toBe(ACTIVE);
 });
 
 test("a change of the operator role alone asks for no keys", async () => {
   const ana = await member();
   const { keyId } = await keysAs(ana).make();
   const operator = OperatorRole.SUPPORT;
-  const { keys: named } = await clientOf(owner).updatePerson({ personId: idOf(ana), operator });
+  const { keys: named } = await clientOf(owner).updatePerson({
+    personId: idOf(ana),
+    operatorRole: operator,
+  });
   expect(named).toEqual([]);
-  expect((await read(keyId))?.status).toBe(ACTIVE);
+  expect((await read(keyId))?.state).toBe(ACTIVE);
 });
 
 test("the keys that an operator made in the account of others stop, too", async () => {
   const olga = await member(VIEWER);
-  await clientOf(owner).updatePerson({ personId: idOf(olga), operator: OperatorRole.ADMIN });
+  await clientOf(owner).updatePerson({ personId: idOf(olga), operatorRole: OperatorRole.ADMIN });
   const operator = await signIn(node, olga);
   const { keyId } = await keysAs(operator).make("acc_b");
   expect(await errorOf(remove(olga))).toBe("invalid_request keys");
@@ -581,7 +585,7 @@ test("losing an account by groups pauses the keys there, and leaves them to the 
   ]);
   expect(await outcomeOf(made.secret)).toBe("no error");
   await come(["team"]);
-  expect((await read(made.keyId))?.status).toBe(ACTIVE);
+  expect((await read(made.keyId))?.state).toBe(ACTIVE);
   await come([]);
   expect(await read(made.keyId)).toMatchObject({ status: PAUSED, managedBy: "" });
   await vi.waitFor(async () => expect(await outcomeOf(made.secret)).toBe("key_paused"), soon);
@@ -626,7 +630,7 @@ test("people make sixty keys an hour in an account, and as many live ones as it 
       reason: "too_many_keys",
       facts: { limit: { name: "live_keys", limit: 70n, used: 70n } },
     });
-    const { liveKeys, liveKeysMax } = await keysAs(ana).list("acc_keys");
+    const { liveKeys, maxLiveKeys: liveKeysMax } = await keysAs(ana).list("acc_keys");
     expect([liveKeys, liveKeysMax]).toEqual([70, 70]);
     // A revoked and an expired one make room.
     const text = `with two as (select key_id from keys where account_id = $1 limit 2)
@@ -638,7 +642,7 @@ test("people make sixty keys an hour in an account, and as many live ones as it 
     expect(await errorOf(make())).toBe("too_many_keys");
     // An expired one that lives again is counted as a new one.
     const { keys: listed } = await keysAs(ana).list("acc_keys");
-    const [live = "", other = ""] = (listed ?? []).flatMap(({ keyId, status }) =>
+    const [live = "", other = ""] = (listed ?? []).flatMap(({ keyId, state: status }) =>
       status === ACTIVE ? [keyId] : [],
     );
     await run("expire", "update keys set expires_at = now() where key_id = $1", [live]);

@@ -41,7 +41,7 @@ async function personWithPassword(login: string): Promise<SignedIn> {
 test("the first link makes an operator who owns the account of the first start", async () => {
   const session = await node.as(owner.token).getSession({});
   expect(session.person).toMatchObject({ login: "owner", operator: OperatorRole.ADMIN });
-  expect(session.operator).toBe(OperatorRole.ADMIN);
+  expect(session.operatorRole).toBe(OperatorRole.ADMIN);
   expect(session.accounts).toMatchObject([
     { accountId: "acc_a", name: "account a", role: AccountRole.OWNER },
   ]);
@@ -118,13 +118,13 @@ test("a passkey that one person began cannot be registered for another", async (
   const other = await join(node, owner, "acc_a", AccountRole.VIEWER, "other");
   const { passkeyOptionsJson } = await node.as(owner.token).beginPasskey({});
   const answerJson = new Authenticator(publicUrl).register(passkeyOptionsJson);
-  expect(await errorOf(node.as(other.token).addPasskey({ answerJson, name: "two" }))).toBe(
+  expect(await errorOf(node.as(other.token).createPasskey({ answerJson, name: "two" }))).toBe(
     "sign_in_failed",
   );
-  expect(await errorOf(node.as(owner.token).addPasskey({ answerJson, name: "two" }))).toBe(
+  expect(await errorOf(node.as(owner.token).createPasskey({ answerJson, name: "two" }))).toBe(
     "no error",
   );
-  expect(await errorOf(node.as(owner.token).addPasskey({ answerJson, name: "two" }))).toBe(
+  expect(await errorOf(node.as(owner.token).createPasskey({ answerJson, name: "two" }))).toBe(
     "sign_in_failed",
   );
 });
@@ -300,7 +300,7 @@ describe("where operators have to use a passkey", () => {
       await one.as(grant?.token).setPassword({ password });
       const weak = await anyone.signInWithPassword({ login: "boss", password });
       const session = await one.as(weak.grant?.token).getSession({});
-      expect(session.operator).toBe(OperatorRole.UNSPECIFIED);
+      expect(session.operatorRole).toBe(OperatorRole.UNSPECIFIED);
       expect(await errorOf(one.as(weak.grant?.token).listPeople({}))).toBe("not_permitted");
       expect(await errorOf(one.as(grant?.token).listPeople({}))).toBe("no error");
     } finally {
@@ -312,16 +312,17 @@ describe("where operators have to use a passkey", () => {
 test("a passkey can be removed, but not the last way in", async () => {
   const person = await redeem(
     node,
-    (await node.as(owner.token).invite({ accountId: "acc_b", role: AccountRole.OWNER })).link,
+    (await node.as(owner.token).createInvitation({ accountId: "acc_b", role: AccountRole.OWNER }))
+      .link,
     "ways",
   );
   const client = node.as(person.token);
   const [passkey] = (await client.getSession({})).passkeys;
   const passkeyId = passkey?.passkeyId ?? "";
-  expect(await errorOf(client.removePasskey({ passkeyId }))).toBe("last_one");
+  expect(await errorOf(client.deletePasskey({ passkeyId }))).toBe("last_one");
   expect(await errorOf(client.setPassword({ password: "" }))).toBe("no error");
   await client.setPassword({ password });
-  expect(await errorOf(client.removePasskey({ passkeyId }))).toBe("no error");
-  expect(await errorOf(client.removePasskey({ passkeyId }))).toBe("not_found passkey_id");
+  expect(await errorOf(client.deletePasskey({ passkeyId }))).toBe("no error");
+  expect(await errorOf(client.deletePasskey({ passkeyId }))).toBe("not_found passkey_id");
   expect(await errorOf(client.setPassword({ password: "" }))).toBe("last_one");
 });

@@ -169,7 +169,7 @@ describe("an address that somebody has", () => {
 test("nobody keeps an address that he has not confirmed from its holder", async () => {
   const made = await node
     .as(owner.token)
-    .invite({ accountId: "acc_a", role: MEMBER, login: "ceo@example.com" });
+    .createInvitation({ accountId: "acc_a", role: MEMBER, login: "ceo@example.com" });
   const token = tokenOf(made.link);
   const redeem = (login: string) => node.as(undefined).redeemLink({ token, login, password });
   expect(await errorOf(redeem(""))).toBe("invalid_request login");
@@ -190,7 +190,7 @@ test("a mail whose invitation was revoked is not sent", async () => {
   const hanging = nodeWith({ mode: "open", domains: [] }, silent.url);
   const client = hanging.as(owner.token);
   const accountId = "acc_a";
-  const { invitation } = await client.invite({ accountId, role: MEMBER, email });
+  const { invitation } = await client.createInvitation({ accountId, role: MEMBER, email });
   await expect.poll(silent.opened).toBeGreaterThan(0);
   await hanging.stop();
   await silent.stop();
@@ -269,7 +269,9 @@ describe("is refused", () => {
     expect(await errorOf(anyone.redeemLink({ token, login: "w", password }))).toBe(
       "not_found token",
     );
-    const { link } = await node.as(owner.token).invite({ accountId: "acc_a", role: MEMBER });
+    const { link } = await node
+      .as(owner.token)
+      .createInvitation({ accountId: "acc_a", role: MEMBER });
     expect(await confirm({ token: tokenOf(link), password })).toBe("not_found token");
     expect(await confirm({ password })).toBe("no error");
   });

@@ -160,12 +160,12 @@ test("under a random load no transaction locks against the order, and none deadl
   const persons: SignedIn[] = [];
   for (const accountId of ["acc_a", "acc_b", "acc_a", "acc_b"]) {
     const invitation = { accountId, role: AccountRole.OWNER };
-    const { link } = await as(owner.token).invite(invitation);
+    const { link } = await as(owner.token).createInvitation(invitation);
     persons.push(await redeem(node, link, `person-${persons.length}`));
   }
   const partner = persons[0] ?? owner;
   const personId = partner.person.personId;
-  await as(owner.token).updatePerson({ personId, operator: OperatorRole.ADMIN });
+  await as(owner.token).updatePerson({ personId, operatorRole: OperatorRole.ADMIN });
   const { passkeyOptionsJson } = await as(undefined).beginSignIn({});
   const answerJson = partner.device.sign(passkeyOptionsJson);
   const { grant } = await as(undefined).signInWithPasskey({ answerJson });
@@ -365,7 +365,7 @@ test("under a random load no transaction locks against the order, and none deadl
     },
     join: async (at) => {
       const invitation = { accountId: accountOf(at), role: AccountRole.MEMBER };
-      const { link } = await as(owner.token).invite(invitation);
+      const { link } = await as(owner.token).createInvitation(invitation);
       await redeem(node, link, `joins-${++joined}`);
     },
     handOver: (at) =>
@@ -394,13 +394,14 @@ test("under a random load no transaction locks against the order, and none deadl
     },
     askForToken: (at) =>
       as(owner.token).createAdminToken({ name: `bot-${at % 5}`, scope: AdminScope.MONEY }),
-    askForLink: () => as(owner.token).makeSignInLink({ personId, reason: "locked out" }),
+    askForLink: () => as(owner.token).createSignInLink({ personId, reason: "locked out" }),
     askForRole: (at) =>
       as(owner.token).updatePerson({
         personId: oneOf(persons, at)?.person.personId ?? "",
-        operator: OperatorRole.ADMIN,
+        operatorRole: OperatorRole.ADMIN,
       }),
-    invite: (at) => as(owner.token).invite({ accountId: accountOf(at), role: AccountRole.VIEWER }),
+    invite: (at) =>
+      as(owner.token).createInvitation({ accountId: accountOf(at), role: AccountRole.VIEWER }),
     changeRole: (at) =>
       as(owner.token).updateMember({
         accountId: accountOf(at),

@@ -24,8 +24,8 @@ test("messages, fields and enums have comments, but for those of methods, which 
 /** Methods that name no error. */
 const withoutErrors: readonly string[] = [
   ...["BeginSignIn", "CountTokens", "CreateAccount", "ExportDocuments", "Generate", "GetSession"],
-  ...["GetStatus", "GetVerification", "ListAccounts", "ListAdminTokens", "ListApprovals"],
-  ...["ListAttention", "ListAuditEvents", "ListCatalog", "ListManagementKeys", "ListModels"],
+  ...["GetStatus", "GetLastVerification", "ListAccounts", "ListAdminTokens", "ListApprovals"],
+  ...["ListAttention", "ListAuditEvents", "ListCatalogModels", "ListManagementKeys", "ListModels"],
   ...["ListPaymentMethods", "ListPeople", "ListPriceLists", "ListPromotions", "ListProviders"],
   ...["ListRunningRequests", "ListSessions", "ListSweeps", "ListTransfers", "ResendNotice"],
   ...["SignOut", "VerifyLedger"],

@@ -21,11 +21,11 @@ const repeatable = [
 /** Methods that differ from their verbs. */
 const others: Readonly<Record<string, Level>> = {
   // Makes an address at first, and gets the same one from then on.
-  GetDepositAddress: Level.IDEMPOTENT,
+  CreateDepositAddress: Level.IDEMPOTENT,
   // Mails another link.
   SetEmail: Level.IDEMPOTENCY_UNKNOWN,
   // May make another secret.
-  SetAlerts: Level.IDEMPOTENCY_UNKNOWN,
+  UpdateAlertSettings: Level.IDEMPOTENCY_UNKNOWN,
 };
 
 describe.for([...ourMethods])("$name", (desc) => {

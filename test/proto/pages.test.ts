@@ -9,7 +9,7 @@ import { beginsWith, ourMethods } from "../support/protos.ts";
 /** Lists that have no pages, and why. */
 const whole: Readonly<Record<string, string>> = {
   Search: "the best hits of each kind, of which `is_incomplete` says that there are more",
-  FindRequest: "what has one id: seldom more than one request",
+  FindRequests: "what has one id: seldom more than one request",
 };
 
 const lists = ourMethods.filter(({ name }) =>

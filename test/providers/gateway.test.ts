@@ -161,9 +161,9 @@ for (const { kind, stream: play, wire, error } of providers) {
             else expect([k, seen.status]).toEqual([k, 502]);
             const receipt = await receiptOf(seen);
             // Without content nothing is charged; received content is.
-            if (k <= 1) expect([k, receipt.amountMicrocredits]).toEqual([k, 0n]);
+            if (k <= 1) expect([k, receipt.chargedMicrocredits]).toEqual([k, 0n]);
             if (/One |two |three/.test(seen.body))
-              expect([k, receipt.amountMicrocredits > 0n]).toEqual([k, true]);
+              expect([k, receipt.chargedMicrocredits > 0n]).toEqual([k, true]);
             expect([Outcome.PROVIDER_BROKE, Outcome.PROVIDER_FAILED]).toContain(receipt.outcome);
           }
         });
@@ -207,7 +207,7 @@ for (const { kind, stream: play, wire, error } of providers) {
           expect(receipt.outcome).toBe(Outcome.COMPLETED);
           expect(receipt.usage?.input).toBeGreaterThan(0);
           expect(receipt.usage?.output).toBeGreaterThan(0);
-          expect(receipt.amountMicrocredits).toBeGreaterThan(0n);
+          expect(receipt.chargedMicrocredits).toBeGreaterThan(0n);
         });
       });
     }
@@ -248,7 +248,7 @@ describe.each(["anthropic", "openai"] as const)(
           const [behind, before] = [await newest(back), await newest(front)];
           expect(before?.requestId).toBe(seen.requestId);
           expect(before?.usage).toEqual(behind?.usage);
-          expect(before?.amountMicrocredits).toBe(behind?.amountMicrocredits);
+          expect(before?.chargedMicrocredits).toBe(behind?.chargedMicrocredits);
           expect(before?.usage?.output).toBeGreaterThan(0);
         });
       }

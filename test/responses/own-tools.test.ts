@@ -230,7 +230,7 @@ describe("web searches of a provider of this format", () => {
     });
     expect(text).toContain('"open_page"');
     expect(receipt.usage).toMatchObject({ input: 20, output: 6, webSearches: 2 });
-    expect(receipt.amountMicrocredits).toBe(20n * 420n + 6n * 2_100n + 2n * price);
+    expect(receipt.chargedMicrocredits).toBe(20n * 420n + 6n * 2_100n + 2n * price);
     expect(receipt.holdMicrocredits).toBeGreaterThan(8n * price);
   });
 

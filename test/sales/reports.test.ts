@@ -7,8 +7,8 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
-  GetLiabilitiesRequestSchema,
   ListProviderBillsRequestSchema,
+  QueryLiabilitiesRequestSchema,
   QueryRevenueRequestSchema,
   QuerySalesRequestSchema,
   RevenueGroup,
@@ -62,7 +62,7 @@ async function fresh(cost = "cost: { input: 0.5, output: 2 }") {
       question: Exclude<MessageInitShape<typeof QueryRevenueRequestSchema>, { $typeName: string }>,
     ) => sales.queryRevenue(create(QueryRevenueRequestSchema, question), call),
     liabilities: async (from: Timestamp, to: Timestamp) => {
-      const request = create(GetLiabilitiesRequestSchema, { from, to });
+      const request = create(QueryLiabilitiesRequestSchema, { startAt: from, endAt: to });
       return (await sales.getLiabilities(request)).rows;
     },
   };
@@ -212,7 +212,7 @@ test("pages of 2,000 rows have each row once", async () => {
   let total = 0n;
   do {
     const page = await world.query({ ...question, pageToken, pageSize: 700 });
-    for (const { from, accountId, model } of page.rows)
+    for (const { startAt: from, accountId, model } of page.rows)
       seen.add(`${from?.seconds} ${accountId} ${model}`);
     ({ nextPageToken: pageToken } = page);
     total = page.totals?.requests ?? 0n;
@@ -343,7 +343,7 @@ test("what is owed at the end of each day is the sum of transfers less that of u
         const before = own[index];
         if (!before) throw new Error("a day before");
         const net = (one: typeof row) => one.owedMicrocredits - one.debtsMicrocredits;
-        const added = sum(row.added, ({ microcredits }) => microcredits);
+        const added = sum(row.added, ({ addedMicrocredits: microcredits }) => microcredits);
         expect(net(row)).toBe(net(before) + added - row.chargedMicrocredits);
       }
     }
@@ -535,8 +535,8 @@ test("a month that is over keeps its revenue, whatever comes to its orders later
   await document("receipt", "ord_1", monthsAgo(2));
   const of = (months: number) =>
     world.revenue({
-      from: timestampFromDate(new Date(world.month(months))),
-      to: timestampFromDate(new Date(world.month(months - 1))),
+      startAt: timestampFromDate(new Date(world.month(months))),
+      endAt: timestampFromDate(new Date(world.month(months - 1))),
       bucket: SalesBucket.MONTH,
     });
   const before = await of(2);
@@ -614,10 +614,10 @@ test("every grouping of any range has the sums of its days", async () => {
         expect(sum(rows, (row) => row.uncostedMicrocredits)).toBe(totals?.uncostedMicrocredits);
         expect(sum(rows, (row) => BigInt(row.costPicodollars))).toBe(expected?.cost);
         const names = rows.map((row) =>
-          [row.from?.seconds, row.accountId, row.model, row.provider, row.family].join(" "),
+          [row.startAt?.seconds, row.accountId, row.model, row.provider, row.family].join(" "),
         );
         expect(new Set(names).size).toBe(names.length);
-        const times = rows.map((row) => Number(row.from?.seconds));
+        const times = rows.map((row) => Number(row.startAt?.seconds));
         expect(times).toEqual(times.toSorted((before, after) => before - after));
       },
     ),

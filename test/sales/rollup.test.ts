@@ -7,7 +7,7 @@ import fc from "fast-check";
 import { Client } from "pg";
 import { afterEach, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
-import { GetLiabilitiesRequestSchema } from "../../gen/gateway/sales/v1/sales_pb.ts";
+import { QueryLiabilitiesRequestSchema } from "../../gen/gateway/sales/v1/sales_pb.ts";
 
 import * as sql from "../../gen/sql/sales.ts";
 import { findViolations } from "../../src/billing/verifier.ts";
@@ -318,7 +318,7 @@ test("what is owed counts charges that were removed before there were sums", asy
   const [from, to] = [3, 0].map((count) => timestampFromDate(new Date(month(count))));
   expect.assert(from && to);
   const owed = async () => {
-    const request = create(GetLiabilitiesRequestSchema, { from, to });
+    const request = create(QueryLiabilitiesRequestSchema, { startAt: from, endAt: to });
     return (await reports.getLiabilities(request)).rows;
   };
   const before = await owed();

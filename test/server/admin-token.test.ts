@@ -63,7 +63,7 @@ test("ADMIN_TOKEN is needed until an operator can sign in, and ends with its set
     const beganAt = Date.now() / 1_000;
     await core.operations.getStatus({}, asAdmin);
     const used = async () =>
-      Number((await core.operations.getStatus({}, asOperator)).adminTokenUsedAt?.seconds ?? 0n);
+      Number((await core.operations.getStatus({}, asOperator)).adminTokenLastUsedAt?.seconds ?? 0n);
     await expect.poll(used).toBeGreaterThan(beganAt - 60);
     const text = await (await fetch(`${metrics}/metrics`)).text();
     const gauge = /^gateway_admin_token_used_seconds (\S+)$/m.exec(text)?.[1];
@@ -77,6 +77,6 @@ test("ADMIN_TOKEN is needed until an operator can sign in, and ends with its set
     const refused = await core.operations.getStatus({}, asAdmin).catch(apiErrorOf);
     expect(refused).toMatchObject({ reason: "invalid_key" });
     expect((await core.people.listAdminTokens({}, asOperator)).tokens).toEqual([]);
-    expect((await core.operations.getStatus({}, asOperator)).adminTokenUsedAt).toBeDefined();
+    expect((await core.operations.getStatus({}, asOperator)).adminTokenLastUsedAt).toBeDefined();
   });
 });

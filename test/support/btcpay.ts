@@ -181,7 +181,7 @@ export async function startBtcpay() {
   };
 }
 
-/** The request of a webhook, for ReceiveHook. */
+/** The request of a webhook, for ReceiveWebhook. */
 export function signedHook(body: object, secret = btcpaySecret) {
   const raw = Buffer.from(JSON.stringify(body, null, 2));
   const hex = createHmac("sha256", secret).update(raw).digest("hex");

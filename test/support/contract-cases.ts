@@ -405,7 +405,7 @@ function expectedOf(
   httpAdmin: HttpAdmin,
 ): string {
   const { allowed, isStrong, hasAccount, needsAccount } = rights;
-  const { key, accountReader, person, operator, anyone } = allowed;
+  const { key, accountReader, person, operatorRole: operator, anyone } = allowed;
   const isOperator = credential === "support" || credential === "operator";
   if (httpAdmin === "false") {
     if (!key && !accountReader && !person && !anyone) return "unimplemented";
@@ -429,7 +429,7 @@ function expectedOf(
 }
 
 function isAdmitted(allowed: Callers, kind: CallerKind): boolean {
-  const { key, accountReader, admin, person, operator } = allowed;
+  const { key, accountReader, admin, person, operatorRole: operator } = allowed;
   const { VIEWER, MEMBER, OWNER } = AccountRole;
   const from = (role: AccountRole) => person !== 0 && role >= person;
   return {

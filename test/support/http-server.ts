@@ -171,7 +171,7 @@ function scriptedCore(script: ScriptedServices): Core {
         listModels: async () => create(ListModelsResponseSchema, { models: script.models }),
         getModel: async ({ model }: { model: string }) => {
           const found = create(ListModelsResponseSchema, { models: script.models }).models.find(
-            ({ id }) => id === model,
+            ({ modelId: id }) => id === model,
           );
           if (!found)
             throw new ApiError("model_not_found", {

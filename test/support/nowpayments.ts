@@ -150,7 +150,7 @@ export async function startNowpayments() {
   };
 }
 
-/** The request of a notification, for ReceiveHook. */
+/** The request of a notification, for ReceiveWebhook. */
 export function signedIpn(body: object, secret = ipnSecret) {
   const raw = Buffer.from(JSON.stringify(body, null, 1));
   const hex = createHmac("sha512", secret).update(canonicalJson(raw)).digest("hex");

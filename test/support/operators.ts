@@ -41,7 +41,7 @@ export function createOperators(gateway: TestGateway, ageLinks: () => Promise<un
     if (!owner) throw new Error("the owner has not signed in");
     await ageLinks();
     const invitation = { accountId: gateway.accountId, role: AccountRole.VIEWER };
-    return redeem((await people.invite(invitation, owner.call)).link, login);
+    return redeem((await people.createInvitation(invitation, owner.call)).link, login);
   }
 
   return {
@@ -57,7 +57,7 @@ export function createOperators(gateway: TestGateway, ageLinks: () => Promise<un
       operator: OperatorRole = OperatorRole.ADMIN,
     ): Promise<SignedIn> {
       const person = await newPerson(login);
-      await people.updatePerson({ personId: person.personId, operator }, owner?.call);
+      await people.updatePerson({ personId: person.personId, operatorRole: operator }, owner?.call);
       await signIn(person);
       return person;
     },

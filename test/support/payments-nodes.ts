@@ -2,7 +2,7 @@
 // with real billing.
 
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
-import type { CallOptions, Client } from "@connectrpc/connect";
+import type { CallOptions } from "@connectrpc/connect";
 import { expect } from "vitest";
 import type { Transfer } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
@@ -122,8 +122,8 @@ export async function startPaymentsNodes({
         method: `${processor}:usdc`,
         idempotencyKey: timeOrderedId("key_"),
       });
-      const { orderId = "", quotedAmount = "" } = order ?? {};
-      await first.as(admin).simulateDeposit({ orderId, amount: quotedAmount, confirmations: 1 });
+      const { orderId = "", quotedCoins: quotedAmount = "" } = order ?? {};
+      await first.as(admin).simulateDeposit({ orderId, coins: quotedAmount, confirmations: 1 });
       await time.until(async () => {
         const left = await run(
           "select from payment_grants where order_id = $1 and transfer_id is not null",

@@ -4,7 +4,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { inspect } from "node:util";
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
-import type { CallOptions, Client } from "@connectrpc/connect";
+import type { CallOptions } from "@connectrpc/connect";
 import { expect } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { type AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";

@@ -1,7 +1,7 @@
 // The people service of one or several nodes on a database of its own, behind the interceptor.
 
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
-import type { CallOptions, Client } from "@connectrpc/connect";
+import type { CallOptions } from "@connectrpc/connect";
 import type { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { Person } from "../../gen/gateway/people/v1/person_pb.ts";
 import { createLog } from "../../src/base/log.ts";
@@ -162,6 +162,6 @@ export async function join(
   role: AccountRole,
   login: string,
 ): Promise<SignedIn> {
-  const { link } = await node.as(inviter.token).invite({ accountId, role });
+  const { link } = await node.as(inviter.token).createInvitation({ accountId, role });
   return redeem(node, link, login);
 }

@@ -40,7 +40,7 @@ function add(sums: Sums, more: Sums): Sums {
 function toSums(sums: UsageSums | undefined): Sums {
   return {
     requests: sums?.requests ?? 0n,
-    amountMicro: sums?.amountMicrocredits ?? 0n,
+    amountMicro: sums?.chargedMicrocredits ?? 0n,
     input: sums?.usage?.input ?? 0n,
     output: sums?.usage?.output ?? 0n,
   };
@@ -74,7 +74,7 @@ export async function sumUsage(
   do {
     const page = await reports.queryUsage(
       create(QueryUsageRequestSchema, {
-        from: timestampFromDate(new Date(Date.now() - 24 * 3_600_000)),
+        startAt: timestampFromDate(new Date(Date.now() - 24 * 3_600_000)),
         bucket: Bucket.HOUR,
         groupBy: [UsageGroup.KEY, UsageGroup.MODEL],
         pageSize: 2,
@@ -103,7 +103,7 @@ export async function sumPages(
       create(ListChargesRequestSchema, { pageSize: 7, pageToken }),
       { accountId, onlyKey: undefined },
     );
-    for (const { amountMicrocredits: amountMicro, usage } of page.charges) {
+    for (const { chargedMicrocredits: amountMicro, usage } of page.charges) {
       const { input = 0, output = 0 } = usage ?? {};
       sums = add(sums, {
         requests: 1n,

@@ -36,11 +36,11 @@ const methods: Readonly<Record<string, Marks & { readonly streams?: true }>> = {
       key: true,
       admin: AdminScope.READ,
       person: AccountRole.VIEWER,
-      operator: OperatorRole.SUPPORT,
+      operatorRole: OperatorRole.SUPPORT,
     },
   },
   Change: {
-    callers: { admin: AdminScope.ALL, person: AccountRole.OWNER, operator: OperatorRole.ADMIN },
+    callers: { admin: AdminScope.ALL, person: AccountRole.OWNER, operatorRole: OperatorRole.ADMIN },
     audited: true,
     strong: true,
   },

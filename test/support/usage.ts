@@ -144,7 +144,7 @@ export async function freshUsage() {
 export function addUp(rows: readonly UsageRow[]) {
   const sum = { amount: 0n, requests: 0n, input: 0n, output: 0n, thinking: 0n, cached: 0n };
   for (const { sums } of rows) {
-    sum.amount += sums?.amountMicrocredits ?? 0n;
+    sum.amount += sums?.chargedMicrocredits ?? 0n;
     sum.requests += sums?.requests ?? 0n;
     sum.input += sums?.usage?.input ?? 0n;
     sum.output += sums?.usage?.output ?? 0n;
@@ -158,6 +158,6 @@ export function addUp(rows: readonly UsageRow[]) {
 export const stamp = timestampFromDate;
 
 /** The start of the row's bucket. */
-export function startOf({ from }: UsageRow): string {
+export function startOf({ startAt: from }: UsageRow): string {
   return from ? timestampDate(from).toISOString() : "";
 }

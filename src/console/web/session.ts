@@ -88,12 +88,12 @@ const roles = {
 
 /** True: the person may change what operators change. Others of them only look. */
 export function isOperatorAdmin(): boolean {
-  return currentSession.value?.operator === OperatorRole.ADMIN;
+  return currentSession.value?.operatorRole === OperatorRole.ADMIN;
 }
 
 /** Whether the person has at least this role in the account on screen. Operator admins have all. */
 export function can(role: keyof typeof roles): boolean {
-  const { operator = OperatorRole.UNSPECIFIED } = currentSession.value ?? {};
+  const { operatorRole: operator = OperatorRole.UNSPECIFIED } = currentSession.value ?? {};
   if (operator === OperatorRole.ADMIN) return true;
   if (operator === OperatorRole.SUPPORT && role === "viewer") return true;
   return account.value.role >= roles[role];
@@ -106,7 +106,9 @@ export function isMember(): boolean {
 
 /** True: the person sees every account, and the pages of operators. */
 export function isOperator(): boolean {
-  return (currentSession.value?.operator ?? OperatorRole.UNSPECIFIED) !== OperatorRole.UNSPECIFIED;
+  return (
+    (currentSession.value?.operatorRole ?? OperatorRole.UNSPECIFIED) !== OperatorRole.UNSPECIFIED
+  );
 }
 
 /** The first part of the addresses of operators, in the place of an account. */

@@ -3,7 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { AccountsService } from "../../../gen/gateway/accounts/v1/accounts_pb.ts";
-import { AccountStatus } from "../../../gen/gateway/billing/v1/account_pb.ts";
+import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import type { Forecast } from "../../../gen/gateway/common/v1/forecast_pb.ts";
 import { type GetForecastResponse, UsageService } from "../../../gen/gateway/usage/v1/usage_pb.ts";
 
@@ -70,7 +70,7 @@ function useSettledCharges(accountId: string): void {
   const isOrder = segments()[2] === "orders";
   const request = isVisible && isWhole && !isOrder ? { accountId } : undefined;
   const state = useStream(watchCharges, request, (message) => {
-    if (message.charges.length > 0 || message.isIncomplete) chargesMoved();
+    if (message.charges.length > 0 || message.incomplete) chargesMoved();
   });
   useEffect(() => {
     following.value = state;
@@ -187,11 +187,11 @@ function RunningOut({ forecasts }: { forecasts: readonly Forecast[] }): JSX.Elem
   const own = session.value.accounts.find((one) => one.accountId === accountId);
   // An operator looks at an account of others.
   const { data } = useCall(AccountsService.method.getAccount, own ? undefined : { accountId });
-  const status = data?.account?.status;
-  if (own?.closed || status === AccountStatus.CLOSED)
+  const status = data?.account?.state;
+  if (own?.closed || status === AccountState.CLOSED)
     return <Banner tone="bad">{words.banner.closed}</Banner>;
-  if (own?.suspended || status === AccountStatus.SUSPENDED) {
-    const { statusReason = "" } = own ?? data?.account ?? {};
+  if (own?.suspended || status === AccountState.SUSPENDED) {
+    const { stateReason: statusReason = "" } = own ?? data?.account ?? {};
     return <Banner tone="bad">{words.banner.suspended(statusReason)}</Banner>;
   }
   const worst = forecasts

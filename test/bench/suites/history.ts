@@ -120,7 +120,7 @@ async function openSite(lab: Lab, name: string) {
       settled += count;
       const reportMs = await timeEach(reports, (accountId) =>
         ledger.service.queryUsage(
-          create(QueryUsageRequestSchema, { from, bucket: Bucket.DAY }),
+          create(QueryUsageRequestSchema, { startAt: from, bucket: Bucket.DAY }),
           operatorOf(accountId),
         ),
       );

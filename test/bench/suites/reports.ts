@@ -8,7 +8,7 @@ import {
   Bucket,
   GetForecastRequestSchema,
   ListChargesRequestSchema,
-  QueryErrorsRequestSchema,
+  QueryRefusalsRequestSchema,
   QueryUsageRequestSchema,
   UsageGroup,
   WatchChargesRequestSchema,
@@ -91,7 +91,7 @@ async function measureLedger(postgres: Postgres): Promise<{ rows: Row[]; count: 
     (groupBy: UsageGroup[], bucket: Bucket, more: object = {}): Question =>
     () =>
       service.queryUsage(
-        create(QueryUsageRequestSchema, { from, bucket, groupBy, ...more }),
+        create(QueryUsageRequestSchema, { startAt: from, bucket, groupBy, ...more }),
         busiest,
       );
   const overMonths: Record<string, Question> = {
@@ -115,7 +115,10 @@ async function measureLedger(postgres: Postgres): Promise<{ rows: Row[]; count: 
       "≤ 500, goal 200",
     ),
     await timed("rejected requests by day, p95", () =>
-      service.queryErrors(create(QueryErrorsRequestSchema, { from, bucket: Bucket.DAY }), busiest),
+      service.queryRefusals(
+        create(QueryRefusalsRequestSchema, { startAt: from, bucket: Bucket.DAY }),
+        busiest,
+      ),
     ),
     await timed("forecast, p95", () =>
       service.getForecast(create(GetForecastRequestSchema), busiest),

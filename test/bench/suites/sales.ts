@@ -7,8 +7,8 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
-  GetLiabilitiesRequestSchema,
   ListProviderBillsRequestSchema,
+  QueryLiabilitiesRequestSchema,
   QueryRevenueRequestSchema,
   QuerySalesRequestSchema,
   SalesBucket,
@@ -145,7 +145,7 @@ async function timeReports(postgres: Postgres, what: string): Promise<Row[]> {
       reports.listProviderBills(create(ListProviderBillsRequestSchema, range), everything),
     revenue: () => reports.queryRevenue(create(QueryRevenueRequestSchema, range), everything),
     "liabilities of each day": () =>
-      reports.getLiabilities(create(GetLiabilitiesRequestSchema, range)),
+      reports.getLiabilities(create(QueryLiabilitiesRequestSchema, range)),
   };
   const rows: Row[] = [];
   for (const [name, ask] of Object.entries(asked)) {

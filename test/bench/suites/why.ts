@@ -8,9 +8,9 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Client } from "pg";
 import {
   Bucket,
-  ErrorGroup,
-  QueryErrorsRequestSchema,
+  QueryRefusalsRequestSchema,
   QueryUsageRequestSchema,
+  RefusalGroup,
   UsageGroup,
 } from "../../../gen/gateway/usage/v1/usage_pb.ts";
 import { createReports } from "../../../src/billing/usage.ts";
@@ -77,10 +77,14 @@ const stampsOf = ({ from, to }: Range) => ({
 /** What one bar asks for when it is opened: keys with outcomes and refusals, and models. */
 function opening(range: Range, filter: { models?: string[]; keyIds?: string[] } = {}): Question {
   const asked = { ...stampsOf(range), ...filter, bucket: Bucket.NONE };
-  const ofKeys = create(QueryUsageRequestSchema, { ...asked, groupBy: [KEY], withOutcomes: true });
+  const ofKeys = create(QueryUsageRequestSchema, {
+    ...asked,
+    groupBy: [KEY],
+    includeOutcomes: true,
+  });
   const ofModels = create(QueryUsageRequestSchema, { ...asked, groupBy: [MODEL] });
-  const refused = create(QueryErrorsRequestSchema, {
-    ...{ ...stampsOf(range), groupBy: [ErrorGroup.REASON] },
+  const refused = create(QueryRefusalsRequestSchema, {
+    ...{ ...stampsOf(range), groupBy: [RefusalGroup.REASON] },
     ...(filter.keyIds && { keyIds: filter.keyIds }),
   });
   return (reports) =>
@@ -111,8 +115,8 @@ function questions(): Readonly<Record<string, Question>> {
     "a month is opened": opening(month),
     "30 days by day and reason of refusal": (reports) =>
       reports.queryErrors(
-        create(QueryErrorsRequestSchema, {
-          ...{ ...stampsOf(thirtyDays), bucket: Bucket.DAY, groupBy: [ErrorGroup.REASON] },
+        create(QueryRefusalsRequestSchema, {
+          ...{ ...stampsOf(thirtyDays), bucket: Bucket.DAY, groupBy: [RefusalGroup.REASON] },
         }),
         scope,
       ),
@@ -167,14 +171,14 @@ async function compare(reports: Reports): Promise<string[]> {
     const asked = stampsOf({ from: daysAgo(days), to: daysAgo(days - 1) });
     const ask = (bucket: Bucket, groupBy: UsageGroup[]) =>
       reports.queryUsage(
-        create(QueryUsageRequestSchema, { ...asked, bucket, groupBy, withOutcomes: true }),
+        create(QueryUsageRequestSchema, { ...asked, bucket, groupBy, includeOutcomes: true }),
         scope,
       );
     const bar = (await ask(Bucket.DAY, [])).rows[0]?.sums;
     const { rows, outcomes } = await ask(Bucket.NONE, [KEY]);
-    const amount = rows.reduce((sum, { sums }) => sum + (sums?.amountMicrocredits ?? 0n), 0n);
+    const amount = rows.reduce((sum, { sums }) => sum + (sums?.chargedMicrocredits ?? 0n), 0n);
     const failed = outcomes.reduce((sum, { requests }) => sum + requests, 0n);
-    if (amount !== bar?.amountMicrocredits || failed !== bar.failed + bar.cut)
+    if (amount !== bar?.chargedMicrocredits || failed !== bar.failed + bar.cut)
       faults.push(`the day ${days} days ago has other sums when it is opened`);
   }
   return faults;

@@ -3,7 +3,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { AccountsService } from "../../../gen/gateway/accounts/v1/accounts_pb.ts";
-import { AccountStatus } from "../../../gen/gateway/billing/v1/account_pb.ts";
+import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import { BillingService, TransferKind } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   Basis,
@@ -13,7 +13,7 @@ import {
 } from "../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { type KeySchema, KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import { type KeySchema, KeyState, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   Attention,
   DepositState,
@@ -67,7 +67,7 @@ function keyOf(index: number): KeyInit {
   const name = names[index] ?? `service ${index}`;
   const hint = `sk-gw2-1${String(index).padStart(4, "k")}…w${String(index).padStart(3, "y")}`;
   return {
-    ...{ keyId: `key_${index}`, accountId, family: Family.V1, name, status: KeyStatus.ACTIVE },
+    ...{ keyId: `key_${index}`, accountId, family: Family.V1, name, state: KeyState.ACTIVE },
     createdAt: ago(90 * 86_400),
     secrets: [{ secretId: `sec_${index}`, hint, createdAt: ago(90 * 86_400) }],
   };
@@ -108,7 +108,7 @@ function sumsOf(
       cacheWrite1h: amount / 3_000n,
       cacheRead: amount / 120n,
     },
-    amountMicrocredits: amount,
+    chargedMicrocredits: amount,
     inputMicrocredits: part(18n),
     outputMicrocredits: part(34n),
     thinkingMicrocredits: part(16n),
@@ -202,14 +202,14 @@ function usageAnswer(scale: bigint, keyCount = names.length) {
     });
     return {
       rows,
-      totals: sumsOf(rows.reduce((sum, row) => sum + (row.sums.amountMicrocredits ?? 0n), 0n)),
+      totals: sumsOf(rows.reduce((sum, row) => sum + (row.sums.chargedMicrocredits ?? 0n), 0n)),
       completeUntil: ago(31),
-      ...(request.from && { from: at(from) }),
-      to: at(now),
+      ...(request.from && { startAt: at(from) }),
+      endAt: at(now),
       keys: [...new Set(rows.map(({ keyId }) => keyId))]
         .filter((id) => id !== "")
         .map((id) => labelOf(Number(id.slice(4)))),
-      ...(request.withErrors && { errors: refused }),
+      ...(request.withErrors && { refusals: refused }),
       ...(request.withOutcomes && { outcomes: failures }),
     };
   });
@@ -223,7 +223,7 @@ const failures = [
 ];
 
 /** Refused requests of each day, by reason. */
-const refusedByDay = answer(UsageService.method.queryErrors, ({ from, bucket }) => {
+const refusedByDay = answer(UsageService.method.queryRefusals, ({ startAt: from, bucket }) => {
   const start = from ? Number(from.seconds) * 1000 : now.getTime() - 30 * dayMs;
   const step = bucket === Bucket.HOUR ? 3_600_000 : dayMs;
   const rows = [];
@@ -232,7 +232,7 @@ const refusedByDay = answer(UsageService.method.queryErrors, ({ from, bucket }) 
       const requests = BigInt(Math.round(randomOf(time / step + index)() * (90 / (index + 1))));
       rows.push({ from: at(new Date(time)), reason, requests });
     }
-  return { rows, total: 1_296n, ...(from && { from: at(new Date(start)) }) };
+  return { rows, total: 1_296n, ...(from && { startAt: at(new Date(start)) }) };
 });
 
 /** Names of 60 characters in three scripts. */
@@ -250,7 +250,7 @@ const views = answer(ViewsService.method.listViews, () => ({
 }));
 
 const noUsage = answer(UsageService.method.queryUsage, () => ({
-  ...{ rows: [], totals: {}, completeUntil: ago(31), to: at(now), errors: { total: 0n } },
+  ...{ rows: [], totals: {}, completeUntil: ago(31), endAt: at(now), refusals: { total: 0n } },
 }));
 
 const refused = {
@@ -359,16 +359,16 @@ function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
     model: models[index % models.length] ?? "",
     ...{ usage, price, outcome, basis: Basis.REPORTED },
     holdMicrocredits: amount + 900_000n,
-    amountMicrocredits: amount,
+    chargedMicrocredits: amount,
     attempts: [
       {
-        ...{ provider: "primary", outcome: "delivered", status: 200 },
+        ...{ provider: "primary", outcome: "delivered", httpStatus: 200 },
         firstEventAfter: { seconds: 0n, nanos: 400_000_000 + (index % 7) * 70_000_000 },
       },
     ],
     admittedAt: at(new Date(admitted)),
     settledAt: at(new Date(admitted + 1_250 + index * 300)),
-    grantedOutput: 32_000,
+    grantedOutputTokens: 32_000,
     ...(index % 3 === 0 && { tags: { team: index % 2 === 0 ? "search" : "research" } }),
     ...of,
   };
@@ -400,7 +400,7 @@ const pools = (free: readonly [bigint, bigint], held: bigint) => [
 
 const account = answer(AccountsService.method.getAccount, () => ({
   account: {
-    ...{ accountId, name: "ACME Robotics", status: AccountStatus.ACTIVE },
+    ...{ accountId, name: "ACME Robotics", state: AccountState.ACTIVE },
     createdAt: ago(200 * 86_400),
     billingDetails: {
       name: "ACME Robotics GmbH",
@@ -415,12 +415,12 @@ type OrderInit = MessageInitShape<typeof OrderSchema>;
 function orderOf(of: OrderInit = {}): OrderInit {
   return {
     orderId: "ord_0199e1c0a1b27c3d8e4f",
-    ...{ accountId, family: Family.V1, usdCents: 500, microcredits: 1_000n * credit },
+    ...{ accountId, family: Family.V1, usdCents: 500, packMicrocredits: 1_000n * credit },
     ...{ processor: "btcpay", method: "btcpay:btc", asset: "BTC", network: "bitcoin" },
-    ...{ quotedAmount: "0.0000769", usdRate: "65000.00" },
+    ...{ quotedCoins: "0.0000769", usdPerCoin: "65000.00" },
     payTo: "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu",
     state: OrderState.OPEN,
-    ...{ seenAmount: "0", settledAmount: "0", missingAmount: "0.0000769" },
+    ...{ seenCoins: "0", settledCoins: "0", missingCoins: "0.0000769" },
     createdBy: "person:per_ana",
     createdAt: ago(45),
     quotedUntil: at(new Date(now.getTime() + 14.5 * 60_000)),
@@ -445,15 +445,15 @@ const wholeDeposit = { ...settledDeposit, amount: "0.0000769", valueMicrodollars
 const orders = {
   open: orderOf(),
   seen: orderOf({
-    ...{ state: OrderState.SEEN, seenAmount: "0.00004", missingAmount: "0.0000369" },
+    ...{ state: OrderState.SEEN, seenCoins: "0.00004", missingCoins: "0.0000369" },
     deposits: [seenDeposit],
   }),
   partly: orderOf({
-    ...{ state: OrderState.PARTLY_PAID, settledAmount: "0.00004", missingAmount: "0.0000369" },
+    ...{ state: OrderState.PARTLY_PAID, settledCoins: "0.00004", missingCoins: "0.0000369" },
     deposits: [settledDeposit],
   }),
   paid: orderOf({
-    ...{ state: OrderState.PAID, settledAmount: "0.0000769", missingAmount: "0" },
+    ...{ state: OrderState.PAID, settledCoins: "0.0000769", missingCoins: "0" },
     ...{ deposits: [wholeDeposit], grantedMicrocredits: 1_000n * credit },
     receiptNumber: "R2026-000017",
   }),
@@ -468,21 +468,21 @@ const orders = {
   }),
   attention: orderOf({
     ...{ orderId: "ord_0199e1c0a1b27c3d8e50", state: OrderState.PAID, usdCents: 2_000 },
-    ...{ microcredits: 4_000n * credit, grantedMicrocredits: 14_000n * credit },
-    ...{ settledAmount: "0.0015", missingAmount: "0", attention: Attention.OVERPAID },
+    ...{ packMicrocredits: 4_000n * credit, grantedMicrocredits: 14_000n * credit },
+    ...{ settledCoins: "0.0015", missingCoins: "0", attention: Attention.OVERPAID },
     notice: "More arrived than is credited without asking. The operator decides about the rest.",
-    deposits: [{ ...wholeDeposit, amount: "0.0015", valueMicrodollars: 97_500_000n }],
+    deposits: [{ ...wholeDeposit, coins: "0.0015", valueMicrodollars: 97_500_000n }],
     ...{ receiptNumber: "R2026-000016", createdAt: ago(86_400) },
   }),
   refunding: orderOf({
-    ...{ orderId: "ord_0199e1c0a1b27c3d8e51", state: OrderState.PAID, missingAmount: "0" },
-    ...{ settledAmount: "0.0000769", grantedMicrocredits: 600n * credit },
+    ...{ orderId: "ord_0199e1c0a1b27c3d8e51", state: OrderState.PAID, missingCoins: "0" },
+    ...{ settledCoins: "0.0000769", grantedMicrocredits: 600n * credit },
     ...{ refundedMicrodollars: 2_000_000n, receiptNumber: "R2026-000011" },
     deposits: [wholeDeposit],
     refunds: [
       {
-        ...{ number: 1, state: RefundState.REFUNDING, amountMicrodollars: 2_000_000n },
-        ...{ microcredits: 400n * credit, createdAt: ago(600) },
+        ...{ number: 1, state: RefundState.REFUNDING, refundedMicrodollars: 2_000_000n },
+        ...{ refundedMicrocredits: 400n * credit, createdAt: ago(600) },
         reason: "The customer asked for a part of it back, by mail of 22 November.",
       },
     ],
@@ -490,12 +490,17 @@ const orders = {
   }),
   simulated: orderOf({
     ...{ simulated: true, processor: "simulated", method: "simulated:usdt" },
-    ...{ asset: "USDT", network: "tron", quotedAmount: "5", missingAmount: "5", usdRate: "1.00" },
+    ...{ asset: "USDT", network: "tron", quotedCoins: "5", missingCoins: "5", usdPerCoin: "1.00" },
     payTo: "simulated-usdt-4f0c2b7d9a41e8c3d5f60718",
   }),
   memo: orderOf({
-    ...{ asset: "USDC", network: "base", quotedAmount: "2000", missingAmount: "2000" },
-    ...{ usdCents: 200_000, microcredits: 400_000n * credit, usdRate: "1.00", memo: "48213377" },
+    ...{ asset: "USDC", network: "base", quotedCoins: "2000", missingCoins: "2000" },
+    ...{
+      usdCents: 200_000,
+      packMicrocredits: 400_000n * credit,
+      usdPerCoin: "1.00",
+      memo: "48213377",
+    },
     payTo: "0x9858EfFD232B4033E47d90003D41EC34EcaEda94",
     checkoutUrl: "https://pay.example.com/i/KxYz",
   }),
@@ -513,7 +518,11 @@ const transfers = (scale: bigint) =>
     transfers: [
       {
         ...{ transferId: "tr_4", accountId, family: Family.V1, kind: TransferKind.CHARGEBACK },
-        ...{ amountMicrocredits: 400n * credit * scale, createdAt: ago(600), actor: "payments" },
+        ...{
+          amountMicrocredits: 400n * credit * scale,
+          createdAt: ago(600),
+          createdBy: "payments",
+        },
         postedAfterMicrocredits: 6_412_080_000n * scale,
         reason: "A payment that had arrived is gone again.",
       },
@@ -591,7 +600,7 @@ const creditsBase = (scale: bigint): readonly Answer[] => [
   transfers(scale),
 ];
 
-const refusedLately = answer(UsageService.method.queryErrors, () => ({
+const refusedLately = answer(UsageService.method.queryRefusals, () => ({
   rows: [{ reason: "CREDITS_EXHAUSTED", requests: 3n }],
   total: 3n,
 }));
@@ -717,7 +726,7 @@ export const figureStates: readonly PageStates[] = [
         receiptOf({
           outcome: Outcome.UNSPECIFIED,
           basis: Basis.UNSPECIFIED,
-          amountMicrocredits: 0n,
+          chargedMicrocredits: 0n,
         }),
       ],
       full: [keys, receiptOf({})],
@@ -727,15 +736,15 @@ export const figureStates: readonly PageStates[] = [
           ...{
             outcome: Outcome.CLIENT_LEFT,
             holdMicrocredits: 2_000_000n,
-            amountMicrocredits: 2_000_000n,
+            chargedMicrocredits: 2_000_000n,
           },
           overrunMicrocredits: 16_000_000n,
           reportedUsage: { input: 4_000, output: 2_000, thinking: 2_000, cacheRead: 170_000 },
           attempts: [
-            { provider: "primary", outcome: "failed", status: 529 },
-            { provider: "primary", outcome: "timeout", status: 0 },
+            { provider: "primary", outcome: "failed", httpStatus: 529 },
+            { provider: "primary", outcome: "timeout", httpStatus: 0 },
             {
-              ...{ provider: "fallback", outcome: "delivered", status: 200 },
+              ...{ provider: "fallback", outcome: "delivered", httpStatus: 200 },
               firstEventAfter: { seconds: 3n, nanos: 100_000_000 },
             },
           ],

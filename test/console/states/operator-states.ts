@@ -8,11 +8,11 @@ import {
   DeliveryState,
 } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { ApprovalKind } from "../../../gen/gateway/approvals/v1/approval_pb.ts";
-import { AccountStatus } from "../../../gen/gateway/billing/v1/account_pb.ts";
+import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import { type PoolSchema, TransferKind } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
-import { KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyState, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   AccountFilter,
   type AccountSummarySchema,
@@ -31,6 +31,7 @@ import {
 } from "../../../gen/gateway/payments/v1/order_pb.ts";
 import { DocumentKind } from "../../../gen/gateway/payments/v1/payments_pb.ts";
 import { SalesBucket, SalesGroup } from "../../../gen/gateway/sales/v1/sales_pb.ts";
+
 import { serviceTypes } from "../../../src/contract/contract.ts";
 
 import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
@@ -48,11 +49,16 @@ const credit = 1_000_000n;
 
 const sessionOf = (operator: OperatorRole, accounts: boolean): Answer =>
   answer(people.getSession, () => ({
-    person: { personId: "per_olga", login: "olga@gateway.example", name: "Olga Marín", operator },
+    person: {
+      personId: "per_olga",
+      login: "olga@gateway.example",
+      name: "Olga Marín",
+      operatorRole: operator,
+    },
     accounts: accounts
       ? [{ accountId: "acct_acme", name: "ACME Robotics", role: AccountRole.OWNER }]
       : [],
-    operator,
+    operatorRole: operator,
     sellsCredits: true,
     strongUntil: ago(-600),
   }));
@@ -74,7 +80,7 @@ type Summary = {
 function summaryOf(
   index: number,
   name: string,
-  { status = AccountStatus.ACTIVE, ...more }: Partial<Summary> & { status?: AccountStatus } = {},
+  { status = AccountState.ACTIVE, ...more }: Partial<Summary> & { status?: AccountState } = {},
 ): SummaryInit {
   const pool = (family: Family, free: bigint) => ({
     ...{ family, postedMicrocredits: free + 12n * credit, heldMicrocredits: 12n * credit },
@@ -83,7 +89,7 @@ function summaryOf(
   return {
     account: {
       accountId: `acc_0199e1c0a1b27c3d8e4f00${index}`,
-      ...{ name, createdAt: ago(index * 3 * day), status },
+      ...{ name, createdAt: ago(index * 3 * day), state: status },
     },
     pools: [
       pool(Family.V1, BigInt(index * 7919) * credit),
@@ -117,8 +123,8 @@ const summaries: readonly SummaryInit[] = [
     ],
   }),
   summaryOf(4, "شركة الروبوتات المتحدة", { owners: [], ownerCount: 0 }),
-  summaryOf(5, "Suspended Ltd", { status: AccountStatus.SUSPENDED }),
-  summaryOf(6, "Closed Ltd", { status: AccountStatus.CLOSED }),
+  summaryOf(5, "Suspended Ltd", { status: AccountState.SUSPENDED }),
+  summaryOf(6, "Closed Ltd", { status: AccountState.CLOSED }),
   summaryOf(7, "Ten million", {
     pools: [
       { family: Family.V1, freeMicrocredits: 10_000_000n * credit, heldMicrocredits: 0n },
@@ -206,17 +212,22 @@ const noEvents = answer(people.listAuditEvents, () => ({}));
 type OrderInit = MessageInitShape<typeof OrderSchema>;
 const orderOf = (of: OrderInit): OrderInit => ({
   ...{ orderId: "ord_0199e1c0a1b27c3d8e4f", accountId: idOf(1), family: Family.V1 },
-  ...{ usdCents: 2_000, microcredits: 4_000n * credit, processor: "btcpay", method: "btcpay:btc" },
-  ...{ asset: "BTC", network: "bitcoin", quotedAmount: "0.00031", usdRate: "64516.13" },
+  ...{
+    usdCents: 2_000,
+    packMicrocredits: 4_000n * credit,
+    processor: "btcpay",
+    method: "btcpay:btc",
+  },
+  ...{ asset: "BTC", network: "bitcoin", quotedCoins: "0.00031", usdPerCoin: "64516.13" },
   payTo: "bc1qxy2kgdygjrsqtzq2n0yrf2493p83kkfjhx0wlh",
   ...{ state: OrderState.EXPIRED, attention: Attention.LATE, createdBy: "person:per_1" },
   notice: "Your payment came late. A person looks at it.",
   ...{ createdAt: ago(2 * day), quotedUntil: ago(2 * day - 900), watchedUntil: ago(-5 * day) },
-  ...{ seenAmount: "0", settledAmount: "0.00031", missingAmount: "0" },
+  ...{ seenCoins: "0", settledCoins: "0.00031", missingCoins: "0" },
   deposits: [
     {
       depositId: "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b:0",
-      ...{ asset: "BTC", network: "bitcoin", amount: "0.00031", state: DepositState.SETTLED },
+      ...{ asset: "BTC", network: "bitcoin", coins: "0.00031", state: DepositState.SETTLED },
       ...{ confirmations: 2, confirmationsNeeded: 2, firstSeenAt: ago(day), settledAt: ago(day) },
     },
   ],
@@ -228,8 +239,8 @@ const refundedOrder = orderOf({
   ...{ grantedMicrocredits: 4_000n * credit, refundedMicrodollars: 20_000_000n },
   refunds: [
     {
-      ...{ number: 1, state: RefundState.REFUNDING, amountMicrodollars: 20_000_000n },
-      ...{ microcredits: 4_000n * credit, reason: "The customer changed his mind." },
+      ...{ number: 1, state: RefundState.REFUNDING, refundedMicrodollars: 20_000_000n },
+      ...{ refundedMicrocredits: 4_000n * credit, reason: "The customer changed his mind." },
       ...{ createdBy: "person:per_olga", createdAt: ago(3 * hour) },
     },
   ],
@@ -274,7 +285,7 @@ const approvals = answer(operations.listApprovals, () => ({
 const noApprovals = answer(operations.listApprovals, () => ({}));
 
 const checked = (more: object = {}) =>
-  answer(billing.getVerification, () => ({
+  answer(billing.getLastVerification, () => ({
     latest: {
       ...{ startedAt: ago(5 * hour + 42), endedAt: ago(5 * hour), startedBy: "verify-ledger" },
       ...more,
@@ -290,19 +301,24 @@ const violations = checked({
   })),
 });
 
-const account = (status: AccountStatus) =>
+const account = (status: AccountState) =>
   answer(billing.getAccount, () => ({
     account: {
-      ...{ accountId: idOf(1), name: "ACME Robotics <Söhne>", status, createdAt: ago(90 * day) },
-      statusReason: status === AccountStatus.SUSPENDED ? "An invoice is open since <May>." : "",
-      statusChangedAt: ago(2 * day),
+      ...{
+        accountId: idOf(1),
+        name: "ACME Robotics <Söhne>",
+        state: status,
+        createdAt: ago(90 * day),
+      },
+      stateReason: status === AccountState.SUSPENDED ? "An invoice is open since <May>." : "",
+      stateChangedAt: ago(2 * day),
     },
   }));
 const keys = answer(KeysService.method.listKeys, () => ({
-  ...{ liveKeys: 954, liveKeysMax: 1_000 },
+  ...{ liveKeys: 954, maxLiveKeys: 1_000 },
   keys: ["ci", "مفتاح", "<b>nightly</b> jobs of the whole department"].map((name, index) => ({
     ...{ keyId: `key_${index}`, accountId: idOf(1), family: Family.V1, name },
-    status: index === 1 ? KeyStatus.PAUSED : KeyStatus.ACTIVE,
+    status: index === 1 ? KeyState.PAUSED : KeyState.ACTIVE,
     secrets: [{ secretId: `sec_${index}`, hint: `sk-gw2-1Ab${index}d…wXyZ` }],
     ...{ monthSpentMicrocredits: 1_204n * credit, lastUsedAt: ago(index * hour + 60) },
   })),
@@ -344,7 +360,7 @@ const hits = answer(operations.search, () => ({
     },
     { kind: SearchHitKind.ORDER, id: "ord_0199e1c0a1b27c3d8e4f", ...ofAcme },
     {
-      ...{ kind: SearchHitKind.PERSON, id: "per_ana", at: ago(day) },
+      ...{ kind: SearchHitKind.PERSON, id: "per_ana", occurredAt: ago(day) },
       title: "ana.with.a.very.long.login@example.com",
     },
     {
@@ -352,16 +368,16 @@ const hits = answer(operations.search, () => ({
       title: longText,
     },
   ],
-  isIncomplete: true,
+  incomplete: true,
 }));
 const noHits = answer(operations.search, () => ({}));
-const notes = answer(operations.listNotes, () => ({
+const notes = answer(operations.listAccountNotes, () => ({
   notes: ["Wrote that it paid.\n<b>It did.</b>", longText].map((text, index) => ({
     ...{ noteId: `not_${index}`, accountId: idOf(1), at: ago(index * day), by: "person:per_ana" },
     text,
   })),
 }));
-const noNotes = answer(operations.listNotes, () => ({}));
+const noNotes = answer(operations.listAccountNotes, () => ({}));
 const promotionUses = answer(operations.listPromotionUses, () => ({
   uses: [
     { codeId: "pro_1", name: "Autumn", family: Family.V1, bonusMicrocredits: 25_000_000n },
@@ -406,7 +422,7 @@ const mails = answer(operations.listMails, () => ({
     })),
     {
       delivery: {
-        madeAt: ago(9 * day),
+        createdAt: ago(9 * day),
         delivery: {
           ...{ state: DeliveryState.FAILED, failures: 1 },
           problem: "The mail server refused the mail: 550 no such user",
@@ -420,11 +436,11 @@ const mails = answer(operations.listMails, () => ({
 const noMails = answer(operations.listMails, () => ({}));
 const noUses = answer(operations.listPromotionUses, () => ({}));
 const noDocuments = answer(operations.listDocuments, () => ({}));
-const refused = answer(billing.queryErrors, () => ({
+const refused = answer(billing.queryRefusals, () => ({
   rows: ["CREDITS_EXHAUSTED", "RATE_LIMITED"].map((reason) => ({ reason, requests: 12n })),
   total: 24n,
 }));
-const noneRefused = answer(billing.queryErrors, () => ({}));
+const noneRefused = answer(billing.queryRefusals, () => ({}));
 const allOrders = answer(payments.listOrders, () => ({
   orders: [waitingOrder, refundedOrder],
   sums: {
@@ -432,10 +448,15 @@ const allOrders = answer(payments.listOrders, () => ({
     ...{ grantedMicrocredits: 24_691_357_800_000_000n, refundedMicrodollars: 5_250_000n },
   },
 }));
-const findRefused = answer(billing.findRequest, () => ({
+const findRefused = answer(billing.findRequests, () => ({
   refusals: [
     {
-      ...{ requestId: "req_0199e1c0a1b27c3d8e4f", accountId: idOf(1), keyId: "key_0", at: ago(60) },
+      ...{
+        requestId: "req_0199e1c0a1b27c3d8e4f",
+        accountId: idOf(1),
+        keyId: "key_0",
+        occurredAt: ago(60),
+      },
       ...{ reason: "credits_exhausted", model: longText },
       facts: { limit_name: "pool_microcredits", limit: "12", remaining: "0" },
     },
@@ -461,7 +482,7 @@ const price = (version: string, micro: bigint, input = micro * 1000n) => ({
   ...{ priceVersion: `price_${version}`, input, output: input * 5n, thinking: input * 5n },
   ...{ cacheWrite5m: (input * 5n) / 4n, cacheWrite1h: input * 2n, cacheRead: input / 10n },
 });
-const catalog = answer(operations.listCatalog, () => ({
+const catalog = answer(operations.listCatalogModels, () => ({
   configuration: "8d1f0c22ab94",
   models: [
     ...["opus-4.6", "sonnet-4.6", "haiku-4.5"].map((name, index) => ({
@@ -481,7 +502,7 @@ const catalog = answer(operations.listCatalog, () => ({
       ],
     })),
     {
-      id: "model-gone-3.5",
+      modelId: "model-gone-3.5",
       prices: [{ price: price("gone", 300n), firstUsedAt: ago(400 * day) }],
     },
   ],
@@ -494,10 +515,15 @@ const ownTexts = {
 const priceLists = answer(billing.listPriceLists, () => ({
   priceLists: [
     {
-      ...{ priceListId: "plist_1", name: "ACME Robotics", accounts: 3, madeAt: ago(90 * day) },
+      ...{ priceListId: "plist_1", name: "ACME Robotics", accounts: 3, createdAt: ago(90 * day) },
       version: {
-        ...{ n: 4, discountBp: 1_250, reason: "agreed for 2027", madeBy: "person:per_olga" },
-        madeAt: ago(3 * day),
+        ...{
+          number: 4,
+          discountBp: 1_250,
+          reason: "agreed for 2027",
+          createdBy: "person:per_olga",
+        },
+        createdAt: ago(3 * day),
         models: {
           "model-opus-4.6": {
             price: {
@@ -516,8 +542,8 @@ const priceLists = answer(billing.listPriceLists, () => ({
       goneModels: ["model-gone-3.5"],
     },
     {
-      ...{ priceListId: "plist_2", name: "عرض <i>all</i>", accounts: 0, madeAt: ago(day) },
-      version: { n: 1, discountBp: 10_000, madeBy: "token:billing", madeAt: ago(day) },
+      ...{ priceListId: "plist_2", name: "عرض <i>all</i>", accounts: 0, createdAt: ago(day) },
+      version: { number: 1, discountBp: 10_000, createdBy: "token:billing", createdAt: ago(day) },
     },
   ],
 }));
@@ -560,8 +586,8 @@ const salesOf = (trouble: boolean) => [
     rows:
       bucket === SalesBucket.MONTH
         ? [
-            { from: monthAgo(1), ...sumsOf(2n) },
-            { from: monthAgo(0), ...sumsOf(1n) },
+            { startAt: monthAgo(1), ...sumsOf(2n) },
+            { startAt: monthAgo(0), ...sumsOf(1n) },
           ]
         : bucket === SalesBucket.DAY
           ? Array.from({ length: 22 }, (_, n) => ({
@@ -584,11 +610,11 @@ const salesOf = (trouble: boolean) => [
   })),
   answer(operations.queryRevenue, () => ({
     rows: [
-      { from: monthAgo(1), netMicrodollars: 390_000_000n },
-      { from: monthAgo(0), netMicrodollars: 455_000_000n },
+      { startAt: monthAgo(1), netMicrodollars: 390_000_000n },
+      { startAt: monthAgo(0), netMicrodollars: 455_000_000n },
     ],
   })),
-  answer(operations.getLiabilities, () => ({
+  answer(operations.queryLiabilities, () => ({
     rows: [{ owedMicrocredits: 91_000n * credit, debtsMicrocredits: 12n * credit }],
   })),
   answer(operations.listProviderBills, () => ({
@@ -604,7 +630,7 @@ const salesOf = (trouble: boolean) => [
 const noSales = [
   answer(operations.querySales, () => ({ totals: {} })),
   answer(operations.queryRevenue, () => ({ totals: {} })),
-  answer(operations.getLiabilities, () => ({})),
+  answer(operations.queryLiabilities, () => ({})),
   answer(operations.listProviderBills, () => ({})),
 ];
 
@@ -654,7 +680,7 @@ const report = (index: number, more: object = {}) => ({
 const statusOf = (isTroubled: boolean) =>
   answer(operations.getStatus, () => ({
     nodes: [
-      { nodeId: "node_1", startedAt: ago(3 * day), isAnswering: true, report: report(0) },
+      { nodeId: "node_1", startedAt: ago(3 * day), answering: true, report: report(0) },
       {
         ...{ nodeId: "node_2", startedAt: ago(3 * day), silentSeconds: isTroubled ? 5 : 0 },
         report: isTroubled
@@ -672,7 +698,7 @@ const statusOf = (isTroubled: boolean) =>
         : []),
     ],
     database: {
-      ...{ version: "18.4", isSynchronous: !isTroubled, monthsAhead: 3 },
+      ...{ version: "18.4", synchronous: !isTroubled, monthsAhead: 3 },
       problem: isTroubled ? "no synchronous standby is connected" : "",
       syncStandbys: isTroubled ? 0 : 2,
     },
@@ -680,13 +706,13 @@ const statusOf = (isTroubled: boolean) =>
       ...{ requests: 1_204n, heldMicrocredits: 48_000n * credit },
       ...{ oldestAdmittedAt: ago(4 * minute), firstDeadlineAt: ago(-26 * minute) },
     },
-    at: ago(0),
+    readAt: ago(0),
   }));
 const smallStatus = answer(operations.getStatus, () => ({
-  nodes: [{ nodeId: "node_1", startedAt: ago(30), isAnswering: true }],
-  database: { version: "18.4", isEmbedded: true, monthsAhead: 3 },
+  nodes: [{ nodeId: "node_1", startedAt: ago(30), answering: true }],
+  database: { version: "18.4", embedded: true, monthsAhead: 3 },
   running: {},
-  at: ago(0),
+  readAt: ago(0),
 }));
 
 const { OPEN, DEFAULT, DONE } = SetupState;
@@ -710,19 +736,25 @@ const setupOf = answer(operations.getStatus, () => ({
 const promotions = answer(payments.listPromotions, () => ({
   promotions: [
     {
-      ...{ codeId: "prm_1", name: "Hackathon in November", family: Family.V1, used: 17, most: 50 },
-      ...{ bonusMicrocredits: 500n * credit, endsAt: ago(-8 * day), createdAt: ago(3 * day) },
+      ...{
+        promotionId: "prm_1",
+        name: "Hackathon in November",
+        family: Family.V1,
+        uses: 17,
+        maxUses: 50,
+      },
+      ...{ bonusMicrocredits: 500n * credit, expiresAt: ago(-8 * day), createdAt: ago(3 * day) },
     },
     {
-      ...{ codeId: "prm_2", name: "<i>Welcome</i>", family: Family.V2, used: 1_204 },
+      ...{ promotionId: "prm_2", name: "<i>Welcome</i>", family: Family.V2, uses: 1_204 },
       ...{ bonusMicrocredits: 100n * credit, needsPurchase: true, createdAt: ago(90 * day) },
     },
     {
-      ...{ codeId: "prm_3", name: "", family: Family.V1, used: 3, most: 3 },
+      ...{ promotionId: "prm_3", name: "", family: Family.V1, uses: 3, maxUses: 3 },
       ...{ bonusMicrocredits: 5n * credit, createdAt: ago(99 * day) },
     },
     {
-      ...{ codeId: "prm_4", name: "عرض", family: Family.V1, used: 0, stoppedAt: ago(day) },
+      ...{ promotionId: "prm_4", name: "عرض", family: Family.V1, uses: 0, stoppedAt: ago(day) },
       ...{ bonusMicrocredits: 5n * credit, createdAt: ago(100 * day) },
     },
   ],
@@ -745,7 +777,7 @@ const sweeps = answer(payments.listSweeps, () => ({
     },
     {
       ...{ sweepId: "swp_1", network: "base", addresses: [sweptAddress, sweptAddress] },
-      ...{ beganAt: ago(9 * day), until: ago(8 * day), endedAt: ago(8 * day), isRead: true },
+      ...{ beganAt: ago(9 * day), until: ago(8 * day), endedAt: ago(8 * day), read: true },
       ...{ createdBy: "person:per_ana" },
       payments: ["", "person:per_ana"].map((grantedBy, index) => ({
         ...{ paymentId: `pay_${index}`, address: sweptAddress, asset: "ETH", amount: "0.0021" },
@@ -793,14 +825,14 @@ export const operatorStates: readonly PageStates[] = [
         ...[billing.getAccount, operations.findAccounts, billing.listTransfers].map(pending),
         pending(KeysService.method.listKeys),
       ],
-      empty: [admin, account(AccountStatus.ACTIVE), ...emptyAccount],
+      empty: [admin, account(AccountState.ACTIVE), ...emptyAccount],
       failed: [
-        ...[admin, account(AccountStatus.ACTIVE), find, members, listPeople, orders],
+        ...[admin, account(AccountState.ACTIVE), find, members, listPeople, orders],
         failing(operations.listPromotionUses, "internal"),
         failing(operations.listDocuments, "internal"),
         failing(operations.listMails, "internal"),
-        failing(operations.listNotes, "internal"),
-        failing(billing.queryErrors, "internal"),
+        failing(operations.listAccountNotes, "internal"),
+        failing(billing.queryRefusals, "internal"),
         failing(KeysService.method.listKeys, "internal"),
         failing(billing.listTransfers, "database_unavailable"),
         failing(people.listAuditEvents, "internal"),
@@ -808,10 +840,10 @@ export const operatorStates: readonly PageStates[] = [
       missing: [
         ...[admin, failing(billing.getAccount, "not_found"), findNone, listPeople, noEvents],
       ],
-      full: [admin, account(AccountStatus.ACTIVE), ...ofAccount],
-      suspended: [admin, account(AccountStatus.SUSPENDED), ...ofAccount],
-      closed: [admin, account(AccountStatus.CLOSED), ...emptyAccount],
-      support: [support, account(AccountStatus.ACTIVE), ...ofAccount],
+      full: [admin, account(AccountState.ACTIVE), ...ofAccount],
+      suspended: [admin, account(AccountState.SUSPENDED), ...ofAccount],
+      closed: [admin, account(AccountState.CLOSED), ...emptyAccount],
+      support: [support, account(AccountState.ACTIVE), ...ofAccount],
     },
   },
   {
@@ -843,7 +875,7 @@ export const operatorStates: readonly PageStates[] = [
     name: "operator-refusal",
     path: at("/refusals/req_0199e1c0a1b27c3d8e4f"),
     states: {
-      empty: [admin, answer(billing.findRequest, () => ({}))],
+      empty: [admin, answer(billing.findRequests, () => ({}))],
       full: [admin, findRefused],
     },
   },
@@ -854,15 +886,15 @@ export const operatorStates: readonly PageStates[] = [
       loading: [
         ...[admin, listPeople, pending(operations.findAccounts)],
         ...[payments.listAttention, operations.listApprovals].map(pending),
-        pending(billing.getVerification),
+        pending(billing.getLastVerification),
       ],
       empty: [...quiet, checked()],
-      "never checked": [...quiet, answer(billing.getVerification, () => ({}))],
+      "never checked": [...quiet, answer(billing.getLastVerification, () => ({}))],
       failed: [
         ...[admin, listPeople, failing(operations.findAccounts, "internal")],
         failing(payments.listAttention, "internal"),
         failing(operations.listApprovals, "database_unavailable"),
-        failing(billing.getVerification, "internal"),
+        failing(billing.getLastVerification, "internal"),
       ],
       full: [...attention, violations],
       "old check": [...attention, checked({ endedAt: ago(3 * day), startedAt: ago(3 * day) })],
@@ -886,15 +918,15 @@ export const operatorStates: readonly PageStates[] = [
     name: "operator-models",
     path: at("/models"),
     states: {
-      loading: [admin, pending(operations.listCatalog), pending(operations.listProviders)],
+      loading: [admin, pending(operations.listCatalogModels), pending(operations.listProviders)],
       empty: [
         admin,
-        answer(operations.listCatalog, () => ({ configuration: "8d1f0c22ab94" })),
+        answer(operations.listCatalogModels, () => ({ configuration: "8d1f0c22ab94" })),
         answer(operations.listProviders, () => ({})),
       ],
       failed: [
         admin,
-        failing(operations.listCatalog, "database_unavailable"),
+        failing(operations.listCatalogModels, "database_unavailable"),
         failing(operations.listProviders, "internal"),
       ],
       full: [admin, catalog, providers],
@@ -906,13 +938,13 @@ export const operatorStates: readonly PageStates[] = [
     states: {
       loading: [
         ...[admin, pending(operations.querySales), pending(operations.queryRevenue)],
-        ...[pending(operations.getLiabilities), pending(operations.listProviderBills)],
+        ...[pending(operations.queryLiabilities), pending(operations.listProviderBills)],
       ],
       empty: [admin, ...noSales],
       failed: [
         ...[admin, failing(operations.querySales, "database_unavailable")],
         ...[failing(operations.queryRevenue, "report_too_large")],
-        ...[failing(operations.getLiabilities, "internal")],
+        ...[failing(operations.queryLiabilities, "internal")],
         failing(operations.listProviderBills, "internal"),
       ],
       full: [admin, ...salesOf(false)],
@@ -1004,7 +1036,7 @@ export const operatorStates: readonly PageStates[] = [
     name: "operator-price-list",
     path: at("/prices/plist_1"),
     states: {
-      loading: [admin, pending(billing.listPriceLists), pending(operations.listCatalog)],
+      loading: [admin, pending(billing.listPriceLists), pending(operations.listCatalogModels)],
       failed: [admin, failing(billing.listPriceLists, "internal"), catalog],
       full: [admin, priceLists, catalog, preview],
       support: [support, priceLists, catalog, preview],

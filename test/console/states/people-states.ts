@@ -14,9 +14,10 @@ import { BudgetSchema, BudgetWindow_Name } from "../../../gen/gateway/common/v1/
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, ManagementScope } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { KeyOrder, type KeySchema, KeyStatus } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyOrder, type KeySchema, KeyState } from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import { MailState } from "../../../gen/gateway/people/v1/members_pb.ts";
 import { LinkPurpose } from "../../../gen/gateway/people/v1/sign_in_pb.ts";
+
 import { serviceTypes } from "../../../src/contract/contract.ts";
 
 import {
@@ -77,7 +78,7 @@ function keyOf(index: number, of: KeyInit): KeyInit {
     accountId,
     family: Family.V1,
     name: `program ${index}`,
-    status: KeyStatus.ACTIVE,
+    state: KeyState.ACTIVE,
     secrets: [
       {
         secretId: `secret_${digits}`,
@@ -122,7 +123,7 @@ const someKeys: readonly KeyInit[] = [
   }),
   keyOf(3, {
     name: "contractor",
-    status: KeyStatus.PAUSED,
+    state: KeyState.PAUSED,
     paused: true,
     createdBy: "person:person_left",
     monthSpentMicrocredits: 200n * credit,
@@ -137,8 +138,8 @@ const someKeys: readonly KeyInit[] = [
   }),
   keyOf(5, { name: "מפתח לבדיקות", monthSpentMicrocredits: 10_000_000n * credit }),
   keyOf(6, { name: "", monthSpentMicrocredits: 0n, lastUsedAt: undefined }),
-  keyOf(7, { name: "old laptop", status: KeyStatus.EXPIRED, expiresAt: ago(3 * day) }),
-  keyOf(8, { name: "leaked", status: KeyStatus.REVOKED, revokedAt: ago(9 * day) }),
+  keyOf(7, { name: "old laptop", state: KeyState.EXPIRED, expiresAt: ago(3 * day) }),
+  keyOf(8, { name: "leaked", state: KeyState.REVOKED, revokedAt: ago(9 * day) }),
 ];
 
 const manyKeys = Array.from({ length: 5000 }, (_, index) => keyOf(index, {}));
@@ -170,7 +171,7 @@ const listManyKeys = answer(keysMethod.listKeys, ({ pageSize, pageToken }) => {
   return {
     ...{ tagKeys, attention },
     keys: manyKeys.slice(from, to),
-    liveKeysMax: 5_000,
+    maxLiveKeys: 5_000,
     nextPageToken: to < manyKeys.length ? String(to) : "",
   };
 });
@@ -209,25 +210,25 @@ const listInvitations = answer(people.listInvitations, () => ({
       role: AccountRole.MEMBER,
       email: "kim@acme.example",
       createdAt: ago(hour),
-      endsAt: timestampFromDate(new Date(now.getTime() + 7 * day * 1000)),
+      expiresAt: timestampFromDate(new Date(now.getTime() + 7 * day * 1000)),
       createdBy: "person:person_olga",
-      mail: MailState.SENT,
+      mailState: MailState.SENT,
     },
     {
       invitationId: "invitation_2",
       role: AccountRole.OWNER,
       email: "wrong@nowhere.example",
       createdAt: ago(day),
-      endsAt: timestampFromDate(new Date(now.getTime() + 6 * day * 1000)),
+      expiresAt: timestampFromDate(new Date(now.getTime() + 6 * day * 1000)),
       createdBy: "person:person_olga",
-      mail: MailState.FAILED,
+      mailState: MailState.FAILED,
       mailProblem: "The mail server refused the address.",
     },
     {
       invitationId: "invitation_3",
       role: AccountRole.VIEWER,
       createdAt: ago(2 * day),
-      endsAt: timestampFromDate(new Date(now.getTime() + 5 * day * 1000)),
+      expiresAt: timestampFromDate(new Date(now.getTime() + 5 * day * 1000)),
       createdBy: "person:person_olga",
     },
   ],
@@ -248,8 +249,8 @@ const usage = answer(billing.queryUsage, ({ keyIds }) => ({
       },
     })),
   ).flat(),
-  from: timestampFromDate(new Date("2026-10-24T00:00:00Z")),
-  to: timestampFromDate(now),
+  startAt: timestampFromDate(new Date("2026-10-24T00:00:00Z")),
+  endAt: timestampFromDate(now),
   completeUntil: timestampFromDate(new Date("2026-11-22T14:02:00Z")),
 }));
 const noUsage = answer(billing.queryUsage, () => ({ rows: [] }));
@@ -371,7 +372,7 @@ const sessions = answer(people.listSessions, () => ({
     {
       sessionId: "session_1",
       createdAt: ago(3 * hour),
-      usedAt: ago(20),
+      lastUsedAt: ago(20),
       address: "203.0.113.7",
       agent: "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
       current: true,
@@ -379,7 +380,7 @@ const sessions = answer(people.listSessions, () => ({
     {
       sessionId: "session_2",
       createdAt: ago(5 * day),
-      usedAt: ago(2 * day),
+      lastUsedAt: ago(2 * day),
       address: "2001:db8::17",
       agent:
         "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
@@ -450,19 +451,19 @@ const alertSettings: MessageInitShape<typeof AlertSettingsSchema> = {
 const listManagementKeys = answer(keysMethod.listManagementKeys, () => ({
   managementKeys: [
     {
-      ...{ managementKeyId: "mgk_1", name: "deploy-bot", mostKeys: 100, liveKeys: 12 },
+      ...{ managementKeyId: "mgk_1", name: "deploy-bot", maxKeys: 100, liveKeys: 12 },
       scopes: [ManagementScope.READ, ManagementScope.KEYS],
       childLimits: { requestsPerMinute: 60, monthlyCapMicrocredits: 500n * credit },
       allowedAddresses: ["203.0.113.0/24", "2001:db8::/32"],
       secrets: [{ hint: "mk-gw2-k3Q9k…81Qa", lastUsedAt: ago(3 * minute) }],
     },
     {
-      ...{ managementKeyId: "mgk_2", name: longName, mostKeys: 1_000, liveKeys: 0 },
+      ...{ managementKeyId: "mgk_2", name: longName, maxKeys: 1_000, liveKeys: 0 },
       scopes: [ManagementScope.ALL_KEYS, ManagementScope.BUY],
       secrets: [{ hint: "mk-gw2-Zz01z…0aBc" }],
     },
     {
-      ...{ managementKeyId: "mgk_3", name: "old platform", mostKeys: 10, liveKeys: 3 },
+      ...{ managementKeyId: "mgk_3", name: "old platform", maxKeys: 10, liveKeys: 3 },
       scopes: [ManagementScope.KEYS],
       secrets: [{ hint: "mk-gw2-Old01…dead", lastUsedAt: ago(80 * day) }],
       revokedAt: ago(70 * day),
@@ -481,12 +482,12 @@ const alerts = alertsOf({
     {
       alertId: "credits_low/acct_acme/v1-3-days/tra_1",
       title: "The credits of the pool v1 last for less than 3 days.",
-      at: ago(hour),
+      occurredAt: ago(hour),
     },
     {
       alertId: "cap_reached/acct_acme/key_0001-80-of-1000/2026-11",
       title: "The key “nightly build” has spent 80 % of the limit of 1000 credits for 2026-11.",
-      at: ago(day),
+      occurredAt: ago(day),
     },
   ],
 });
@@ -636,7 +637,7 @@ export const peopleStates: readonly PageStates[] = [
         answer(people.listAuditEvents, () => ({})),
       ],
       full: [getKey(), ...whole],
-      revoked: [getKey(keyOf(8, { status: KeyStatus.REVOKED, revokedAt: ago(day) })), ...whole],
+      revoked: [getKey(keyOf(8, { state: KeyState.REVOKED, revokedAt: ago(day) })), ...whole],
       "long names": [getKey({ ...aKey, name: longName }), ...whole],
       viewer: [role(AccountRole.VIEWER), getKey(), ...whole],
     },

@@ -3,12 +3,12 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { AccountsService } from "../../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AlertsService } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
-import { AccountStatus } from "../../../gen/gateway/billing/v1/account_pb.ts";
+import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import { BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { KeyResult_Outcome, KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyResult_Outcome, KeyState, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import { ManagementKeysService } from "../../../gen/gateway/keys/v1/management_keys_pb.ts";
 import {
   OperationsService,
@@ -55,7 +55,7 @@ export const commonAnswers: readonly Answer[] = [
         passkeyId: "passkey_1",
         name: "MacBook of Olga",
         createdAt: at("2026-03-02T08:00:00Z"),
-        usedAt: at("2026-11-22T13:58:00Z"),
+        lastUsedAt: at("2026-11-22T13:58:00Z"),
       },
     ],
     hasPassword: true,
@@ -64,13 +64,13 @@ export const commonAnswers: readonly Answer[] = [
     providers: [{ name: "acme", title: "ACME" }],
   })),
   answer(ViewsService.method.listViews, () => ({ views: [] })),
-  answer(UsageService.method.queryErrors, () => ({ rows: [], total: 0n })),
+  answer(UsageService.method.queryRefusals, () => ({ rows: [], total: 0n })),
   answer(AccountsService.method.getAccount, () => ({
     account: {
       accountId,
       name: "ACME Robotics",
       createdAt: at("2026-03-02T08:00:00Z"),
-      status: AccountStatus.ACTIVE,
+      state: AccountState.ACTIVE,
     },
   })),
   answer(BillingService.method.getPools, () => ({
@@ -129,7 +129,7 @@ export const commonAnswers: readonly Answer[] = [
       { kind: SearchHitKind.REQUEST, id: "req_0199e1c0a1b27c3d8e4f0000", title: longModel },
       { kind: SearchHitKind.PERSON, id: "per_1", title: "مریم" },
     ].map((hit) => ({ ...hit, accountId, accountName: "ACME Robotics" })),
-    isIncomplete: true,
+    incomplete: true,
   })),
   answer(InferenceService.method.endRequest, () => ({})),
   answer(ManagementKeysService.method.listManagementKeys, () => ({})),
@@ -148,11 +148,11 @@ export const commonAnswers: readonly Answer[] = [
       keyId,
       outcome: outcomes[index % outcomes.length] ?? KeyResult_Outcome.GONE,
       revision: 7,
-      key: { keyId, name: `${longModel} ${index}`, status: KeyStatus.PAUSED },
+      key: { keyId, name: `${longModel} ${index}`, status: KeyState.PAUSED },
       message: "An owner has paused this key. Ask an owner of the account to resume it.",
     })),
   })),
-  answer(MembersService.method.invite, () => ({
+  answer(MembersService.method.createInvitation, () => ({
     link: `https://gateway.acme.example/console/welcome#${secret.slice(-40)}`,
   })),
 ];

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/audit/v1/audit.proto.
  */
 export const file_gateway_audit_v1_audit: GenFile = /*@__PURE__*/
-  fileDesc("ChxnYXRld2F5L2F1ZGl0L3YxL2F1ZGl0LnByb3RvEhBnYXRld2F5LmF1ZGl0LnYxIoECCgpBdWRpdEV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgDIAEoCRISCgphY2NvdW50X2lkGAQgASgJEg4KBm1ldGhvZBgFIAEoCRIPCgdvdXRjb21lGAYgASgJEjYKBWZhY3RzGAcgAygLMicuZ2F0ZXdheS5hdWRpdC52MS5BdWRpdEV2ZW50LkZhY3RzRW50cnkSDwoHYWRkcmVzcxgIIAEoCRosCgpGYWN0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi/gEKFkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRINCgVhY3RvchgCIAEoCRIOCgZtZXRob2QYAyABKAkSKAoEZnJvbRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKCXBhZ2Vfc2l6ZRgGIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgHIAEoCUIIukgFcgMYgAgSFAoMYWxsX2FjY291bnRzGAggASgIEg4KBmtleV9pZBgJIAEoCSJgChdMaXN0QXVkaXRFdmVudHNSZXNwb25zZRIsCgZldmVudHMYASADKAsyHC5nYXRld2F5LmF1ZGl0LnYxLkF1ZGl0RXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJMoUBCgxBdWRpdFNlcnZpY2USdQoPTGlzdEF1ZGl0RXZlbnRzEiguZ2F0ZXdheS5hdWRpdC52MS5MaXN0QXVkaXRFdmVudHNSZXF1ZXN0GikuZ2F0ZXdheS5hdWRpdC52MS5MaXN0QXVkaXRFdmVudHNSZXNwb25zZSINkAIB6scYBhABGAMgAUI8ChBnYXRld2F5LmF1ZGl0LnYxUAFaJm1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9hdWRpdC92MTthdWRpdHYxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("ChxnYXRld2F5L2F1ZGl0L3YxL2F1ZGl0LnByb3RvEhBnYXRld2F5LmF1ZGl0LnYxIooCCgpBdWRpdEV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEi8KC29jY3VycmVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgDIAEoCRISCgphY2NvdW50X2lkGAQgASgJEg4KBm1ldGhvZBgFIAEoCRIPCgdvdXRjb21lGAYgASgJEjYKBWZhY3RzGAcgAygLMicuZ2F0ZXdheS5hdWRpdC52MS5BdWRpdEV2ZW50LkZhY3RzRW50cnkSDwoHYWRkcmVzcxgIIAEoCRosCgpGYWN0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEihgIKFkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRINCgVhY3RvchgCIAEoCRIOCgZtZXRob2QYAyABKAkSLAoIc3RhcnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKBmVuZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoJcGFnZV9zaXplGAYgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAcgASgJQgi6SAVyAxiACBIUCgxhbGxfYWNjb3VudHMYCCABKAgSDgoGa2V5X2lkGAkgASgJImAKF0xpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlEiwKBmV2ZW50cxgBIAMoCzIcLmdhdGV3YXkuYXVkaXQudjEuQXVkaXRFdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkyhQEKDEF1ZGl0U2VydmljZRJ1Cg9MaXN0QXVkaXRFdmVudHMSKC5nYXRld2F5LmF1ZGl0LnYxLkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QaKS5nYXRld2F5LmF1ZGl0LnYxLkxpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlIg2QAgHqxxgGEAEYAyABQjwKEGdhdGV3YXkuYXVkaXQudjFQAVombW9kZWwtZ2F0ZXdheS9nYXRld2F5L2F1ZGl0L3YxO2F1ZGl0djFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.audit.v1.AuditEvent
@@ -26,9 +26,9 @@ export type AuditEvent = Message<"gateway.audit.v1.AuditEvent"> & {
   eventId: string;
 
   /**
-   * @generated from field: google.protobuf.Timestamp at = 2;
+   * @generated from field: google.protobuf.Timestamp occurred_at = 2;
    */
-  at?: Timestamp | undefined;
+  occurredAt?: Timestamp | undefined;
 
   /**
    * As for Key.created_by.
@@ -109,16 +109,16 @@ export type ListAuditEventsRequest = Message<"gateway.audit.v1.ListAuditEventsRe
   /**
    * At or after this time. Absent: from the first.
    *
-   * @generated from field: google.protobuf.Timestamp from = 4;
+   * @generated from field: google.protobuf.Timestamp start_at = 4;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
    * Before this time. Absent: to the newest.
    *
-   * @generated from field: google.protobuf.Timestamp to = 5;
+   * @generated from field: google.protobuf.Timestamp end_at = 5;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 
   /**
    * The most events to return. 0 means 50.

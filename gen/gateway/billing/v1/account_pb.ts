@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/billing/v1/account.proto.
  */
 export const file_gateway_billing_v1_account: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2JpbGxpbmcvdjEvYWNjb3VudC5wcm90bxISZ2F0ZXdheS5iaWxsaW5nLnYxIukCCgdBY2NvdW50EhgKCmFjY291bnRfaWQYASABKAlCBJjIGAESDAoEbmFtZRgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgZzdGF0dXMYBCABKA4yIS5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudFN0YXR1cxIVCg1zdGF0dXNfcmVhc29uGAUgASgJEjUKEXN0YXR1c19jaGFuZ2VkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI7Cg9iaWxsaW5nX2RldGFpbHMYByABKAsyIi5nYXRld2F5LmJpbGxpbmcudjEuQmlsbGluZ0RldGFpbHMSFQoNcHJpY2VfbGlzdF9pZBgIIAEoCRIxCg1wcmljZV9saXN0X2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJcCg5CaWxsaW5nRGV0YWlscxIWCgRuYW1lGAEgASgJQgi6SAVyAxjIARIZCgdhZGRyZXNzGAIgASgJQgi6SAVyAxjoBxIXCgZ0YXhfaWQYAyABKAlCB7pIBHICGDIqgwEKDUFjY291bnRTdGF0dXMSHgoaQUNDT1VOVF9TVEFUVVNfVU5TUEVDSUZJRUQQABIZChVBQ0NPVU5UX1NUQVRVU19BQ1RJVkUQARIcChhBQ0NPVU5UX1NUQVRVU19TVVNQRU5ERUQQAhIZChVBQ0NPVU5UX1NUQVRVU19DTE9TRUQQA0JCChJnYXRld2F5LmJpbGxpbmcudjFQAVoqbW9kZWwtZ2F0ZXdheS9nYXRld2F5L2JpbGxpbmcvdjE7YmlsbGluZ3YxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("CiBnYXRld2F5L2JpbGxpbmcvdjEvYWNjb3VudC5wcm90bxISZ2F0ZXdheS5iaWxsaW5nLnYxIuUCCgdBY2NvdW50EhgKCmFjY291bnRfaWQYASABKAlCBJjIGAESDAoEbmFtZRgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgVzdGF0ZRgEIAEoDjIgLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50U3RhdGUSFAoMc3RhdGVfcmVhc29uGAUgASgJEjQKEHN0YXRlX2NoYW5nZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjsKD2JpbGxpbmdfZGV0YWlscxgHIAEoCzIiLmdhdGV3YXkuYmlsbGluZy52MS5CaWxsaW5nRGV0YWlscxIVCg1wcmljZV9saXN0X2lkGAggASgJEjEKDXByaWNlX2xpc3RfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlwKDkJpbGxpbmdEZXRhaWxzEhYKBG5hbWUYASABKAlCCLpIBXIDGMgBEhkKB2FkZHJlc3MYAiABKAlCCLpIBXIDGOgHEhcKBnRheF9pZBgDIAEoCUIHukgEcgIYMip+CgxBY2NvdW50U3RhdGUSHQoZQUNDT1VOVF9TVEFURV9VTlNQRUNJRklFRBAAEhgKFEFDQ09VTlRfU1RBVEVfQUNUSVZFEAESGwoXQUNDT1VOVF9TVEFURV9TVVNQRU5ERUQQAhIYChRBQ0NPVU5UX1NUQVRFX0NMT1NFRBADQkIKEmdhdGV3YXkuYmlsbGluZy52MVABWiptb2RlbC1nYXRld2F5L2dhdGV3YXkvYmlsbGluZy92MTtiaWxsaW5ndjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.billing.v1.Account
@@ -36,23 +36,23 @@ export type Account = Message<"gateway.billing.v1.Account"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * @generated from field: gateway.billing.v1.AccountStatus status = 4;
+   * @generated from field: gateway.billing.v1.AccountState state = 4;
    */
-  status: AccountStatus;
+  state: AccountState;
 
   /**
    * Why the account is suspended or closed, in the operator's words. Empty: not told.
    *
-   * @generated from field: string status_reason = 5;
+   * @generated from field: string state_reason = 5;
    */
-  statusReason: string;
+  stateReason: string;
 
   /**
    * The last change of the status. Absent: there was none.
    *
-   * @generated from field: google.protobuf.Timestamp status_changed_at = 6;
+   * @generated from field: google.protobuf.Timestamp state_changed_at = 6;
    */
-  statusChangedAt?: Timestamp | undefined;
+  stateChangedAt?: Timestamp | undefined;
 
   /**
    * Absent: nothing was set.
@@ -117,42 +117,42 @@ export const BillingDetailsSchema: GenMessage<BillingDetails> = /*@__PURE__*/
   messageDesc(file_gateway_billing_v1_account, 1);
 
 /**
- * @generated from enum gateway.billing.v1.AccountStatus
+ * @generated from enum gateway.billing.v1.AccountState
  */
-export const AccountStatus = {
+export const AccountState = {
   /**
-   * @generated from enum value: ACCOUNT_STATUS_UNSPECIFIED = 0;
+   * @generated from enum value: ACCOUNT_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * @generated from enum value: ACCOUNT_STATUS_ACTIVE = 1;
+   * @generated from enum value: ACCOUNT_STATE_ACTIVE = 1;
    */
   ACTIVE: 1,
 
   /**
    * Its keys are refused with ACCOUNT_SUSPENDED, until an operator resumes it.
    *
-   * @generated from enum value: ACCOUNT_STATUS_SUSPENDED = 2;
+   * @generated from enum value: ACCOUNT_STATE_SUSPENDED = 2;
    */
   SUSPENDED: 2,
 
   /**
    * Its keys are revoked and its credits given up, for good. Its members and operators can read it.
    *
-   * @generated from enum value: ACCOUNT_STATUS_CLOSED = 3;
+   * @generated from enum value: ACCOUNT_STATE_CLOSED = 3;
    */
   CLOSED: 3,
 } as const;
 
 /**
- * @generated from enum gateway.billing.v1.AccountStatus
+ * @generated from enum gateway.billing.v1.AccountState
  */
-export type AccountStatus = (typeof AccountStatus)[keyof typeof AccountStatus] | UnknownEnum;
+export type AccountState = (typeof AccountState)[keyof typeof AccountState] | UnknownEnum;
 
 /**
- * Describes the enum gateway.billing.v1.AccountStatus.
+ * Describes the enum gateway.billing.v1.AccountState.
  */
-export const AccountStatusSchema: GenEnum<AccountStatus> = /*@__PURE__*/
+export const AccountStateSchema: GenEnum<AccountState> = /*@__PURE__*/
   enumDesc(file_gateway_billing_v1_account, 0);
 

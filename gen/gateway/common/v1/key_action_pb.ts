@@ -13,7 +13,7 @@ export const file_gateway_common_v1_key_action: GenFile = /*@__PURE__*/
   fileDesc("CiJnYXRld2F5L2NvbW1vbi92MS9rZXlfYWN0aW9uLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSppCglLZXlBY3Rpb24SGgoWS0VZX0FDVElPTl9VTlNQRUNJRklFRBAAEhMKD0tFWV9BQ1RJT05fS0VFUBABEhUKEUtFWV9BQ1RJT05fUkVWT0tFEAISFAoQS0VZX0FDVElPTl9QQVVTRRADQj8KEWdhdGV3YXkuY29tbW9uLnYxUAFaKG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9jb21tb24vdjE7Y29tbW9udjFiBnByb3RvMw");
 
 /**
- * What becomes of keys whose manager ends.
+ * What becomes of keys when the person or management key that manages them ends.
  *
  * @generated from enum gateway.common.v1.KeyAction
  */
@@ -24,7 +24,7 @@ export const KeyAction = {
   UNSPECIFIED: 0,
 
   /**
-   * They stay valid, and the owners manage them.
+   * They stay valid, and somebody else manages them.
    *
    * @generated from enum value: KEY_ACTION_KEEP = 1;
    */
@@ -38,7 +38,8 @@ export const KeyAction = {
   REVOKE: 2,
 
   /**
-   * They are paused: their running requests go on to their end. The owners may resume them.
+   * They are paused: their running requests go on to their end. The owners of the
+   * account may resume them.
    *
    * @generated from enum value: KEY_ACTION_PAUSE = 3;
    */
@@ -46,7 +47,7 @@ export const KeyAction = {
 } as const;
 
 /**
- * What becomes of keys whose manager ends.
+ * What becomes of keys when the person or management key that manages them ends.
  *
  * @generated from enum gateway.common.v1.KeyAction
  */

@@ -20,12 +20,12 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/operations/v1/support.proto.
  */
 export const file_gateway_operations_v1_support: GenFile = /*@__PURE__*/
-  fileDesc("CiNnYXRld2F5L29wZXJhdGlvbnMvdjEvc3VwcG9ydC5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxInEKDkFkZE5vdGVSZXF1ZXN0Eh4KCmFjY291bnRfaWQYASABKAlCCrpIA8gBAZjIGAESGQoEdGV4dBgCIAEoCUILukgIyAEBcgMY0A8SJAoPaWRlbXBvdGVuY3lfa2V5GAMgASgJQgu6SAjIAQFyAxjIASJDCg9BZGROb3RlUmVzcG9uc2USMAoEbm90ZRgBIAEoCzIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50Tm90ZSJpChBMaXN0TWFpbHNSZXF1ZXN0EhoKCmFjY291bnRfaWQYASABKAlCBrpIA8gBARIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIIl8KEUxpc3RNYWlsc1Jlc3BvbnNlEjEKBW1haWxzGAEgAygLMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRNYWlsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJqCgtBY2NvdW50TWFpbBIzCghkZWxpdmVyeRgBIAEoCzIhLmdhdGV3YXkuYWxlcnRzLnYxLkxpc3RlZERlbGl2ZXJ5Eg8KB2FkZHJlc3MYAiABKAkSFQoNaW52aXRhdGlvbl9pZBgDIAEoCSLOAQoVUmVzZW5kRG9jdW1lbnRSZXF1ZXN0Eh4KCmFjY291bnRfaWQYASABKAlCCrpIA8gBAZjIGAESFgoGbnVtYmVyGAIgASgJQga6SAPIAQESOwoCdG8YAyABKA4yJy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRG9jdW1lbnRSZWNlaXZlckIGukgDyAEBEh0KBnJlYXNvbhgEIAEoCUINukgKyAEBcgUQBRjoBxIhCg9pZGVtcG90ZW5jeV9rZXkYBSABKAlCCLpIBXIDGP8BIhgKFlJlc2VuZERvY3VtZW50UmVzcG9uc2UikQEKE1Jlc2VuZE5vdGljZVJlcXVlc3QSHgoKYWNjb3VudF9pZBgBIAEoCUIKukgDyAEBmMgYARIYCghhbGVydF9pZBgCIAEoCUIGukgDyAEBEh0KBnJlYXNvbhgDIAEoCUINukgKyAEBcgUQBRjoBxIhCg9pZGVtcG90ZW5jeV9rZXkYBCABKAlCCLpIBXIDGP8BIhYKFFJlc2VuZE5vdGljZVJlc3BvbnNlInEKGExpc3RQcm9tb3Rpb25Vc2VzUmVxdWVzdBIaCgphY2NvdW50X2lkGAEgASgJQga6SAPIAQESGwoJcGFnZV9zaXplGAIgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAMgASgJQgi6SAVyAxiACCJnChlMaXN0UHJvbW90aW9uVXNlc1Jlc3BvbnNlEjEKBHVzZXMYASADKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvbW90aW9uVXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLfAQoMUHJvbW90aW9uVXNlEg8KB2NvZGVfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIpCgZmYW1pbHkYAyABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSGgoSYm9udXNfbWljcm9jcmVkaXRzGAQgASgDEisKB3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCG9yZGVyX2lkGAYgASgJEhUKDWlzX3Rha2VuX2JhY2sYByABKAgSEwoLdHJhbnNmZXJfaWQYCCABKAkibQoUTGlzdERvY3VtZW50c1JlcXVlc3QSGgoKYWNjb3VudF9pZBgBIAEoCUIGukgDyAEBEhsKCXBhZ2Vfc2l6ZRgCIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAgiawoVTGlzdERvY3VtZW50c1Jlc3BvbnNlEjkKCWRvY3VtZW50cxgBIAMoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RG9jdW1lbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpMBCg9BY2NvdW50RG9jdW1lbnQSDgoGbnVtYmVyGAEgASgJEi8KBGtpbmQYAiABKA4yIS5nYXRld2F5LnBheW1lbnRzLnYxLkRvY3VtZW50S2luZBIQCghvcmRlcl9pZBgDIAEoCRItCglpc3N1ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImkKEExpc3ROb3Rlc1JlcXVlc3QSGgoKYWNjb3VudF9pZBgBIAEoCUIGukgDyAEBEhsKCXBhZ2Vfc2l6ZRgCIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAgiXwoRTGlzdE5vdGVzUmVzcG9uc2USMQoFbm90ZXMYASADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWNjb3VudE5vdGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInoKC0FjY291bnROb3RlEg8KB25vdGVfaWQYASABKAkSGAoKYWNjb3VudF9pZBgCIAEoCUIEmMgYARImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCgoCYnkYBCABKAkSDAoEdGV4dBgFIAEoCSpwChBEb2N1bWVudFJlY2VpdmVyEiEKHURPQ1VNRU5UX1JFQ0VJVkVSX1VOU1BFQ0lGSUVEEAASHAoYRE9DVU1FTlRfUkVDRUlWRVJfT1dORVJTEAESGwoXRE9DVU1FTlRfUkVDRUlWRVJfQlVZRVIQAjLXBgoOU3VwcG9ydFNlcnZpY2USaQoHQWRkTm90ZRIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BZGROb3RlUmVxdWVzdBomLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BZGROb3RlUmVzcG9uc2UiD5ACAurHGAQQBCAB+McYARJrCglMaXN0Tm90ZXMSJy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdE5vdGVzUmVxdWVzdBooLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0Tm90ZXNSZXNwb25zZSILkAIB6scYBBABIAESawoJTGlzdE1haWxzEicuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RNYWlsc1JlcXVlc3QaKC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdE1haWxzUmVzcG9uc2UiC5ACAerHGAQQASABEoIBCg5SZXNlbmREb2N1bWVudBIsLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SZXNlbmREb2N1bWVudFJlcXVlc3QaLS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVzZW5kRG9jdW1lbnRSZXNwb25zZSITkAIA6scYBBAEIAH4xxgBgMgYARJ8CgxSZXNlbmROb3RpY2USKi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVzZW5kTm90aWNlUmVxdWVzdBorLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SZXNlbmROb3RpY2VSZXNwb25zZSITkAIA6scYBBAEIAH4xxgBgMgYARKDAQoRTGlzdFByb21vdGlvblVzZXMSLy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdFByb21vdGlvblVzZXNSZXF1ZXN0GjAuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm9tb3Rpb25Vc2VzUmVzcG9uc2UiC5ACAerHGAQQASABEncKDUxpc3REb2N1bWVudHMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdERvY3VtZW50c1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdERvY3VtZW50c1Jlc3BvbnNlIguQAgHqxxgEEAEgAUJLChVnYXRld2F5Lm9wZXJhdGlvbnMudjFQAVowbW9kZWwtZ2F0ZXdheS9nYXRld2F5L29wZXJhdGlvbnMvdjE7b3BlcmF0aW9uc3YxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_alerts_v1_alerts, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_payments_v1_payments, file_google_protobuf_timestamp]);
+  fileDesc("CiNnYXRld2F5L29wZXJhdGlvbnMvdjEvc3VwcG9ydC5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxInsKGENyZWF0ZUFjY291bnROb3RlUmVxdWVzdBIeCgphY2NvdW50X2lkGAEgASgJQgq6SAPIAQGYyBgBEhkKBHRleHQYAiABKAlCC7pICMgBAXIDGNAPEiQKD2lkZW1wb3RlbmN5X2tleRgDIAEoCUILukgIyAEBcgMYyAEiTQoZQ3JlYXRlQWNjb3VudE5vdGVSZXNwb25zZRIwCgRub3RlGAEgASgLMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnROb3RlImkKEExpc3RNYWlsc1JlcXVlc3QSGgoKYWNjb3VudF9pZBgBIAEoCUIGukgDyAEBEhsKCXBhZ2Vfc2l6ZRgCIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAgiXwoRTGlzdE1haWxzUmVzcG9uc2USMQoFbWFpbHMYASADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWNjb3VudE1haWwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJImoKC0FjY291bnRNYWlsEjMKCGRlbGl2ZXJ5GAEgASgLMiEuZ2F0ZXdheS5hbGVydHMudjEuTGlzdGVkRGVsaXZlcnkSDwoHYWRkcmVzcxgCIAEoCRIVCg1pbnZpdGF0aW9uX2lkGAMgASgJItQBChVSZXNlbmREb2N1bWVudFJlcXVlc3QSHgoKYWNjb3VudF9pZBgBIAEoCUIKukgDyAEBmMgYARIWCgZudW1iZXIYAiABKAlCBrpIA8gBARJBCghyZWNlaXZlchgDIAEoDjInLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Eb2N1bWVudFJlY2VpdmVyQga6SAPIAQESHQoGcmVhc29uGAQgASgJQg26SArIAQFyBRAFGOgHEiEKD2lkZW1wb3RlbmN5X2tleRgFIAEoCUIIukgFcgMY/wEiGAoWUmVzZW5kRG9jdW1lbnRSZXNwb25zZSKRAQoTUmVzZW5kTm90aWNlUmVxdWVzdBIeCgphY2NvdW50X2lkGAEgASgJQgq6SAPIAQGYyBgBEhgKCGFsZXJ0X2lkGAIgASgJQga6SAPIAQESHQoGcmVhc29uGAMgASgJQg26SArIAQFyBRAFGOgHEiEKD2lkZW1wb3RlbmN5X2tleRgEIAEoCUIIukgFcgMY/wEiFgoUUmVzZW5kTm90aWNlUmVzcG9uc2UicQoYTGlzdFByb21vdGlvblVzZXNSZXF1ZXN0EhoKCmFjY291bnRfaWQYASABKAlCBrpIA8gBARIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIImcKGUxpc3RQcm9tb3Rpb25Vc2VzUmVzcG9uc2USMQoEdXNlcxgBIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm9tb3Rpb25Vc2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIuEBCgxQcm9tb3Rpb25Vc2USFAoMcHJvbW90aW9uX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EhoKEmJvbnVzX21pY3JvY3JlZGl0cxgEIAEoAxIrCgd1c2VkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghvcmRlcl9pZBgGIAEoCRISCgp0YWtlbl9iYWNrGAcgASgIEhMKC3RyYW5zZmVyX2lkGAggASgJIm0KFExpc3REb2N1bWVudHNSZXF1ZXN0EhoKCmFjY291bnRfaWQYASABKAlCBrpIA8gBARIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIImsKFUxpc3REb2N1bWVudHNSZXNwb25zZRI5Cglkb2N1bWVudHMYASADKAsyJi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWNjb3VudERvY3VtZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKTAQoPQWNjb3VudERvY3VtZW50Eg4KBm51bWJlchgBIAEoCRIvCgRraW5kGAIgASgOMiEuZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudEtpbmQSEAoIb3JkZXJfaWQYAyABKAkSLQoJaXNzdWVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJwChdMaXN0QWNjb3VudE5vdGVzUmVxdWVzdBIaCgphY2NvdW50X2lkGAEgASgJQga6SAPIAQESGwoJcGFnZV9zaXplGAIgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAMgASgJQgi6SAVyAxiACCJmChhMaXN0QWNjb3VudE5vdGVzUmVzcG9uc2USMQoFbm90ZXMYASADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQWNjb3VudE5vdGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIooBCgtBY2NvdW50Tm90ZRIPCgdub3RlX2lkGAEgASgJEhgKCmFjY291bnRfaWQYAiABKAlCBJjIGAESLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKY3JlYXRlZF9ieRgEIAEoCRIMCgR0ZXh0GAUgASgJKnAKEERvY3VtZW50UmVjZWl2ZXISIQodRE9DVU1FTlRfUkVDRUlWRVJfVU5TUEVDSUZJRUQQABIcChhET0NVTUVOVF9SRUNFSVZFUl9PV05FUlMQARIbChdET0NVTUVOVF9SRUNFSVZFUl9CVVlFUhACMowHCg5TdXBwb3J0U2VydmljZRKHAQoRQ3JlYXRlQWNjb3VudE5vdGUSLy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ3JlYXRlQWNjb3VudE5vdGVSZXF1ZXN0GjAuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkNyZWF0ZUFjY291bnROb3RlUmVzcG9uc2UiD5ACAurHGAQQBCAB+McYARKAAQoQTGlzdEFjY291bnROb3RlcxIuLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0QWNjb3VudE5vdGVzUmVxdWVzdBovLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0QWNjb3VudE5vdGVzUmVzcG9uc2UiC5ACAerHGAQQASABEmsKCUxpc3RNYWlscxInLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0TWFpbHNSZXF1ZXN0GiguZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RNYWlsc1Jlc3BvbnNlIguQAgHqxxgEEAEgARKCAQoOUmVzZW5kRG9jdW1lbnQSLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVzZW5kRG9jdW1lbnRSZXF1ZXN0Gi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlc2VuZERvY3VtZW50UmVzcG9uc2UiE5ACAOrHGAQQBCAB+McYAYDIGAESfAoMUmVzZW5kTm90aWNlEiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlc2VuZE5vdGljZVJlcXVlc3QaKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVzZW5kTm90aWNlUmVzcG9uc2UiE5ACAOrHGAQQBCAB+McYAYDIGAESgwEKEUxpc3RQcm9tb3Rpb25Vc2VzEi8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm9tb3Rpb25Vc2VzUmVxdWVzdBowLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvbW90aW9uVXNlc1Jlc3BvbnNlIguQAgHqxxgEEAEgARJ3Cg1MaXN0RG9jdW1lbnRzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3REb2N1bWVudHNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3REb2N1bWVudHNSZXNwb25zZSILkAIB6scYBBABIAFCSwoVZ2F0ZXdheS5vcGVyYXRpb25zLnYxUAFaMG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9vcGVyYXRpb25zL3YxO29wZXJhdGlvbnN2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_alerts_v1_alerts, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_payments_v1_payments, file_google_protobuf_timestamp]);
 
 /**
- * @generated from message gateway.operations.v1.AddNoteRequest
+ * @generated from message gateway.operations.v1.CreateAccountNoteRequest
  */
-export type AddNoteRequest = Message<"gateway.operations.v1.AddNoteRequest"> & {
+export type CreateAccountNoteRequest = Message<"gateway.operations.v1.CreateAccountNoteRequest"> & {
   /**
    * @generated from field: string account_id = 1;
    */
@@ -45,16 +45,16 @@ export type AddNoteRequest = Message<"gateway.operations.v1.AddNoteRequest"> & {
 };
 
 /**
- * Describes the message gateway.operations.v1.AddNoteRequest.
- * Use `create(AddNoteRequestSchema)` to create a new message.
+ * Describes the message gateway.operations.v1.CreateAccountNoteRequest.
+ * Use `create(CreateAccountNoteRequestSchema)` to create a new message.
  */
-export const AddNoteRequestSchema: GenMessage<AddNoteRequest> = /*@__PURE__*/
+export const CreateAccountNoteRequestSchema: GenMessage<CreateAccountNoteRequest> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_support, 0);
 
 /**
- * @generated from message gateway.operations.v1.AddNoteResponse
+ * @generated from message gateway.operations.v1.CreateAccountNoteResponse
  */
-export type AddNoteResponse = Message<"gateway.operations.v1.AddNoteResponse"> & {
+export type CreateAccountNoteResponse = Message<"gateway.operations.v1.CreateAccountNoteResponse"> & {
   /**
    * @generated from field: gateway.operations.v1.AccountNote note = 1;
    */
@@ -62,10 +62,10 @@ export type AddNoteResponse = Message<"gateway.operations.v1.AddNoteResponse"> &
 };
 
 /**
- * Describes the message gateway.operations.v1.AddNoteResponse.
- * Use `create(AddNoteResponseSchema)` to create a new message.
+ * Describes the message gateway.operations.v1.CreateAccountNoteResponse.
+ * Use `create(CreateAccountNoteResponseSchema)` to create a new message.
  */
-export const AddNoteResponseSchema: GenMessage<AddNoteResponse> = /*@__PURE__*/
+export const CreateAccountNoteResponseSchema: GenMessage<CreateAccountNoteResponse> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_support, 1);
 
 /**
@@ -176,9 +176,9 @@ export type ResendDocumentRequest = Message<"gateway.operations.v1.ResendDocumen
   number: string;
 
   /**
-   * @generated from field: gateway.operations.v1.DocumentReceiver to = 3;
+   * @generated from field: gateway.operations.v1.DocumentReceiver receiver = 3;
    */
-  to: DocumentReceiver;
+  receiver: DocumentReceiver;
 
   /**
    * For the audit event.
@@ -328,9 +328,9 @@ export type PromotionUse = Message<"gateway.operations.v1.PromotionUse"> & {
   /**
    * The id of the promotion.
    *
-   * @generated from field: string code_id = 1;
+   * @generated from field: string promotion_id = 1;
    */
-  codeId: string;
+  promotionId: string;
 
   /**
    * As operators named the promotion.
@@ -366,9 +366,9 @@ export type PromotionUse = Message<"gateway.operations.v1.PromotionUse"> & {
   /**
    * A refund of that purchase took the bonus back.
    *
-   * @generated from field: bool is_taken_back = 7;
+   * @generated from field: bool taken_back = 7;
    */
-  isTakenBack: boolean;
+  takenBack: boolean;
 
   /**
    * The transfer of the bonus. Empty: it is not posted yet.
@@ -475,9 +475,9 @@ export const AccountDocumentSchema: GenMessage<AccountDocument> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_support, 14);
 
 /**
- * @generated from message gateway.operations.v1.ListNotesRequest
+ * @generated from message gateway.operations.v1.ListAccountNotesRequest
  */
-export type ListNotesRequest = Message<"gateway.operations.v1.ListNotesRequest"> & {
+export type ListAccountNotesRequest = Message<"gateway.operations.v1.ListAccountNotesRequest"> & {
   /**
    * @generated from field: string account_id = 1;
    */
@@ -499,16 +499,16 @@ export type ListNotesRequest = Message<"gateway.operations.v1.ListNotesRequest">
 };
 
 /**
- * Describes the message gateway.operations.v1.ListNotesRequest.
- * Use `create(ListNotesRequestSchema)` to create a new message.
+ * Describes the message gateway.operations.v1.ListAccountNotesRequest.
+ * Use `create(ListAccountNotesRequestSchema)` to create a new message.
  */
-export const ListNotesRequestSchema: GenMessage<ListNotesRequest> = /*@__PURE__*/
+export const ListAccountNotesRequestSchema: GenMessage<ListAccountNotesRequest> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_support, 15);
 
 /**
- * @generated from message gateway.operations.v1.ListNotesResponse
+ * @generated from message gateway.operations.v1.ListAccountNotesResponse
  */
-export type ListNotesResponse = Message<"gateway.operations.v1.ListNotesResponse"> & {
+export type ListAccountNotesResponse = Message<"gateway.operations.v1.ListAccountNotesResponse"> & {
   /**
    * @generated from field: repeated gateway.operations.v1.AccountNote notes = 1;
    */
@@ -523,10 +523,10 @@ export type ListNotesResponse = Message<"gateway.operations.v1.ListNotesResponse
 };
 
 /**
- * Describes the message gateway.operations.v1.ListNotesResponse.
- * Use `create(ListNotesResponseSchema)` to create a new message.
+ * Describes the message gateway.operations.v1.ListAccountNotesResponse.
+ * Use `create(ListAccountNotesResponseSchema)` to create a new message.
  */
-export const ListNotesResponseSchema: GenMessage<ListNotesResponse> = /*@__PURE__*/
+export const ListAccountNotesResponseSchema: GenMessage<ListAccountNotesResponse> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_support, 16);
 
 /**
@@ -544,16 +544,16 @@ export type AccountNote = Message<"gateway.operations.v1.AccountNote"> & {
   accountId: string;
 
   /**
-   * @generated from field: google.protobuf.Timestamp at = 3;
+   * @generated from field: google.protobuf.Timestamp created_at = 3;
    */
-  at?: Timestamp | undefined;
+  createdAt?: Timestamp | undefined;
 
   /**
    * `person:` and an id, or `token:` and a name.
    *
-   * @generated from field: string by = 4;
+   * @generated from field: string created_by = 4;
    */
-  by: string;
+  createdBy: string;
 
   /**
    * @generated from field: string text = 5;
@@ -619,22 +619,22 @@ export const SupportService: GenService<{
    * the same idempotency key returns the first note. Errors: NOT_FOUND, IDEMPOTENCY_KEY_REUSED,
    * INVALID_REQUEST.
    *
-   * @generated from rpc gateway.operations.v1.SupportService.AddNote
+   * @generated from rpc gateway.operations.v1.SupportService.CreateAccountNote
    */
-  addNote: {
+  createAccountNote: {
     methodKind: "unary";
-    input: typeof AddNoteRequestSchema;
-    output: typeof AddNoteResponseSchema;
+    input: typeof CreateAccountNoteRequestSchema;
+    output: typeof CreateAccountNoteResponseSchema;
   },
   /**
    * Lists the notes about an account, newest first. Errors: NOT_FOUND.
    *
-   * @generated from rpc gateway.operations.v1.SupportService.ListNotes
+   * @generated from rpc gateway.operations.v1.SupportService.ListAccountNotes
    */
-  listNotes: {
+  listAccountNotes: {
     methodKind: "unary";
-    input: typeof ListNotesRequestSchema;
-    output: typeof ListNotesResponseSchema;
+    input: typeof ListAccountNotesRequestSchema;
+    output: typeof ListAccountNotesResponseSchema;
   },
   /**
    * Lists the mails of an account, newest first, each with what became of it. Those about alerts

@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/payments/v1/order.proto.
  */
 export const file_gateway_payments_v1_order: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRld2F5L3BheW1lbnRzL3YxL29yZGVyLnByb3RvEhNnYXRld2F5LnBheW1lbnRzLnYxIsAHCgVPcmRlchIWCghvcmRlcl9pZBgBIAEoCUIEmMgYARIYCgphY2NvdW50X2lkGAIgASgJQgSYyBgBEi8KBmZhbWlseRgDIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIEmMgYARIXCgl1c2RfY2VudHMYBCABKA1CBJjIGAESFAoMbWljcm9jcmVkaXRzGAUgASgDEhEKCXByb2Nlc3NvchgGIAEoCRIOCgZtZXRob2QYByABKAkSDQoFYXNzZXQYCCABKAkSDwoHbmV0d29yaxgJIAEoCRIVCg1xdW90ZWRfYW1vdW50GAogASgJEhAKCHVzZF9yYXRlGAsgASgJEg4KBnBheV90bxgMIAEoCRIMCgRtZW1vGA0gASgJEhQKDGNoZWNrb3V0X3VybBgOIAEoCRIRCglzaW11bGF0ZWQYDyABKAgSLgoFc3RhdGUYECABKA4yHy5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyU3RhdGUSMQoJYXR0ZW50aW9uGBEgASgOMh4uZ2F0ZXdheS5wYXltZW50cy52MS5BdHRlbnRpb24SDgoGbm90aWNlGBIgASgJEhMKC3NlZW5fYW1vdW50GBMgASgJEhYKDnNldHRsZWRfYW1vdW50GBQgASgJEhYKDm1pc3NpbmdfYW1vdW50GBUgASgJEhwKFGdyYW50ZWRfbWljcm9jcmVkaXRzGBYgASgDEh0KFXJlZnVuZGVkX21pY3JvZG9sbGFycxgXIAEoAxIWCg5yZWNlaXB0X251bWJlchgYIAEoCRISCgpjcmVhdGVkX2J5GBkgASgJEi4KCmNyZWF0ZWRfYXQYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDHF1b3RlZF91bnRpbBgbIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoNd2F0Y2hlZF91bnRpbBgcIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJbG9va2VkX2F0GB0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCghkZXBvc2l0cxgeIAMoCzIcLmdhdGV3YXkucGF5bWVudHMudjEuRGVwb3NpdBIsCgdyZWZ1bmRzGB8gAygLMhsuZ2F0ZXdheS5wYXltZW50cy52MS5SZWZ1bmQSLwoGZXZlbnRzGCAgAygLMh8uZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlckV2ZW50ItABCgpPcmRlckV2ZW50EjEKBGtpbmQYASABKA4yIy5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyRXZlbnRLaW5kEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI5CgVmYWN0cxgDIAMoCzIqLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXJFdmVudC5GYWN0c0VudHJ5GiwKCkZhY3RzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLPAgoHRGVwb3NpdBISCgpkZXBvc2l0X2lkGAEgASgJEg0KBWFzc2V0GAIgASgJEg8KB25ldHdvcmsYAyABKAkSDgoGYW1vdW50GAQgASgJEjAKBXN0YXRlGAUgASgOMiEuZ2F0ZXdheS5wYXltZW50cy52MS5EZXBvc2l0U3RhdGUSHwoSdmFsdWVfbWljcm9kb2xsYXJzGAYgASgDSACIAQESFQoNY29uZmlybWF0aW9ucxgHIAEoDRIcChRjb25maXJtYXRpb25zX25lZWRlZBgIIAEoDRIxCg1maXJzdF9zZWVuX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzZXR0bGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIVChNfdmFsdWVfbWljcm9kb2xsYXJzIqcCCgZSZWZ1bmQSDgoGbnVtYmVyGAEgASgNEi8KBXN0YXRlGAIgASgOMiAuZ2F0ZXdheS5wYXltZW50cy52MS5SZWZ1bmRTdGF0ZRIbChNhbW91bnRfbWljcm9kb2xsYXJzGAMgASgDEhIKCmRlcG9zaXRfaWQYBCABKAkSFAoMbWljcm9jcmVkaXRzGAUgASgDEhMKC3RyYW5zYWN0aW9uGAYgASgJEg4KBnJlYXNvbhgHIAEoCRISCgpjcmVhdGVkX2J5GAggASgJEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCrUAQoKT3JkZXJTdGF0ZRIbChdPUkRFUl9TVEFURV9VTlNQRUNJRklFRBAAEhQKEE9SREVSX1NUQVRFX09QRU4QARIUChBPUkRFUl9TVEFURV9TRUVOEAISGwoXT1JERVJfU1RBVEVfUEFSVExZX1BBSUQQAxIUChBPUkRFUl9TVEFURV9QQUlEEAQSFwoTT1JERVJfU1RBVEVfRVhQSVJFRBAFEhkKFU9SREVSX1NUQVRFX0NBTkNFTExFRBAGEhYKEk9SREVSX1NUQVRFX0NMT1NFRBAHKr0CCglBdHRlbnRpb24SGQoVQVRURU5USU9OX1VOU1BFQ0lGSUVEEAASFgoSQVRURU5USU9OX09WRVJQQUlEEAESEgoOQVRURU5USU9OX0xBVEUQAxIZChVBVFRFTlRJT05fV1JPTkdfQVNTRVQQBBISCg5BVFRFTlRJT05fTE9TVBAFEhQKEEFUVEVOVElPTl9NQVJLRUQQBhIZChVBVFRFTlRJT05fVU5DT05GSVJNRUQQBxIUChBBVFRFTlRJT05fRkFJTEVEEAgSEwoPQVRURU5USU9OX0RFUEVHEAkSEwoPQVRURU5USU9OX1NXRVBUEAoSHAoYQVRURU5USU9OX0FDQ09VTlRfQ0xPU0VEEAsSFQoRQVRURU5USU9OX0ZMT09ERUQQDCIECAIQAioOQVRURU5USU9OX0RVU1Qq+wEKDk9yZGVyRXZlbnRLaW5kEiAKHE9SREVSX0VWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIZChVPUkRFUl9FVkVOVF9LSU5EX1NFRU4QARIdChlPUkRFUl9FVkVOVF9LSU5EX0NSRURJVEVEEAISGgoWT1JERVJfRVZFTlRfS0lORF9TSE9SVBADEhkKFU9SREVSX0VWRU5UX0tJTkRfTEFURRAEEhkKFU9SREVSX0VWRU5UX0tJTkRfTE9TVBAFEh0KGU9SREVSX0VWRU5UX0tJTkRfUkVGVU5ERUQQBhIcChhPUkRFUl9FVkVOVF9LSU5EX0RFQ0lERUQQByp4CgxEZXBvc2l0U3RhdGUSHQoZREVQT1NJVF9TVEFURV9VTlNQRUNJRklFRBAAEhYKEkRFUE9TSVRfU1RBVEVfU0VFThABEhkKFURFUE9TSVRfU1RBVEVfU0VUVExFRBACEhYKEkRFUE9TSVRfU1RBVEVfTE9TVBADKs4BCgtSZWZ1bmRTdGF0ZRIcChhSRUZVTkRfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJSRUZVTkRfU1RBVEVfQVNLRUQQARIYChRSRUZVTkRfU1RBVEVfUkVGVVNFRBACEhoKFlJFRlVORF9TVEFURV9SRUZVTkRJTkcQAxIaChZSRUZVTkRfU1RBVEVfQ09NUExFVEVEEAQSGwoXUkVGVU5EX1NUQVRFX0NBTkNFTExJTkcQBRIaChZSRUZVTkRfU1RBVEVfQ0FOQ0VMTEVEEAZCRQoTZ2F0ZXdheS5wYXltZW50cy52MVABWixtb2RlbC1nYXRld2F5L2dhdGV3YXkvcGF5bWVudHMvdjE7cGF5bWVudHN2MWIGcHJvdG8z", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nYXRld2F5L3BheW1lbnRzL3YxL29yZGVyLnByb3RvEhNnYXRld2F5LnBheW1lbnRzLnYxIsUHCgVPcmRlchIWCghvcmRlcl9pZBgBIAEoCUIEmMgYARIYCgphY2NvdW50X2lkGAIgASgJQgSYyBgBEi8KBmZhbWlseRgDIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIEmMgYARIXCgl1c2RfY2VudHMYBCABKA1CBJjIGAESGQoRcGFja19taWNyb2NyZWRpdHMYBSABKAMSEQoJcHJvY2Vzc29yGAYgASgJEg4KBm1ldGhvZBgHIAEoCRINCgVhc3NldBgIIAEoCRIPCgduZXR3b3JrGAkgASgJEhQKDHF1b3RlZF9jb2lucxgKIAEoCRIUCgx1c2RfcGVyX2NvaW4YCyABKAkSDgoGcGF5X3RvGAwgASgJEgwKBG1lbW8YDSABKAkSFAoMY2hlY2tvdXRfdXJsGA4gASgJEhEKCXNpbXVsYXRlZBgPIAEoCBIuCgVzdGF0ZRgQIAEoDjIfLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXJTdGF0ZRIxCglhdHRlbnRpb24YESABKA4yHi5nYXRld2F5LnBheW1lbnRzLnYxLkF0dGVudGlvbhIOCgZub3RpY2UYEiABKAkSEgoKc2Vlbl9jb2lucxgTIAEoCRIVCg1zZXR0bGVkX2NvaW5zGBQgASgJEhUKDW1pc3NpbmdfY29pbnMYFSABKAkSHAoUZ3JhbnRlZF9taWNyb2NyZWRpdHMYFiABKAMSHQoVcmVmdW5kZWRfbWljcm9kb2xsYXJzGBcgASgDEhYKDnJlY2VpcHRfbnVtYmVyGBggASgJEhIKCmNyZWF0ZWRfYnkYGSABKAkSLgoKY3JlYXRlZF9hdBgaIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMcXVvdGVkX3VudGlsGBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg13YXRjaGVkX3VudGlsGBwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCglsb29rZWRfYXQYHSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCGRlcG9zaXRzGB4gAygLMhwuZ2F0ZXdheS5wYXltZW50cy52MS5EZXBvc2l0EiwKB3JlZnVuZHMYHyADKAsyGy5nYXRld2F5LnBheW1lbnRzLnYxLlJlZnVuZBIvCgZldmVudHMYICADKAsyHy5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyRXZlbnQi2QEKCk9yZGVyRXZlbnQSMQoEa2luZBgBIAEoDjIjLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXJFdmVudEtpbmQSLwoLb2NjdXJyZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjkKBWZhY3RzGAMgAygLMiouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlckV2ZW50LkZhY3RzRW50cnkaLAoKRmFjdHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIs4CCgdEZXBvc2l0EhIKCmRlcG9zaXRfaWQYASABKAkSDQoFYXNzZXQYAiABKAkSDwoHbmV0d29yaxgDIAEoCRINCgVjb2lucxgEIAEoCRIwCgVzdGF0ZRgFIAEoDjIhLmdhdGV3YXkucGF5bWVudHMudjEuRGVwb3NpdFN0YXRlEh8KEnZhbHVlX21pY3JvZG9sbGFycxgGIAEoA0gAiAEBEhUKDWNvbmZpcm1hdGlvbnMYByABKA0SHAoUY29uZmlybWF0aW9uc19uZWVkZWQYCCABKA0SMQoNZmlyc3Rfc2Vlbl9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc2V0dGxlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCFQoTX3ZhbHVlX21pY3JvZG9sbGFycyKyAgoGUmVmdW5kEg4KBm51bWJlchgBIAEoDRIvCgVzdGF0ZRgCIAEoDjIgLmdhdGV3YXkucGF5bWVudHMudjEuUmVmdW5kU3RhdGUSHQoVcmVmdW5kZWRfbWljcm9kb2xsYXJzGAMgASgDEhIKCmRlcG9zaXRfaWQYBCABKAkSHQoVcmVmdW5kZWRfbWljcm9jcmVkaXRzGAUgASgDEhMKC3RyYW5zYWN0aW9uGAYgASgJEg4KBnJlYXNvbhgHIAEoCRISCgpjcmVhdGVkX2J5GAggASgJEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCrUAQoKT3JkZXJTdGF0ZRIbChdPUkRFUl9TVEFURV9VTlNQRUNJRklFRBAAEhQKEE9SREVSX1NUQVRFX09QRU4QARIUChBPUkRFUl9TVEFURV9TRUVOEAISGwoXT1JERVJfU1RBVEVfUEFSVExZX1BBSUQQAxIUChBPUkRFUl9TVEFURV9QQUlEEAQSFwoTT1JERVJfU1RBVEVfRVhQSVJFRBAFEhkKFU9SREVSX1NUQVRFX0NBTkNFTExFRBAGEhYKEk9SREVSX1NUQVRFX0NMT1NFRBAHKr0CCglBdHRlbnRpb24SGQoVQVRURU5USU9OX1VOU1BFQ0lGSUVEEAASFgoSQVRURU5USU9OX09WRVJQQUlEEAESEgoOQVRURU5USU9OX0xBVEUQAxIZChVBVFRFTlRJT05fV1JPTkdfQVNTRVQQBBISCg5BVFRFTlRJT05fTE9TVBAFEhQKEEFUVEVOVElPTl9NQVJLRUQQBhIZChVBVFRFTlRJT05fVU5DT05GSVJNRUQQBxIUChBBVFRFTlRJT05fRkFJTEVEEAgSEwoPQVRURU5USU9OX0RFUEVHEAkSEwoPQVRURU5USU9OX1NXRVBUEAoSHAoYQVRURU5USU9OX0FDQ09VTlRfQ0xPU0VEEAsSFQoRQVRURU5USU9OX0ZMT09ERUQQDCIECAIQAioOQVRURU5USU9OX0RVU1Qq+wEKDk9yZGVyRXZlbnRLaW5kEiAKHE9SREVSX0VWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIZChVPUkRFUl9FVkVOVF9LSU5EX1NFRU4QARIdChlPUkRFUl9FVkVOVF9LSU5EX0NSRURJVEVEEAISGgoWT1JERVJfRVZFTlRfS0lORF9TSE9SVBADEhkKFU9SREVSX0VWRU5UX0tJTkRfTEFURRAEEhkKFU9SREVSX0VWRU5UX0tJTkRfTE9TVBAFEh0KGU9SREVSX0VWRU5UX0tJTkRfUkVGVU5ERUQQBhIcChhPUkRFUl9FVkVOVF9LSU5EX0RFQ0lERUQQByp4CgxEZXBvc2l0U3RhdGUSHQoZREVQT1NJVF9TVEFURV9VTlNQRUNJRklFRBAAEhYKEkRFUE9TSVRfU1RBVEVfU0VFThABEhkKFURFUE9TSVRfU1RBVEVfU0VUVExFRBACEhYKEkRFUE9TSVRfU1RBVEVfTE9TVBADKs4BCgtSZWZ1bmRTdGF0ZRIcChhSRUZVTkRfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJSRUZVTkRfU1RBVEVfQVNLRUQQARIYChRSRUZVTkRfU1RBVEVfUkVGVVNFRBACEhoKFlJFRlVORF9TVEFURV9SRUZVTkRJTkcQAxIaChZSRUZVTkRfU1RBVEVfQ09NUExFVEVEEAQSGwoXUkVGVU5EX1NUQVRFX0NBTkNFTExJTkcQBRIaChZSRUZVTkRfU1RBVEVfQ0FOQ0VMTEVEEAZCRQoTZ2F0ZXdheS5wYXltZW50cy52MVABWixtb2RlbC1nYXRld2F5L2dhdGV3YXkvcGF5bWVudHMvdjE7cGF5bWVudHN2MWIGcHJvdG8z", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.payments.v1.Order
@@ -44,9 +44,9 @@ export type Order = Message<"gateway.payments.v1.Order"> & {
   /**
    * What the pack holds, in micro-credits.
    *
-   * @generated from field: int64 microcredits = 5;
+   * @generated from field: int64 pack_microcredits = 5;
    */
-  microcredits: bigint;
+  packMicrocredits: bigint;
 
   /**
    * @generated from field: string processor = 6;
@@ -71,16 +71,16 @@ export type Order = Message<"gateway.payments.v1.Order"> & {
   /**
    * Coins to pay.
    *
-   * @generated from field: string quoted_amount = 10;
+   * @generated from field: string quoted_coins = 10;
    */
-  quotedAmount: string;
+  quotedCoins: string;
 
   /**
    * Dollars of one coin in this quote.
    *
-   * @generated from field: string usd_rate = 11;
+   * @generated from field: string usd_per_coin = 11;
    */
-  usdRate: string;
+  usdPerCoin: string;
 
   /**
    * Address or invoice. Of a simulated order it is valid nowhere.
@@ -130,23 +130,23 @@ export type Order = Message<"gateway.payments.v1.Order"> & {
   /**
    * Coins that were seen and have not settled, of the ordered asset and network.
    *
-   * @generated from field: string seen_amount = 19;
+   * @generated from field: string seen_coins = 19;
    */
-  seenAmount: string;
+  seenCoins: string;
 
   /**
    * Coins that settled, of the ordered asset and network.
    *
-   * @generated from field: string settled_amount = 20;
+   * @generated from field: string settled_coins = 20;
    */
-  settledAmount: string;
+  settledCoins: string;
 
   /**
    * Coins that are missing to the quoted amount, counting what was seen.
    *
-   * @generated from field: string missing_amount = 21;
+   * @generated from field: string missing_coins = 21;
    */
-  missingAmount: string;
+  missingCoins: string;
 
   /**
    * Granted for this order up to now, without what refunds took back. In micro-credits.
@@ -241,9 +241,9 @@ export type OrderEvent = Message<"gateway.payments.v1.OrderEvent"> & {
   kind: OrderEventKind;
 
   /**
-   * @generated from field: google.protobuf.Timestamp at = 2;
+   * @generated from field: google.protobuf.Timestamp occurred_at = 2;
    */
-  at?: Timestamp | undefined;
+  occurredAt?: Timestamp | undefined;
 
   /**
    * By name, where they are known: `asset`, `network` and `amount` in coins; `usd_micro` and
@@ -289,9 +289,9 @@ export type Deposit = Message<"gateway.payments.v1.Deposit"> & {
   network: string;
 
   /**
-   * @generated from field: string amount = 4;
+   * @generated from field: string coins = 4;
    */
-  amount: string;
+  coins: string;
 
   /**
    * @generated from field: gateway.payments.v1.DepositState state = 5;
@@ -356,9 +356,9 @@ export type Refund = Message<"gateway.payments.v1.Refund"> & {
   /**
    * 0 for a deposit of unknown value.
    *
-   * @generated from field: int64 amount_microdollars = 3;
+   * @generated from field: int64 refunded_microdollars = 3;
    */
-  amountMicrodollars: bigint;
+  refundedMicrodollars: bigint;
 
   /**
    * The deposit that goes back whole. Empty: an amount.
@@ -370,9 +370,9 @@ export type Refund = Message<"gateway.payments.v1.Refund"> & {
   /**
    * The credits that it takes back, in micro-credits.
    *
-   * @generated from field: int64 microcredits = 5;
+   * @generated from field: int64 refunded_microcredits = 5;
    */
-  microcredits: bigint;
+  refundedMicrocredits: bigint;
 
   /**
    * With which the coins were sent.

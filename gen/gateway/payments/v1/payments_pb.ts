@@ -18,7 +18,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/payments/v1/payments.proto.
  */
 export const file_gateway_payments_v1_payments: GenFile = /*@__PURE__*/
-  fileDesc("CiJnYXRld2F5L3BheW1lbnRzL3YxL3BheW1lbnRzLnByb3RvEhNnYXRld2F5LnBheW1lbnRzLnYxIq0BCg1QYXltZW50TWV0aG9kEg4KBm1ldGhvZBgBIAEoCRINCgVhc3NldBgCIAEoCRIPCgduZXR3b3JrGAMgASgJEhEKCXByb2Nlc3NvchgEIAEoCRIXCg9sZWFzdF91c2RfY2VudHMYBSABKA0SEAoIZmVlX25vdGUYBiABKAkSEQoJc2ltdWxhdGVkGAcgASgIEhsKE2hhc19kZXBvc2l0X2FkZHJlc3MYCCABKAgiVgoZTGlzdFBheW1lbnRNZXRob2RzUmVxdWVzdBIbCglwYWdlX3NpemUYASABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAiABKAlCCLpIBXIDGIAIIpsBChpMaXN0UGF5bWVudE1ldGhvZHNSZXNwb25zZRIzCgdtZXRob2RzGAEgAygLMiIuZ2F0ZXdheS5wYXltZW50cy52MS5QYXltZW50TWV0aG9kEhcKD3BhY2tzX3VzZF9jZW50cxgCIAMoDRIWCg5tb3N0X3VzZF9jZW50cxgDIAEoDRIXCg9uZXh0X3BhZ2VfdG9rZW4YBCABKAkiwgEKEkNyZWF0ZU9yZGVyUmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgSYyBgBEjUKBmZhbWlseRgCIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIKukgDyAEBmMgYARIdCgl1c2RfY2VudHMYAyABKA1CCrpIA8gBAZjIGAESFgoGbWV0aG9kGAQgASgJQga6SAPIAQESJAoPaWRlbXBvdGVuY3lfa2V5GAUgASgJQgu6SAjIAQFyAxjIASJAChNDcmVhdGVPcmRlclJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciIrCg9HZXRPcmRlclJlcXVlc3QSGAoIb3JkZXJfaWQYASABKAlCBrpIA8gBASI9ChBHZXRPcmRlclJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciK9AQoRTGlzdE9yZGVyc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIUCgxhbGxfYWNjb3VudHMYAiABKAgSGwoJcGFnZV9zaXplGAMgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAQgASgJQgi6SAVyAxiACBIwCgZmaWx0ZXIYBSABKAsyIC5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyRmlsdGVyEhEKCXdpdGhfc3VtcxgGIAEoCCL/AQoLT3JkZXJGaWx0ZXISPgoGc3RhdGVzGAEgAygOMh8uZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlclN0YXRlQg26SAqSAQciBYIBAiAAEhcKD25lZWRzX2F0dGVudGlvbhgCIAEoCBIRCglwcm9jZXNzb3IYAyABKAkSDQoFYXNzZXQYBCABKAkSKAoEZnJvbRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiMKEmxlYXN0X21pY3JvZG9sbGFycxgHIAEoA0IHukgEIgIoACKHAQoSTGlzdE9yZGVyc1Jlc3BvbnNlEioKBm9yZGVycxgBIAMoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEiwKBHN1bXMYAyABKAsyHi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyU3VtcyJ2CglPcmRlclN1bXMSDgoGb3JkZXJzGAEgASgDEhwKFG9yZGVyZWRfbWljcm9kb2xsYXJzGAIgASgDEhwKFGdyYW50ZWRfbWljcm9jcmVkaXRzGAMgASgDEh0KFXJlZnVuZGVkX21pY3JvZG9sbGFycxgEIAEoAyJxChNFeHBvcnRPcmRlcnNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSFAoMYWxsX2FjY291bnRzGAIgASgIEjAKBmZpbHRlchgDIAEoCzIgLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXJGaWx0ZXIiIwoURXhwb3J0T3JkZXJzUmVzcG9uc2USCwoDY3N2GAEgASgJIpQBChZFeHBvcnREb2N1bWVudHNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSFAoMYWxsX2FjY291bnRzGAIgASgIEigKBGZyb20YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCImChdFeHBvcnREb2N1bWVudHNSZXNwb25zZRILCgNjc3YYASABKAkiLQoRV2F0Y2hPcmRlclJlcXVlc3QSGAoIb3JkZXJfaWQYASABKAlCBrpIA8gBASI/ChJXYXRjaE9yZGVyUmVzcG9uc2USKQoFb3JkZXIYASABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyIkwKEkNhbmNlbE9yZGVyUmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYARIYCgZyZWFzb24YAiABKAlCCLpIBXIDGOgHIkAKE0NhbmNlbE9yZGVyUmVzcG9uc2USKQoFb3JkZXIYASABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyIoQBChhHZXREZXBvc2l0QWRkcmVzc1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARI1CgZmYW1pbHkYAiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHlCCrpIA8gBAZjIGAESFwoHbmV0d29yaxgDIAEoCUIGukgDyAEBIiwKGUdldERlcG9zaXRBZGRyZXNzUmVzcG9uc2USDwoHYWRkcmVzcxgBIAEoCSI+Cg1Eb2N1bWVudFBhcnR5EgwKBG5hbWUYASABKAkSDwoHYWRkcmVzcxgCIAEoCRIOCgZ0YXhfaWQYAyABKAkiYgoMRG9jdW1lbnRMaW5lEhQKDG1pY3JvY3JlZGl0cxgBIAEoAxIUCgxtaWNyb2RvbGxhcnMYAiABKAMSJgoCYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIroDCghEb2N1bWVudBIOCgZudW1iZXIYASABKAkSLwoEa2luZBgCIAEoDjIhLmdhdGV3YXkucGF5bWVudHMudjEuRG9jdW1lbnRLaW5kEi0KCWlzc3VlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoGc2VsbGVyGAQgASgLMiIuZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudFBhcnR5EjEKBWJ1eWVyGAUgASgLMiIuZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudFBhcnR5EhAKCG9yZGVyX2lkGAYgASgJEhgKCmFjY291bnRfaWQYByABKAlCBJjIGAESKQoGZmFtaWx5GAggASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EjAKBWxpbmVzGAkgAygLMiEuZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudExpbmUSGgoSdG90YWxfbWljcm9jcmVkaXRzGAogASgDEhoKEnRvdGFsX21pY3JvZG9sbGFycxgLIAEoAxIWCg5yZWNlaXB0X251bWJlchgMIAEoCSI1ChlHZXRSZWNlaXB0RG9jdW1lbnRSZXF1ZXN0EhgKCG9yZGVyX2lkGAEgASgJQga6SAPIAQEisQEKGkdldFJlY2VpcHREb2N1bWVudFJlc3BvbnNlEi4KB3JlY2VpcHQYASABKAsyHS5nYXRld2F5LnBheW1lbnRzLnYxLkRvY3VtZW50EjMKDGNyZWRpdF9ub3RlcxgCIAMoCzIdLmdhdGV3YXkucGF5bWVudHMudjEuRG9jdW1lbnQSLgoIZGVwb3NpdHMYAyADKAsyHC5nYXRld2F5LnBheW1lbnRzLnYxLkRlcG9zaXQivwEKElJlY2VpdmVIb29rUmVxdWVzdBIZCglwcm9jZXNzb3IYASABKAlCBrpIA8gBARJFCgdoZWFkZXJzGAIgAygLMjQuZ2F0ZXdheS5wYXltZW50cy52MS5SZWNlaXZlSG9va1JlcXVlc3QuSGVhZGVyc0VudHJ5EhcKBGJvZHkYAyABKAxCCbpIBnoEGICABBouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIVChNSZWNlaXZlSG9va1Jlc3BvbnNlKmcKDERvY3VtZW50S2luZBIdChlET0NVTUVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVRE9DVU1FTlRfS0lORF9SRUNFSVBUEAESHQoZRE9DVU1FTlRfS0lORF9DUkVESVRfTk9URRACMsEKCg9QYXltZW50c1NlcnZpY2UShAEKEkxpc3RQYXltZW50TWV0aG9kcxIuLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdFBheW1lbnRNZXRob2RzUmVxdWVzdBovLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdFBheW1lbnRNZXRob2RzUmVzcG9uc2UiDZACAerHGAYQARgBIAESdAoLQ3JlYXRlT3JkZXISJy5nYXRld2F5LnBheW1lbnRzLnYxLkNyZWF0ZU9yZGVyUmVxdWVzdBooLmdhdGV3YXkucGF5bWVudHMudjEuQ3JlYXRlT3JkZXJSZXNwb25zZSISkAIC6scYBxADGAI6AQT4xxgBEmYKCEdldE9yZGVyEiQuZ2F0ZXdheS5wYXltZW50cy52MS5HZXRPcmRlclJlcXVlc3QaJS5nYXRld2F5LnBheW1lbnRzLnYxLkdldE9yZGVyUmVzcG9uc2UiDZACAerHGAYQARgBIAESbwoKTGlzdE9yZGVycxImLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdE9yZGVyc1JlcXVlc3QaJy5nYXRld2F5LnBheW1lbnRzLnYxLkxpc3RPcmRlcnNSZXNwb25zZSIQkAIB6scYCRABGAEgAToBARJ0CgxFeHBvcnRPcmRlcnMSKC5nYXRld2F5LnBheW1lbnRzLnYxLkV4cG9ydE9yZGVyc1JlcXVlc3QaKS5nYXRld2F5LnBheW1lbnRzLnYxLkV4cG9ydE9yZGVyc1Jlc3BvbnNlIg2QAgHqxxgGEAEYASABMAESfQoPRXhwb3J0RG9jdW1lbnRzEisuZ2F0ZXdheS5wYXltZW50cy52MS5FeHBvcnREb2N1bWVudHNSZXF1ZXN0GiwuZ2F0ZXdheS5wYXltZW50cy52MS5FeHBvcnREb2N1bWVudHNSZXNwb25zZSINkAIB6scYBhABGAEgATABEnEKCldhdGNoT3JkZXISJi5nYXRld2F5LnBheW1lbnRzLnYxLldhdGNoT3JkZXJSZXF1ZXN0GicuZ2F0ZXdheS5wYXltZW50cy52MS5XYXRjaE9yZGVyUmVzcG9uc2UiEJACAerHGAkQARgBIAE6AQQwARJ2CgtDYW5jZWxPcmRlchInLmdhdGV3YXkucGF5bWVudHMudjEuQ2FuY2VsT3JkZXJSZXF1ZXN0GiguZ2F0ZXdheS5wYXltZW50cy52MS5DYW5jZWxPcmRlclJlc3BvbnNlIhSQAgLqxxgJEAMYAiACOgEE+McYARKDAQoRR2V0RGVwb3NpdEFkZHJlc3MSLS5nYXRld2F5LnBheW1lbnRzLnYxLkdldERlcG9zaXRBZGRyZXNzUmVxdWVzdBouLmdhdGV3YXkucGF5bWVudHMudjEuR2V0RGVwb3NpdEFkZHJlc3NSZXNwb25zZSIPkAIC6scYBBADGAL4xxgBEoQBChJHZXRSZWNlaXB0RG9jdW1lbnQSLi5nYXRld2F5LnBheW1lbnRzLnYxLkdldFJlY2VpcHREb2N1bWVudFJlcXVlc3QaLy5nYXRld2F5LnBheW1lbnRzLnYxLkdldFJlY2VpcHREb2N1bWVudFJlc3BvbnNlIg2QAgHqxxgGEAEYASABEmsKC1JlY2VpdmVIb29rEicuZ2F0ZXdheS5wYXltZW50cy52MS5SZWNlaXZlSG9va1JlcXVlc3QaKC5nYXRld2F5LnBheW1lbnRzLnYxLlJlY2VpdmVIb29rUmVzcG9uc2UiCZACAurHGAIoAUJFChNnYXRld2F5LnBheW1lbnRzLnYxUAFaLG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9wYXltZW50cy92MTtwYXltZW50c3YxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_payments_v1_order, file_google_protobuf_timestamp]);
+  fileDesc("CiJnYXRld2F5L3BheW1lbnRzL3YxL3BheW1lbnRzLnByb3RvEhNnYXRld2F5LnBheW1lbnRzLnYxIq0BCg1QYXltZW50TWV0aG9kEg4KBm1ldGhvZBgBIAEoCRINCgVhc3NldBgCIAEoCRIPCgduZXR3b3JrGAMgASgJEhEKCXByb2Nlc3NvchgEIAEoCRIXCg9sZWFzdF91c2RfY2VudHMYBSABKA0SEAoIZmVlX25vdGUYBiABKAkSEQoJc2ltdWxhdGVkGAcgASgIEhsKE2hhc19kZXBvc2l0X2FkZHJlc3MYCCABKAgiVgoZTGlzdFBheW1lbnRNZXRob2RzUmVxdWVzdBIbCglwYWdlX3NpemUYASABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAiABKAlCCLpIBXIDGIAIIpsBChpMaXN0UGF5bWVudE1ldGhvZHNSZXNwb25zZRIzCgdtZXRob2RzGAEgAygLMiIuZ2F0ZXdheS5wYXltZW50cy52MS5QYXltZW50TWV0aG9kEhcKD3BhY2tzX3VzZF9jZW50cxgCIAMoDRIWCg5tb3N0X3VzZF9jZW50cxgDIAEoDRIXCg9uZXh0X3BhZ2VfdG9rZW4YBCABKAkiwgEKEkNyZWF0ZU9yZGVyUmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgSYyBgBEjUKBmZhbWlseRgCIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIKukgDyAEBmMgYARIdCgl1c2RfY2VudHMYAyABKA1CCrpIA8gBAZjIGAESFgoGbWV0aG9kGAQgASgJQga6SAPIAQESJAoPaWRlbXBvdGVuY3lfa2V5GAUgASgJQgu6SAjIAQFyAxjIASJAChNDcmVhdGVPcmRlclJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciIrCg9HZXRPcmRlclJlcXVlc3QSGAoIb3JkZXJfaWQYASABKAlCBrpIA8gBASI9ChBHZXRPcmRlclJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciLAAQoRTGlzdE9yZGVyc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIUCgxhbGxfYWNjb3VudHMYAiABKAgSGwoJcGFnZV9zaXplGAMgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAQgASgJQgi6SAVyAxiACBIwCgZmaWx0ZXIYBSABKAsyIC5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyRmlsdGVyEhQKDGluY2x1ZGVfc3VtcxgGIAEoCCKFAgoLT3JkZXJGaWx0ZXISPgoGc3RhdGVzGAEgAygOMh8uZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlclN0YXRlQg26SAqSAQciBYIBAiAAEhcKD25lZWRzX2F0dGVudGlvbhgCIAEoCBIRCglwcm9jZXNzb3IYAyABKAkSDQoFYXNzZXQYBCABKAkSLAoIc3RhcnRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKBmVuZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIQoQbWluX21pY3JvZG9sbGFycxgHIAEoA0IHukgEIgIoACKHAQoSTGlzdE9yZGVyc1Jlc3BvbnNlEioKBm9yZGVycxgBIAMoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEiwKBHN1bXMYAyABKAsyHi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyU3VtcyJ2CglPcmRlclN1bXMSDgoGb3JkZXJzGAEgASgDEhwKFG9yZGVyZWRfbWljcm9kb2xsYXJzGAIgASgDEhwKFGdyYW50ZWRfbWljcm9jcmVkaXRzGAMgASgDEh0KFXJlZnVuZGVkX21pY3JvZG9sbGFycxgEIAEoAyJxChNFeHBvcnRPcmRlcnNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSFAoMYWxsX2FjY291bnRzGAIgASgIEjAKBmZpbHRlchgDIAEoCzIgLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXJGaWx0ZXIiIwoURXhwb3J0T3JkZXJzUmVzcG9uc2USCwoDY3N2GAEgASgJIpwBChZFeHBvcnREb2N1bWVudHNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSFAoMYWxsX2FjY291bnRzGAIgASgIEiwKCHN0YXJ0X2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZlbmRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiYKF0V4cG9ydERvY3VtZW50c1Jlc3BvbnNlEgsKA2NzdhgBIAEoCSItChFXYXRjaE9yZGVyUmVxdWVzdBIYCghvcmRlcl9pZBgBIAEoCUIGukgDyAEBIj8KEldhdGNoT3JkZXJSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIiTAoSQ2FuY2VsT3JkZXJSZXF1ZXN0EhwKCG9yZGVyX2lkGAEgASgJQgq6SAPIAQGYyBgBEhgKBnJlYXNvbhgCIAEoCUIIukgFcgMY6AciQAoTQ2FuY2VsT3JkZXJSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIihwEKG0NyZWF0ZURlcG9zaXRBZGRyZXNzUmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgSYyBgBEjUKBmZhbWlseRgCIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIKukgDyAEBmMgYARIXCgduZXR3b3JrGAMgASgJQga6SAPIAQEiLwocQ3JlYXRlRGVwb3NpdEFkZHJlc3NSZXNwb25zZRIPCgdhZGRyZXNzGAEgASgJIj4KDURvY3VtZW50UGFydHkSDAoEbmFtZRgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEg4KBnRheF9pZBgDIAEoCSJrCgxEb2N1bWVudExpbmUSFAoMbWljcm9jcmVkaXRzGAEgASgDEhQKDG1pY3JvZG9sbGFycxgCIAEoAxIvCgtvY2N1cnJlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiugMKCERvY3VtZW50Eg4KBm51bWJlchgBIAEoCRIvCgRraW5kGAIgASgOMiEuZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudEtpbmQSLQoJaXNzdWVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCgZzZWxsZXIYBCABKAsyIi5nYXRld2F5LnBheW1lbnRzLnYxLkRvY3VtZW50UGFydHkSMQoFYnV5ZXIYBSABKAsyIi5nYXRld2F5LnBheW1lbnRzLnYxLkRvY3VtZW50UGFydHkSEAoIb3JkZXJfaWQYBiABKAkSGAoKYWNjb3VudF9pZBgHIAEoCUIEmMgYARIpCgZmYW1pbHkYCCABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSMAoFbGluZXMYCSADKAsyIS5nYXRld2F5LnBheW1lbnRzLnYxLkRvY3VtZW50TGluZRIaChJ0b3RhbF9taWNyb2NyZWRpdHMYCiABKAMSGgoSdG90YWxfbWljcm9kb2xsYXJzGAsgASgDEhYKDnJlY2VpcHRfbnVtYmVyGAwgASgJIjUKGUdldFJlY2VpcHREb2N1bWVudFJlcXVlc3QSGAoIb3JkZXJfaWQYASABKAlCBrpIA8gBASKxAQoaR2V0UmVjZWlwdERvY3VtZW50UmVzcG9uc2USLgoHcmVjZWlwdBgBIAEoCzIdLmdhdGV3YXkucGF5bWVudHMudjEuRG9jdW1lbnQSMwoMY3JlZGl0X25vdGVzGAIgAygLMh0uZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudBIuCghkZXBvc2l0cxgDIAMoCzIcLmdhdGV3YXkucGF5bWVudHMudjEuRGVwb3NpdCLFAQoVUmVjZWl2ZVdlYmhvb2tSZXF1ZXN0EhkKCXByb2Nlc3NvchgBIAEoCUIGukgDyAEBEkgKB2hlYWRlcnMYAiADKAsyNy5nYXRld2F5LnBheW1lbnRzLnYxLlJlY2VpdmVXZWJob29rUmVxdWVzdC5IZWFkZXJzRW50cnkSFwoEYm9keRgDIAEoDEIJukgGegQYgIAEGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIhgKFlJlY2VpdmVXZWJob29rUmVzcG9uc2UqZwoMRG9jdW1lbnRLaW5kEh0KGURPQ1VNRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIZChVET0NVTUVOVF9LSU5EX1JFQ0VJUFQQARIdChlET0NVTUVOVF9LSU5EX0NSRURJVF9OT1RFEAIy0woKD1BheW1lbnRzU2VydmljZRKEAQoSTGlzdFBheW1lbnRNZXRob2RzEi4uZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0UGF5bWVudE1ldGhvZHNSZXF1ZXN0Gi8uZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0UGF5bWVudE1ldGhvZHNSZXNwb25zZSINkAIB6scYBhABGAEgARJ0CgtDcmVhdGVPcmRlchInLmdhdGV3YXkucGF5bWVudHMudjEuQ3JlYXRlT3JkZXJSZXF1ZXN0GiguZ2F0ZXdheS5wYXltZW50cy52MS5DcmVhdGVPcmRlclJlc3BvbnNlIhKQAgLqxxgHEAMYAjoBBPjHGAESZgoIR2V0T3JkZXISJC5nYXRld2F5LnBheW1lbnRzLnYxLkdldE9yZGVyUmVxdWVzdBolLmdhdGV3YXkucGF5bWVudHMudjEuR2V0T3JkZXJSZXNwb25zZSINkAIB6scYBhABGAEgARJvCgpMaXN0T3JkZXJzEiYuZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0T3JkZXJzUmVxdWVzdBonLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdE9yZGVyc1Jlc3BvbnNlIhCQAgHqxxgJEAEYASABOgEBEnQKDEV4cG9ydE9yZGVycxIoLmdhdGV3YXkucGF5bWVudHMudjEuRXhwb3J0T3JkZXJzUmVxdWVzdBopLmdhdGV3YXkucGF5bWVudHMudjEuRXhwb3J0T3JkZXJzUmVzcG9uc2UiDZACAerHGAYQARgBIAEwARJ9Cg9FeHBvcnREb2N1bWVudHMSKy5nYXRld2F5LnBheW1lbnRzLnYxLkV4cG9ydERvY3VtZW50c1JlcXVlc3QaLC5nYXRld2F5LnBheW1lbnRzLnYxLkV4cG9ydERvY3VtZW50c1Jlc3BvbnNlIg2QAgHqxxgGEAEYASABMAEScQoKV2F0Y2hPcmRlchImLmdhdGV3YXkucGF5bWVudHMudjEuV2F0Y2hPcmRlclJlcXVlc3QaJy5nYXRld2F5LnBheW1lbnRzLnYxLldhdGNoT3JkZXJSZXNwb25zZSIQkAIB6scYCRABGAEgAToBBDABEnYKC0NhbmNlbE9yZGVyEicuZ2F0ZXdheS5wYXltZW50cy52MS5DYW5jZWxPcmRlclJlcXVlc3QaKC5nYXRld2F5LnBheW1lbnRzLnYxLkNhbmNlbE9yZGVyUmVzcG9uc2UiFJACAurHGAkQAxgCIAI6AQT4xxgBEowBChRDcmVhdGVEZXBvc2l0QWRkcmVzcxIwLmdhdGV3YXkucGF5bWVudHMudjEuQ3JlYXRlRGVwb3NpdEFkZHJlc3NSZXF1ZXN0GjEuZ2F0ZXdheS5wYXltZW50cy52MS5DcmVhdGVEZXBvc2l0QWRkcmVzc1Jlc3BvbnNlIg+QAgLqxxgEEAMYAvjHGAEShAEKEkdldFJlY2VpcHREb2N1bWVudBIuLmdhdGV3YXkucGF5bWVudHMudjEuR2V0UmVjZWlwdERvY3VtZW50UmVxdWVzdBovLmdhdGV3YXkucGF5bWVudHMudjEuR2V0UmVjZWlwdERvY3VtZW50UmVzcG9uc2UiDZACAerHGAYQARgBIAESdAoOUmVjZWl2ZVdlYmhvb2sSKi5nYXRld2F5LnBheW1lbnRzLnYxLlJlY2VpdmVXZWJob29rUmVxdWVzdBorLmdhdGV3YXkucGF5bWVudHMudjEuUmVjZWl2ZVdlYmhvb2tSZXNwb25zZSIJkAIC6scYAigBQkUKE2dhdGV3YXkucGF5bWVudHMudjFQAVosbW9kZWwtZ2F0ZXdheS9nYXRld2F5L3BheW1lbnRzL3YxO3BheW1lbnRzdjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_payments_v1_order, file_google_protobuf_timestamp]);
 
 /**
  * A coin on a network, by a processor.
@@ -74,7 +74,7 @@ export type PaymentMethod = Message<"gateway.payments.v1.PaymentMethod"> & {
   simulated: boolean;
 
   /**
-   * True: GetDepositAddress has a permanent address on this network.
+   * True: CreateDepositAddress has a permanent address on this network.
    *
    * @generated from field: bool has_deposit_address = 8;
    */
@@ -292,9 +292,9 @@ export type ListOrdersRequest = Message<"gateway.payments.v1.ListOrdersRequest">
   /**
    * With the sums of all pages.
    *
-   * @generated from field: bool with_sums = 6;
+   * @generated from field: bool include_sums = 6;
    */
-  withSums: boolean;
+  includeSums: boolean;
 };
 
 /**
@@ -341,23 +341,23 @@ export type OrderFilter = Message<"gateway.payments.v1.OrderFilter"> & {
   /**
    * When it was made.
    *
-   * @generated from field: google.protobuf.Timestamp from = 5;
+   * @generated from field: google.protobuf.Timestamp start_at = 5;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
    * Exclusive.
    *
-   * @generated from field: google.protobuf.Timestamp to = 6;
+   * @generated from field: google.protobuf.Timestamp end_at = 6;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 
   /**
    * Of packs of this price or more.
    *
-   * @generated from field: int64 least_microdollars = 7;
+   * @generated from field: int64 min_microdollars = 7;
    */
-  leastMicrodollars: bigint;
+  minMicrodollars: bigint;
 };
 
 /**
@@ -509,16 +509,16 @@ export type ExportDocumentsRequest = Message<"gateway.payments.v1.ExportDocument
   /**
    * When it was issued.
    *
-   * @generated from field: google.protobuf.Timestamp from = 3;
+   * @generated from field: google.protobuf.Timestamp start_at = 3;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
    * Exclusive.
    *
-   * @generated from field: google.protobuf.Timestamp to = 4;
+   * @generated from field: google.protobuf.Timestamp end_at = 4;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 };
 
 /**
@@ -624,9 +624,9 @@ export const CancelOrderResponseSchema: GenMessage<CancelOrderResponse> = /*@__P
   messageDesc(file_gateway_payments_v1_payments, 18);
 
 /**
- * @generated from message gateway.payments.v1.GetDepositAddressRequest
+ * @generated from message gateway.payments.v1.CreateDepositAddressRequest
  */
-export type GetDepositAddressRequest = Message<"gateway.payments.v1.GetDepositAddressRequest"> & {
+export type CreateDepositAddressRequest = Message<"gateway.payments.v1.CreateDepositAddressRequest"> & {
   /**
    * Empty: the caller's own account. The admin token must name one.
    *
@@ -650,16 +650,16 @@ export type GetDepositAddressRequest = Message<"gateway.payments.v1.GetDepositAd
 };
 
 /**
- * Describes the message gateway.payments.v1.GetDepositAddressRequest.
- * Use `create(GetDepositAddressRequestSchema)` to create a new message.
+ * Describes the message gateway.payments.v1.CreateDepositAddressRequest.
+ * Use `create(CreateDepositAddressRequestSchema)` to create a new message.
  */
-export const GetDepositAddressRequestSchema: GenMessage<GetDepositAddressRequest> = /*@__PURE__*/
+export const CreateDepositAddressRequestSchema: GenMessage<CreateDepositAddressRequest> = /*@__PURE__*/
   messageDesc(file_gateway_payments_v1_payments, 19);
 
 /**
- * @generated from message gateway.payments.v1.GetDepositAddressResponse
+ * @generated from message gateway.payments.v1.CreateDepositAddressResponse
  */
-export type GetDepositAddressResponse = Message<"gateway.payments.v1.GetDepositAddressResponse"> & {
+export type CreateDepositAddressResponse = Message<"gateway.payments.v1.CreateDepositAddressResponse"> & {
   /**
    * The same for all EVM networks.
    *
@@ -669,10 +669,10 @@ export type GetDepositAddressResponse = Message<"gateway.payments.v1.GetDepositA
 };
 
 /**
- * Describes the message gateway.payments.v1.GetDepositAddressResponse.
- * Use `create(GetDepositAddressResponseSchema)` to create a new message.
+ * Describes the message gateway.payments.v1.CreateDepositAddressResponse.
+ * Use `create(CreateDepositAddressResponseSchema)` to create a new message.
  */
-export const GetDepositAddressResponseSchema: GenMessage<GetDepositAddressResponse> = /*@__PURE__*/
+export const CreateDepositAddressResponseSchema: GenMessage<CreateDepositAddressResponse> = /*@__PURE__*/
   messageDesc(file_gateway_payments_v1_payments, 20);
 
 /**
@@ -723,9 +723,9 @@ export type DocumentLine = Message<"gateway.payments.v1.DocumentLine"> & {
   microdollars: bigint;
 
   /**
-   * @generated from field: google.protobuf.Timestamp at = 3;
+   * @generated from field: google.protobuf.Timestamp occurred_at = 3;
    */
-  at?: Timestamp | undefined;
+  occurredAt?: Timestamp | undefined;
 };
 
 /**
@@ -867,9 +867,9 @@ export const GetReceiptDocumentResponseSchema: GenMessage<GetReceiptDocumentResp
   messageDesc(file_gateway_payments_v1_payments, 25);
 
 /**
- * @generated from message gateway.payments.v1.ReceiveHookRequest
+ * @generated from message gateway.payments.v1.ReceiveWebhookRequest
  */
-export type ReceiveHookRequest = Message<"gateway.payments.v1.ReceiveHookRequest"> & {
+export type ReceiveWebhookRequest = Message<"gateway.payments.v1.ReceiveWebhookRequest"> & {
   /**
    * @generated from field: string processor = 1;
    */
@@ -891,23 +891,23 @@ export type ReceiveHookRequest = Message<"gateway.payments.v1.ReceiveHookRequest
 };
 
 /**
- * Describes the message gateway.payments.v1.ReceiveHookRequest.
- * Use `create(ReceiveHookRequestSchema)` to create a new message.
+ * Describes the message gateway.payments.v1.ReceiveWebhookRequest.
+ * Use `create(ReceiveWebhookRequestSchema)` to create a new message.
  */
-export const ReceiveHookRequestSchema: GenMessage<ReceiveHookRequest> = /*@__PURE__*/
+export const ReceiveWebhookRequestSchema: GenMessage<ReceiveWebhookRequest> = /*@__PURE__*/
   messageDesc(file_gateway_payments_v1_payments, 26);
 
 /**
- * @generated from message gateway.payments.v1.ReceiveHookResponse
+ * @generated from message gateway.payments.v1.ReceiveWebhookResponse
  */
-export type ReceiveHookResponse = Message<"gateway.payments.v1.ReceiveHookResponse"> & {
+export type ReceiveWebhookResponse = Message<"gateway.payments.v1.ReceiveWebhookResponse"> & {
 };
 
 /**
- * Describes the message gateway.payments.v1.ReceiveHookResponse.
- * Use `create(ReceiveHookResponseSchema)` to create a new message.
+ * Describes the message gateway.payments.v1.ReceiveWebhookResponse.
+ * Use `create(ReceiveWebhookResponseSchema)` to create a new message.
  */
-export const ReceiveHookResponseSchema: GenMessage<ReceiveHookResponse> = /*@__PURE__*/
+export const ReceiveWebhookResponseSchema: GenMessage<ReceiveWebhookResponse> = /*@__PURE__*/
   messageDesc(file_gateway_payments_v1_payments, 27);
 
 /**
@@ -1054,12 +1054,12 @@ export const PaymentsService: GenService<{
    * ACCOUNT_SUSPENDED, ACCOUNT_CLOSED, INVALID_REQUEST (network), WRONG_STATE (it has none yet, and
    * has never paid: its first order makes one).
    *
-   * @generated from rpc gateway.payments.v1.PaymentsService.GetDepositAddress
+   * @generated from rpc gateway.payments.v1.PaymentsService.CreateDepositAddress
    */
-  getDepositAddress: {
+  createDepositAddress: {
     methodKind: "unary";
-    input: typeof GetDepositAddressRequestSchema;
-    output: typeof GetDepositAddressResponseSchema;
+    input: typeof CreateDepositAddressRequestSchema;
+    output: typeof CreateDepositAddressResponseSchema;
   },
   /**
    * Returns the receipt of an order and its credit notes. Errors: NOT_FOUND (also while it has
@@ -1078,12 +1078,12 @@ export const PaymentsService: GenService<{
    * such processor, or one without a secret), INVALID_SIGNATURE, REQUEST_TOO_LARGE,
    * BILLING_UNAVAILABLE.
    *
-   * @generated from rpc gateway.payments.v1.PaymentsService.ReceiveHook
+   * @generated from rpc gateway.payments.v1.PaymentsService.ReceiveWebhook
    */
-  receiveHook: {
+  receiveWebhook: {
     methodKind: "unary";
-    input: typeof ReceiveHookRequestSchema;
-    output: typeof ReceiveHookResponseSchema;
+    input: typeof ReceiveWebhookRequestSchema;
+    output: typeof ReceiveWebhookResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gateway_payments_v1_payments, 0);

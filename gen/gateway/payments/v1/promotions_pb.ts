@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/payments/v1/promotions.proto.
  */
 export const file_gateway_payments_v1_promotions: GenFile = /*@__PURE__*/
-  fileDesc("CiRnYXRld2F5L3BheW1lbnRzL3YxL3Byb21vdGlvbnMucHJvdG8SE2dhdGV3YXkucGF5bWVudHMudjEiSwoWUmVkZWVtUHJvbW90aW9uUmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgSYyBgBEhcKBGNvZGUYAiABKAlCCYABAbpIA8gBASKSAQoXUmVkZWVtUHJvbW90aW9uUmVzcG9uc2USDwoHY29kZV9pZBgBIAEoCRIvCgZmYW1pbHkYAiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHlCBJjIGAESGgoSYm9udXNfbWljcm9jcmVkaXRzGAMgASgDEhkKC3RyYW5zZmVyX2lkGAQgASgJQgSYyBgBIswCCglQcm9tb3Rpb24SDwoHY29kZV9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEi8KBmZhbWlseRgDIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIEmMgYARIaChJib251c19taWNyb2NyZWRpdHMYBCABKAMSKwoHZW5kc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbW9zdBgGIAEoDRIMCgR1c2VkGAcgASgNEhYKDm5lZWRzX3B1cmNoYXNlGAggASgIEhIKCmNyZWF0ZWRfYnkYCSABKAkSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RvcHBlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAitwIKFkNyZWF0ZVByb21vdGlvblJlcXVlc3QSGQoEbmFtZRgBIAEoCUILukgIyAEBcgMYyAESGAoEY29kZRgCIAEoCUIKgAEBukgEcgIYQBI1CgZmYW1pbHkYAyABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHlCCrpIA8gBAZjIGAESLwoSYm9udXNfbWljcm9jcmVkaXRzGAQgASgDQhO6SBDIAQEiCxiAgICAgICAECgBEjUKB2VuZHNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgi6SAWyAQJAARIZCgRtb3N0GAYgASgNQgu6SAgqBhj/////BxIbCg5uZWVkc19wdXJjaGFzZRgHIAEoCEgAiAEBQhEKD19uZWVkc19wdXJjaGFzZSKRAQoXQ3JlYXRlUHJvbW90aW9uUmVzcG9uc2USMQoJcHJvbW90aW9uGAEgASgLMh4uZ2F0ZXdheS5wYXltZW50cy52MS5Qcm9tb3Rpb24SEQoEY29kZRgCIAEoCUIDgAEBEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwiLwoUU3RvcFByb21vdGlvblJlcXVlc3QSFwoHY29kZV9pZBgBIAEoCUIGukgDyAEBIkoKFVN0b3BQcm9tb3Rpb25SZXNwb25zZRIxCglwcm9tb3Rpb24YASABKAsyHi5nYXRld2F5LnBheW1lbnRzLnYxLlByb21vdGlvbiJSChVMaXN0UHJvbW90aW9uc1JlcXVlc3QSGwoJcGFnZV9zaXplGAEgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiACCJlChZMaXN0UHJvbW90aW9uc1Jlc3BvbnNlEjIKCnByb21vdGlvbnMYASADKAsyHi5nYXRld2F5LnBheW1lbnRzLnYxLlByb21vdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkyhQQKEVByb21vdGlvbnNTZXJ2aWNlEnsKD1JlZGVlbVByb21vdGlvbhIrLmdhdGV3YXkucGF5bWVudHMudjEuUmVkZWVtUHJvbW90aW9uUmVxdWVzdBosLmdhdGV3YXkucGF5bWVudHMudjEuUmVkZWVtUHJvbW90aW9uUmVzcG9uc2UiDZACAOrHGAIYA/jHGAESgQEKD0NyZWF0ZVByb21vdGlvbhIrLmdhdGV3YXkucGF5bWVudHMudjEuQ3JlYXRlUHJvbW90aW9uUmVxdWVzdBosLmdhdGV3YXkucGF5bWVudHMudjEuQ3JlYXRlUHJvbW90aW9uUmVzcG9uc2UiE5ACAOrHGAQQAyAC+McYAYDIGAESdwoNU3RvcFByb21vdGlvbhIpLmdhdGV3YXkucGF5bWVudHMudjEuU3RvcFByb21vdGlvblJlcXVlc3QaKi5nYXRld2F5LnBheW1lbnRzLnYxLlN0b3BQcm9tb3Rpb25SZXNwb25zZSIPkAIC6scYBBADIAL4xxgBEnYKDkxpc3RQcm9tb3Rpb25zEiouZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0UHJvbW90aW9uc1JlcXVlc3QaKy5nYXRld2F5LnBheW1lbnRzLnYxLkxpc3RQcm9tb3Rpb25zUmVzcG9uc2UiC5ACAerHGAQQASABQkUKE2dhdGV3YXkucGF5bWVudHMudjFQAVosbW9kZWwtZ2F0ZXdheS9nYXRld2F5L3BheW1lbnRzL3YxO3BheW1lbnRzdjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_family, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("CiRnYXRld2F5L3BheW1lbnRzL3YxL3Byb21vdGlvbnMucHJvdG8SE2dhdGV3YXkucGF5bWVudHMudjEiSwoWUmVkZWVtUHJvbW90aW9uUmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgSYyBgBEhcKBGNvZGUYAiABKAlCCYABAbpIA8gBASKXAQoXUmVkZWVtUHJvbW90aW9uUmVzcG9uc2USFAoMcHJvbW90aW9uX2lkGAEgASgJEi8KBmZhbWlseRgCIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIEmMgYARIaChJib251c19taWNyb2NyZWRpdHMYAyABKAMSGQoLdHJhbnNmZXJfaWQYBCABKAlCBJjIGAEi2AIKCVByb21vdGlvbhIUCgxwcm9tb3Rpb25faWQYASABKAkSDAoEbmFtZRgCIAEoCRIvCgZmYW1pbHkYAyABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHlCBJjIGAESGgoSYm9udXNfbWljcm9jcmVkaXRzGAQgASgDEi4KCmV4cGlyZXNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCG1heF91c2VzGAYgASgNEgwKBHVzZXMYByABKA0SFgoObmVlZHNfcHVyY2hhc2UYCCABKAgSEgoKY3JlYXRlZF9ieRgJIAEoCRIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzdG9wcGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK+AgoWQ3JlYXRlUHJvbW90aW9uUmVxdWVzdBIZCgRuYW1lGAEgASgJQgu6SAjIAQFyAxjIARIYCgRjb2RlGAIgASgJQgqAAQG6SARyAhhAEjUKBmZhbWlseRgDIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIKukgDyAEBmMgYARIvChJib251c19taWNyb2NyZWRpdHMYBCABKANCE7pIEMgBASILGICAgICAgIAQKAESOAoKZXhwaXJlc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCLpIBbIBAkABEh0KCG1heF91c2VzGAYgASgNQgu6SAgqBhj/////BxIbCg5uZWVkc19wdXJjaGFzZRgHIAEoCEgAiAEBQhEKD19uZWVkc19wdXJjaGFzZSKRAQoXQ3JlYXRlUHJvbW90aW9uUmVzcG9uc2USMQoJcHJvbW90aW9uGAEgASgLMh4uZ2F0ZXdheS5wYXltZW50cy52MS5Qcm9tb3Rpb24SEQoEY29kZRgCIAEoCUIDgAEBEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwiNAoUU3RvcFByb21vdGlvblJlcXVlc3QSHAoMcHJvbW90aW9uX2lkGAEgASgJQga6SAPIAQEiSgoVU3RvcFByb21vdGlvblJlc3BvbnNlEjEKCXByb21vdGlvbhgBIAEoCzIeLmdhdGV3YXkucGF5bWVudHMudjEuUHJvbW90aW9uIlIKFUxpc3RQcm9tb3Rpb25zUmVxdWVzdBIbCglwYWdlX3NpemUYASABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAiABKAlCCLpIBXIDGIAIImUKFkxpc3RQcm9tb3Rpb25zUmVzcG9uc2USMgoKcHJvbW90aW9ucxgBIAMoCzIeLmdhdGV3YXkucGF5bWVudHMudjEuUHJvbW90aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCTKFBAoRUHJvbW90aW9uc1NlcnZpY2USewoPUmVkZWVtUHJvbW90aW9uEisuZ2F0ZXdheS5wYXltZW50cy52MS5SZWRlZW1Qcm9tb3Rpb25SZXF1ZXN0GiwuZ2F0ZXdheS5wYXltZW50cy52MS5SZWRlZW1Qcm9tb3Rpb25SZXNwb25zZSINkAIA6scYAhgD+McYARKBAQoPQ3JlYXRlUHJvbW90aW9uEisuZ2F0ZXdheS5wYXltZW50cy52MS5DcmVhdGVQcm9tb3Rpb25SZXF1ZXN0GiwuZ2F0ZXdheS5wYXltZW50cy52MS5DcmVhdGVQcm9tb3Rpb25SZXNwb25zZSITkAIA6scYBBADIAL4xxgBgMgYARJ3Cg1TdG9wUHJvbW90aW9uEikuZ2F0ZXdheS5wYXltZW50cy52MS5TdG9wUHJvbW90aW9uUmVxdWVzdBoqLmdhdGV3YXkucGF5bWVudHMudjEuU3RvcFByb21vdGlvblJlc3BvbnNlIg+QAgLqxxgEEAMgAvjHGAESdgoOTGlzdFByb21vdGlvbnMSKi5nYXRld2F5LnBheW1lbnRzLnYxLkxpc3RQcm9tb3Rpb25zUmVxdWVzdBorLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdFByb21vdGlvbnNSZXNwb25zZSILkAIB6scYBBABIAFCRQoTZ2F0ZXdheS5wYXltZW50cy52MVABWixtb2RlbC1nYXRld2F5L2dhdGV3YXkvcGF5bWVudHMvdjE7cGF5bWVudHN2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_family, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.payments.v1.RedeemPromotionRequest
@@ -51,9 +51,9 @@ export const RedeemPromotionRequestSchema: GenMessage<RedeemPromotionRequest> = 
  */
 export type RedeemPromotionResponse = Message<"gateway.payments.v1.RedeemPromotionResponse"> & {
   /**
-   * @generated from field: string code_id = 1;
+   * @generated from field: string promotion_id = 1;
    */
-  codeId: string;
+  promotionId: string;
 
   /**
    * @generated from field: gateway.common.v1.Family family = 2;
@@ -83,9 +83,9 @@ export const RedeemPromotionResponseSchema: GenMessage<RedeemPromotionResponse> 
  */
 export type Promotion = Message<"gateway.payments.v1.Promotion"> & {
   /**
-   * @generated from field: string code_id = 1;
+   * @generated from field: string promotion_id = 1;
    */
-  codeId: string;
+  promotionId: string;
 
   /**
    * @generated from field: string name = 2;
@@ -105,21 +105,21 @@ export type Promotion = Message<"gateway.payments.v1.Promotion"> & {
   /**
    * Absent: it never ends.
    *
-   * @generated from field: google.protobuf.Timestamp ends_at = 5;
+   * @generated from field: google.protobuf.Timestamp expires_at = 5;
    */
-  endsAt?: Timestamp | undefined;
+  expiresAt?: Timestamp | undefined;
 
   /**
    * How many accounts can use it. 0: any number.
    *
-   * @generated from field: uint32 most = 6;
+   * @generated from field: uint32 max_uses = 6;
    */
-  most: number;
+  maxUses: number;
 
   /**
-   * @generated from field: uint32 used = 7;
+   * @generated from field: uint32 uses = 7;
    */
-  used: number;
+  uses: number;
 
   /**
    * Only for accounts with a paid order of at least 5 USD for the same pool. A refund of that order
@@ -185,16 +185,16 @@ export type CreatePromotionRequest = Message<"gateway.payments.v1.CreatePromotio
   /**
    * Absent: it never ends.
    *
-   * @generated from field: google.protobuf.Timestamp ends_at = 5;
+   * @generated from field: google.protobuf.Timestamp expires_at = 5;
    */
-  endsAt?: Timestamp | undefined;
+  expiresAt?: Timestamp | undefined;
 
   /**
    * How many accounts can use it. 0: any number.
    *
-   * @generated from field: uint32 most = 6;
+   * @generated from field: uint32 max_uses = 6;
    */
-  most: number;
+  maxUses: number;
 
   /**
    * Absent: true.
@@ -249,9 +249,9 @@ export const CreatePromotionResponseSchema: GenMessage<CreatePromotionResponse> 
  */
 export type StopPromotionRequest = Message<"gateway.payments.v1.StopPromotionRequest"> & {
   /**
-   * @generated from field: string code_id = 1;
+   * @generated from field: string promotion_id = 1;
    */
-  codeId: string;
+  promotionId: string;
 };
 
 /**

@@ -24,7 +24,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/people/v1/people.proto.
  */
 export const file_gateway_people_v1_people: GenFile = /*@__PURE__*/
-  fileDesc("Ch5nYXRld2F5L3Blb3BsZS92MS9wZW9wbGUucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxImcKEUxpc3RQZW9wbGVSZXF1ZXN0EhcKBXF1ZXJ5GAEgASgJQgi6SAVyAxjIARIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIIlgKEkxpc3RQZW9wbGVSZXNwb25zZRIpCgZwZW9wbGUYASADKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIvABChNVcGRhdGVQZXJzb25SZXF1ZXN0Eh0KCXBlcnNvbl9pZBgBIAEoCUIKukgDyAEBmMgYARIbCghkaXNhYmxlZBgCIAEoCEIEmMgYAUgAiAEBEjwKCG9wZXJhdG9yGAMgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlQgSYyBgBSAGIAQESKgoEa2V5cxgEIAEoDjIcLmdhdGV3YXkuY29tbW9uLnYxLktleUFjdGlvbhIZChFrZXlzX3RvX3BlcnNvbl9pZBgFIAEoCUILCglfZGlzYWJsZWRCCwoJX29wZXJhdG9yIp4BChRVcGRhdGVQZXJzb25SZXNwb25zZRIpCgZwZXJzb24YASABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24SKQoEa2V5cxgCIAMoCzIbLmdhdGV3YXkuY29tbW9uLnYxLktleUxhYmVsEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwiewoTRGVsZXRlUGVyc29uUmVxdWVzdBIdCglwZXJzb25faWQYASABKAlCCrpIA8gBAZjIGAESKgoEa2V5cxgCIAEoDjIcLmdhdGV3YXkuY29tbW9uLnYxLktleUFjdGlvbhIZChFrZXlzX3RvX3BlcnNvbl9pZBgDIAEoCSIkChREZWxldGVQZXJzb25SZXNwb25zZRIMCgRrZXlzGAEgASgNIoYBChVNYWtlU2lnbkluTGlua1JlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEgwKBG1haWwYAiABKAgSHQoGcmVhc29uGAMgASgJQg26SArIAQFyBRAFGOgHEiEKD2lkZW1wb3RlbmN5X2tleRgEIAEoCUIIukgFcgMY/wEiigEKFk1ha2VTaWduSW5MaW5rUmVzcG9uc2USEQoEbGluaxgBIAEoCUIDgAEBEisKB2VuZHNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwy2wMKDVBlb3BsZVNlcnZpY2USZgoKTGlzdFBlb3BsZRIkLmdhdGV3YXkucGVvcGxlLnYxLkxpc3RQZW9wbGVSZXF1ZXN0GiUuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFBlb3BsZVJlc3BvbnNlIguQAgHqxxgEEAEgARJyCgxVcGRhdGVQZXJzb24SJi5nYXRld2F5LnBlb3BsZS52MS5VcGRhdGVQZXJzb25SZXF1ZXN0GicuZ2F0ZXdheS5wZW9wbGUudjEuVXBkYXRlUGVyc29uUmVzcG9uc2UiEZACAurHGAIgAvjHGAGAyBgBEnQKDERlbGV0ZVBlcnNvbhImLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZVBlcnNvblJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5EZWxldGVQZXJzb25SZXNwb25zZSITkAIC6scYBBgBIAL4xxgBgMgYARJ4Cg5NYWtlU2lnbkluTGluaxIoLmdhdGV3YXkucGVvcGxlLnYxLk1ha2VTaWduSW5MaW5rUmVxdWVzdBopLmdhdGV3YXkucGVvcGxlLnYxLk1ha2VTaWduSW5MaW5rUmVzcG9uc2UiEZACAOrHGAIgAvjHGAGAyBgBQj8KEWdhdGV3YXkucGVvcGxlLnYxUAFaKG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9wZW9wbGUvdjE7cGVvcGxldjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_key_action, file_gateway_common_v1_key_label, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
+  fileDesc("Ch5nYXRld2F5L3Blb3BsZS92MS9wZW9wbGUucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxImcKEUxpc3RQZW9wbGVSZXF1ZXN0EhcKBXF1ZXJ5GAEgASgJQgi6SAVyAxjIARIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIIlgKEkxpc3RQZW9wbGVSZXNwb25zZRIpCgZwZW9wbGUYASADKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIvoBChNVcGRhdGVQZXJzb25SZXF1ZXN0Eh0KCXBlcnNvbl9pZBgBIAEoCUIKukgDyAEBmMgYARIbCghkaXNhYmxlZBgCIAEoCEIEmMgYAUgAiAEBEkEKDW9wZXJhdG9yX3JvbGUYAyABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGVCBJjIGAFIAYgBARIqCgRrZXlzGAQgASgOMhwuZ2F0ZXdheS5jb21tb24udjEuS2V5QWN0aW9uEhkKEWtleXNfdG9fcGVyc29uX2lkGAUgASgJQgsKCV9kaXNhYmxlZEIQCg5fb3BlcmF0b3Jfcm9sZSKeAQoUVXBkYXRlUGVyc29uUmVzcG9uc2USKQoGcGVyc29uGAEgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEikKBGtleXMYAiADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5LZXlMYWJlbBIwCghhcHByb3ZhbBgDIAEoCzIeLmdhdGV3YXkuYXBwcm92YWxzLnYxLkFwcHJvdmFsInsKE0RlbGV0ZVBlcnNvblJlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEioKBGtleXMYAiABKA4yHC5nYXRld2F5LmNvbW1vbi52MS5LZXlBY3Rpb24SGQoRa2V5c190b19wZXJzb25faWQYAyABKAkiJAoURGVsZXRlUGVyc29uUmVzcG9uc2USDAoEa2V5cxgBIAEoDSKIAQoXQ3JlYXRlU2lnbkluTGlua1JlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEgwKBG1haWwYAiABKAgSHQoGcmVhc29uGAMgASgJQg26SArIAQFyBRAFGOgHEiEKD2lkZW1wb3RlbmN5X2tleRgEIAEoCUIIukgFcgMY/wEijwEKGENyZWF0ZVNpZ25JbkxpbmtSZXNwb25zZRIRCgRsaW5rGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoIYXBwcm92YWwYAyABKAsyHi5nYXRld2F5LmFwcHJvdmFscy52MS5BcHByb3ZhbDLhAwoNUGVvcGxlU2VydmljZRJmCgpMaXN0UGVvcGxlEiQuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFBlb3BsZVJlcXVlc3QaJS5nYXRld2F5LnBlb3BsZS52MS5MaXN0UGVvcGxlUmVzcG9uc2UiC5ACAerHGAQQASABEnIKDFVwZGF0ZVBlcnNvbhImLmdhdGV3YXkucGVvcGxlLnYxLlVwZGF0ZVBlcnNvblJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5VcGRhdGVQZXJzb25SZXNwb25zZSIRkAIC6scYAiAC+McYAYDIGAESdAoMRGVsZXRlUGVyc29uEiYuZ2F0ZXdheS5wZW9wbGUudjEuRGVsZXRlUGVyc29uUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZVBlcnNvblJlc3BvbnNlIhOQAgLqxxgEGAEgAvjHGAGAyBgBEn4KEENyZWF0ZVNpZ25JbkxpbmsSKi5nYXRld2F5LnBlb3BsZS52MS5DcmVhdGVTaWduSW5MaW5rUmVxdWVzdBorLmdhdGV3YXkucGVvcGxlLnYxLkNyZWF0ZVNpZ25JbkxpbmtSZXNwb25zZSIRkAIA6scYAiAC+McYAYDIGAFCPwoRZ2F0ZXdheS5wZW9wbGUudjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L3Blb3BsZS92MTtwZW9wbGV2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_key_action, file_gateway_common_v1_key_label, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.people.v1.ListPeopleRequest
@@ -102,9 +102,9 @@ export type UpdatePersonRequest = Message<"gateway.people.v1.UpdatePersonRequest
   /**
    * Absent: unchanged. UNSPECIFIED: no operator.
    *
-   * @generated from field: optional gateway.common.v1.OperatorRole operator = 3;
+   * @generated from field: optional gateway.common.v1.OperatorRole operator_role = 3;
    */
-  operator?: OperatorRole | undefined;
+  operatorRole?: OperatorRole | undefined;
 
   /**
    * Required to disable a person who manages keys, of any account, that are not revoked. The error
@@ -215,9 +215,9 @@ export const DeletePersonResponseSchema: GenMessage<DeletePersonResponse> = /*@_
   messageDesc(file_gateway_people_v1_people, 5);
 
 /**
- * @generated from message gateway.people.v1.MakeSignInLinkRequest
+ * @generated from message gateway.people.v1.CreateSignInLinkRequest
  */
-export type MakeSignInLinkRequest = Message<"gateway.people.v1.MakeSignInLinkRequest"> & {
+export type CreateSignInLinkRequest = Message<"gateway.people.v1.CreateSignInLinkRequest"> & {
   /**
    * @generated from field: string person_id = 1;
    */
@@ -249,16 +249,16 @@ export type MakeSignInLinkRequest = Message<"gateway.people.v1.MakeSignInLinkReq
 };
 
 /**
- * Describes the message gateway.people.v1.MakeSignInLinkRequest.
- * Use `create(MakeSignInLinkRequestSchema)` to create a new message.
+ * Describes the message gateway.people.v1.CreateSignInLinkRequest.
+ * Use `create(CreateSignInLinkRequestSchema)` to create a new message.
  */
-export const MakeSignInLinkRequestSchema: GenMessage<MakeSignInLinkRequest> = /*@__PURE__*/
+export const CreateSignInLinkRequestSchema: GenMessage<CreateSignInLinkRequest> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_people, 6);
 
 /**
- * @generated from message gateway.people.v1.MakeSignInLinkResponse
+ * @generated from message gateway.people.v1.CreateSignInLinkResponse
  */
-export type MakeSignInLinkResponse = Message<"gateway.people.v1.MakeSignInLinkResponse"> & {
+export type CreateSignInLinkResponse = Message<"gateway.people.v1.CreateSignInLinkResponse"> & {
   /**
    * The address that the person opens. No later call returns it. Empty: it is sent to the person.
    * It is of no use before the approval.
@@ -270,9 +270,9 @@ export type MakeSignInLinkResponse = Message<"gateway.people.v1.MakeSignInLinkRe
   /**
    * Absent: a day after the approval.
    *
-   * @generated from field: google.protobuf.Timestamp ends_at = 2;
+   * @generated from field: google.protobuf.Timestamp expires_at = 2;
    */
-  endsAt?: Timestamp | undefined;
+  expiresAt?: Timestamp | undefined;
 
   /**
    * Absent: it waits for nobody.
@@ -283,10 +283,10 @@ export type MakeSignInLinkResponse = Message<"gateway.people.v1.MakeSignInLinkRe
 };
 
 /**
- * Describes the message gateway.people.v1.MakeSignInLinkResponse.
- * Use `create(MakeSignInLinkResponseSchema)` to create a new message.
+ * Describes the message gateway.people.v1.CreateSignInLinkResponse.
+ * Use `create(CreateSignInLinkResponseSchema)` to create a new message.
  */
-export const MakeSignInLinkResponseSchema: GenMessage<MakeSignInLinkResponse> = /*@__PURE__*/
+export const CreateSignInLinkResponseSchema: GenMessage<CreateSignInLinkResponse> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_people, 7);
 
 /**
@@ -340,12 +340,12 @@ export const PeopleService: GenService<{
    * Makes a recovery link for a person who has lost every way in. It is good for 24 hours. Errors:
    * NOT_FOUND, INVALID_REQUEST (it cannot be mailed).
    *
-   * @generated from rpc gateway.people.v1.PeopleService.MakeSignInLink
+   * @generated from rpc gateway.people.v1.PeopleService.CreateSignInLink
    */
-  makeSignInLink: {
+  createSignInLink: {
     methodKind: "unary";
-    input: typeof MakeSignInLinkRequestSchema;
-    output: typeof MakeSignInLinkResponseSchema;
+    input: typeof CreateSignInLinkRequestSchema;
+    output: typeof CreateSignInLinkResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gateway_people_v1_people, 0);

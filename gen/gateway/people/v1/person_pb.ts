@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/people/v1/person.proto.
  */
 export const file_gateway_people_v1_person: GenFile = /*@__PURE__*/
-  fileDesc("Ch5nYXRld2F5L3Blb3BsZS92MS9wZXJzb24ucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxIpkCCgZQZXJzb24SFwoJcGVyc29uX2lkGAEgASgJQgSYyBgBEg0KBWxvZ2luGAIgASgJEgwKBG5hbWUYAyABKAkSNwoIb3BlcmF0b3IYBCABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGVCBJjIGAESLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZGlzYWJsZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGxhc3Rfc2Vlbl9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZW1haWwYCCABKAkiTwoMU2Vzc2lvbkdyYW50EhIKBXRva2VuGAEgASgJQgOAAQESKwoHZW5kc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiKwoMT2lkY1Byb3ZpZGVyEgwKBG5hbWUYASABKAkSDQoFdGl0bGUYAiABKAlCPwoRZ2F0ZXdheS5wZW9wbGUudjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L3Blb3BsZS92MTtwZW9wbGV2MWIGcHJvdG8z", [file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_timestamp]);
+  fileDesc("Ch5nYXRld2F5L3Blb3BsZS92MS9wZXJzb24ucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxIp4CCgZQZXJzb24SFwoJcGVyc29uX2lkGAEgASgJQgSYyBgBEg0KBWxvZ2luGAIgASgJEgwKBG5hbWUYAyABKAkSPAoNb3BlcmF0b3Jfcm9sZRgEIAEoDjIfLmdhdGV3YXkuY29tbW9uLnYxLk9wZXJhdG9yUm9sZUIEmMgYARIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtkaXNhYmxlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF9zZWVuX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVlbWFpbBgIIAEoCSJSCgxTZXNzaW9uR3JhbnQSEgoFdG9rZW4YASABKAlCA4ABARIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIrCgxPaWRjUHJvdmlkZXISDAoEbmFtZRgBIAEoCRINCgV0aXRsZRgCIAEoCUI/ChFnYXRld2F5LnBlb3BsZS52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvcGVvcGxlL3YxO3Blb3BsZXYxYgZwcm90bzM", [file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.people.v1.Person
@@ -39,9 +39,9 @@ export type Person = Message<"gateway.people.v1.Person"> & {
   name: string;
 
   /**
-   * @generated from field: gateway.common.v1.OperatorRole operator = 4;
+   * @generated from field: gateway.common.v1.OperatorRole operator_role = 4;
    */
-  operator: OperatorRole;
+  operatorRole: OperatorRole;
 
   /**
    * @generated from field: google.protobuf.Timestamp created_at = 5;
@@ -93,9 +93,9 @@ export type SessionGrant = Message<"gateway.people.v1.SessionGrant"> & {
   /**
    * The session ends then at the latest, and twelve hours after its last use.
    *
-   * @generated from field: google.protobuf.Timestamp ends_at = 2;
+   * @generated from field: google.protobuf.Timestamp expires_at = 2;
    */
-  endsAt?: Timestamp | undefined;
+  expiresAt?: Timestamp | undefined;
 };
 
 /**

@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/people/v1/profile.proto.
  */
 export const file_gateway_people_v1_profile: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRld2F5L3Blb3BsZS92MS9wcm9maWxlLnByb3RvEhFnYXRld2F5LnBlb3BsZS52MSKOAQoHUGFzc2tleRIYCgpwYXNza2V5X2lkGAEgASgJQgSYyBgBEgwKBG5hbWUYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHdXNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAijgEKCElkZW50aXR5EhMKC2lkZW50aXR5X2lkGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3VzZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIi0KEUdldFNlc3Npb25SZXF1ZXN0EhgKEHNob3duX2FjY291bnRfaWQYASABKAkiiwQKEkdldFNlc3Npb25SZXNwb25zZRIpCgZwZXJzb24YASABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24SMgoIYWNjb3VudHMYAiADKAsyIC5nYXRld2F5LnBlb3BsZS52MS5QZXJzb25BY2NvdW50EhIKCnNlc3Npb25faWQYAyABKAkSMAoMc3Ryb25nX3VudGlsGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghwYXNza2V5cxgFIAMoCzIaLmdhdGV3YXkucGVvcGxlLnYxLlBhc3NrZXkSFAoMaGFzX3Bhc3N3b3JkGAYgASgIEjEKCG9wZXJhdG9yGAcgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEi8KCmlkZW50aXRpZXMYCCADKAsyGy5nYXRld2F5LnBlb3BsZS52MS5JZGVudGl0eRIyCglwcm92aWRlcnMYCSADKAsyHy5nYXRld2F5LnBlb3BsZS52MS5PaWRjUHJvdmlkZXISNgoNc2hvd25fYWNjb3VudBgKIAEoCzIfLmdhdGV3YXkucGVvcGxlLnYxLlNob3duQWNjb3VudBIVCg1zZWxsc19jcmVkaXRzGAsgASgIEg8KB2FkZHJlc3MYDCABKAkSFAoMZ3JwY19hZGRyZXNzGA0gASgJIogBCgxTaG93bkFjY291bnQSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARIuCglmb3JlY2FzdHMYAiADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5Gb3JlY2FzdBIuCgdtZW1iZXJzGAMgAygLMh0uZ2F0ZXdheS5wZW9wbGUudjEuTWVtYmVyTmFtZSItCgpNZW1iZXJOYW1lEhEKCXBlcnNvbl9pZBgBIAEoCRIMCgRuYW1lGAIgASgJIskBCg1QZXJzb25BY2NvdW50EhIKCmFjY291bnRfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIsCgRyb2xlGAMgASgOMh4uZ2F0ZXdheS5jb21tb24udjEuQWNjb3VudFJvbGUSEQoJc3VzcGVuZGVkGAQgASgIEhUKDXN0YXR1c19yZWFzb24YBSABKAkSDgoGY2xvc2VkGAYgASgIEi4KCmNyZWF0ZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhAKDlNpZ25PdXRSZXF1ZXN0IhEKD1NpZ25PdXRSZXNwb25zZSJQChNMaXN0U2Vzc2lvbnNSZXF1ZXN0EhsKCXBhZ2Vfc2l6ZRgBIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgCIAEoCUIIukgFcgMYgAgiXQoUTGlzdFNlc3Npb25zUmVzcG9uc2USLAoIc2Vzc2lvbnMYASADKAsyGi5nYXRld2F5LnBlb3BsZS52MS5TZXNzaW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLYAQoHU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEi4KCmNyZWF0ZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3VzZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB2VuZHNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2FkZHJlc3MYBSABKAkSDQoFYWdlbnQYBiABKAkSDwoHY3VycmVudBgHIAEoCCI2ChRSZXZva2VTZXNzaW9uUmVxdWVzdBIeCgpzZXNzaW9uX2lkGAEgASgJQgq6SAPIAQGYyBgBIhcKFVJldm9rZVNlc3Npb25SZXNwb25zZSJOChFBZGRQYXNza2V5UmVxdWVzdBIeCgthbnN3ZXJfanNvbhgBIAEoCUIJgAEBukgDyAEBEhkKBG5hbWUYAiABKAlCC7pICMgBAXIDGMgBIkEKEkFkZFBhc3NrZXlSZXNwb25zZRIrCgdwYXNza2V5GAEgASgLMhouZ2F0ZXdheS5wZW9wbGUudjEuUGFzc2tleSI2ChRSZW1vdmVQYXNza2V5UmVxdWVzdBIeCgpwYXNza2V5X2lkGAEgASgJQgq6SAPIAQGYyBgBIhcKFVJlbW92ZVBhc3NrZXlSZXNwb25zZSI0ChVSZW1vdmVJZGVudGl0eVJlcXVlc3QSGwoLaWRlbnRpdHlfaWQYASABKAlCBrpIA8gBASIYChZSZW1vdmVJZGVudGl0eVJlc3BvbnNlIjgKElNldFBhc3N3b3JkUmVxdWVzdBIiCghwYXNzd29yZBgBIAEoCUIQgAEBukgK2AEBcgUQDBjoByIVChNTZXRQYXNzd29yZFJlc3BvbnNlIiAKD1NldEVtYWlsUmVxdWVzdBINCgVlbWFpbBgBIAEoCSI9ChBTZXRFbWFpbFJlc3BvbnNlEikKBnBlcnNvbhgBIAEoCzIZLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbjLqBwoOUHJvZmlsZVNlcnZpY2USZAoKR2V0U2Vzc2lvbhIkLmdhdGV3YXkucGVvcGxlLnYxLkdldFNlc3Npb25SZXF1ZXN0GiUuZ2F0ZXdheS5wZW9wbGUudjEuR2V0U2Vzc2lvblJlc3BvbnNlIgmQAgHqxxgCGAESWwoHU2lnbk91dBIhLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25PdXRSZXF1ZXN0GiIuZ2F0ZXdheS5wZW9wbGUudjEuU2lnbk91dFJlc3BvbnNlIgmQAgLqxxgCGAESagoMTGlzdFNlc3Npb25zEiYuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFNlc3Npb25zUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIgmQAgHqxxgCGAEScQoNUmV2b2tlU2Vzc2lvbhInLmdhdGV3YXkucGVvcGxlLnYxLlJldm9rZVNlc3Npb25SZXF1ZXN0GiguZ2F0ZXdheS5wZW9wbGUudjEuUmV2b2tlU2Vzc2lvblJlc3BvbnNlIg2QAgLqxxgCGAH4xxgBEmwKCkFkZFBhc3NrZXkSJC5nYXRld2F5LnBlb3BsZS52MS5BZGRQYXNza2V5UmVxdWVzdBolLmdhdGV3YXkucGVvcGxlLnYxLkFkZFBhc3NrZXlSZXNwb25zZSIRkAIA6scYAhgB+McYAYDIGAESdQoNUmVtb3ZlUGFzc2tleRInLmdhdGV3YXkucGVvcGxlLnYxLlJlbW92ZVBhc3NrZXlSZXF1ZXN0GiguZ2F0ZXdheS5wZW9wbGUudjEuUmVtb3ZlUGFzc2tleVJlc3BvbnNlIhGQAgLqxxgCGAH4xxgBgMgYARJ4Cg5SZW1vdmVJZGVudGl0eRIoLmdhdGV3YXkucGVvcGxlLnYxLlJlbW92ZUlkZW50aXR5UmVxdWVzdBopLmdhdGV3YXkucGVvcGxlLnYxLlJlbW92ZUlkZW50aXR5UmVzcG9uc2UiEZACAurHGAIYAfjHGAGAyBgBEm8KC1NldFBhc3N3b3JkEiUuZ2F0ZXdheS5wZW9wbGUudjEuU2V0UGFzc3dvcmRSZXF1ZXN0GiYuZ2F0ZXdheS5wZW9wbGUudjEuU2V0UGFzc3dvcmRSZXNwb25zZSIRkAIC6scYAhgB+McYAYDIGAESZgoIU2V0RW1haWwSIi5nYXRld2F5LnBlb3BsZS52MS5TZXRFbWFpbFJlcXVlc3QaIy5nYXRld2F5LnBlb3BsZS52MS5TZXRFbWFpbFJlc3BvbnNlIhGQAgDqxxgCGAH4xxgBgMgYAUI/ChFnYXRld2F5LnBlb3BsZS52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvcGVvcGxlL3YxO3Blb3BsZXYxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_common_v1_forecast, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nYXRld2F5L3Blb3BsZS92MS9wcm9maWxlLnByb3RvEhFnYXRld2F5LnBlb3BsZS52MSKTAQoHUGFzc2tleRIYCgpwYXNza2V5X2lkGAEgASgJQgSYyBgBEgwKBG5hbWUYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKTAQoISWRlbnRpdHkSEwoLaWRlbnRpdHlfaWQYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCItChFHZXRTZXNzaW9uUmVxdWVzdBIYChBzaG93bl9hY2NvdW50X2lkGAEgASgJIpAEChJHZXRTZXNzaW9uUmVzcG9uc2USKQoGcGVyc29uGAEgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEjIKCGFjY291bnRzGAIgAygLMiAuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uQWNjb3VudBISCgpzZXNzaW9uX2lkGAMgASgJEjAKDHN0cm9uZ191bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcGFzc2tleXMYBSADKAsyGi5nYXRld2F5LnBlb3BsZS52MS5QYXNza2V5EhQKDGhhc19wYXNzd29yZBgGIAEoCBI2Cg1vcGVyYXRvcl9yb2xlGAcgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEi8KCmlkZW50aXRpZXMYCCADKAsyGy5nYXRld2F5LnBlb3BsZS52MS5JZGVudGl0eRIyCglwcm92aWRlcnMYCSADKAsyHy5nYXRld2F5LnBlb3BsZS52MS5PaWRjUHJvdmlkZXISNgoNc2hvd25fYWNjb3VudBgKIAEoCzIfLmdhdGV3YXkucGVvcGxlLnYxLlNob3duQWNjb3VudBIVCg1zZWxsc19jcmVkaXRzGAsgASgIEg8KB2FkZHJlc3MYDCABKAkSFAoMZ3JwY19hZGRyZXNzGA0gASgJIogBCgxTaG93bkFjY291bnQSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARIuCglmb3JlY2FzdHMYAiADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5Gb3JlY2FzdBIuCgdtZW1iZXJzGAMgAygLMh0uZ2F0ZXdheS5wZW9wbGUudjEuTWVtYmVyTmFtZSItCgpNZW1iZXJOYW1lEhEKCXBlcnNvbl9pZBgBIAEoCRIMCgRuYW1lGAIgASgJIsgBCg1QZXJzb25BY2NvdW50EhIKCmFjY291bnRfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIsCgRyb2xlGAMgASgOMh4uZ2F0ZXdheS5jb21tb24udjEuQWNjb3VudFJvbGUSEQoJc3VzcGVuZGVkGAQgASgIEhQKDHN0YXRlX3JlYXNvbhgFIAEoCRIOCgZjbG9zZWQYBiABKAgSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiEAoOU2lnbk91dFJlcXVlc3QiEQoPU2lnbk91dFJlc3BvbnNlIlAKE0xpc3RTZXNzaW9uc1JlcXVlc3QSGwoJcGFnZV9zaXplGAEgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiACCJdChRMaXN0U2Vzc2lvbnNSZXNwb25zZRIsCghzZXNzaW9ucxgBIAMoCzIaLmdhdGV3YXkucGVvcGxlLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIuABCgdTZXNzaW9uEhIKCnNlc3Npb25faWQYASABKAkSLgoKY3JlYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdhZGRyZXNzGAUgASgJEg0KBWFnZW50GAYgASgJEg8KB2N1cnJlbnQYByABKAgiNgoUUmV2b2tlU2Vzc2lvblJlcXVlc3QSHgoKc2Vzc2lvbl9pZBgBIAEoCUIKukgDyAEBmMgYASIXChVSZXZva2VTZXNzaW9uUmVzcG9uc2UiUQoUQ3JlYXRlUGFzc2tleVJlcXVlc3QSHgoLYW5zd2VyX2pzb24YASABKAlCCYABAbpIA8gBARIZCgRuYW1lGAIgASgJQgu6SAjIAQFyAxjIASJEChVDcmVhdGVQYXNza2V5UmVzcG9uc2USKwoHcGFzc2tleRgBIAEoCzIaLmdhdGV3YXkucGVvcGxlLnYxLlBhc3NrZXkiNgoURGVsZXRlUGFzc2tleVJlcXVlc3QSHgoKcGFzc2tleV9pZBgBIAEoCUIKukgDyAEBmMgYASIXChVEZWxldGVQYXNza2V5UmVzcG9uc2UiNAoVRGVsZXRlSWRlbnRpdHlSZXF1ZXN0EhsKC2lkZW50aXR5X2lkGAEgASgJQga6SAPIAQEiGAoWRGVsZXRlSWRlbnRpdHlSZXNwb25zZSI4ChJTZXRQYXNzd29yZFJlcXVlc3QSIgoIcGFzc3dvcmQYASABKAlCEIABAbpICtgBAXIFEAwY6AciFQoTU2V0UGFzc3dvcmRSZXNwb25zZSIgCg9TZXRFbWFpbFJlcXVlc3QSDQoFZW1haWwYASABKAkiPQoQU2V0RW1haWxSZXNwb25zZRIpCgZwZXJzb24YASABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24y8wcKDlByb2ZpbGVTZXJ2aWNlEmQKCkdldFNlc3Npb24SJC5nYXRld2F5LnBlb3BsZS52MS5HZXRTZXNzaW9uUmVxdWVzdBolLmdhdGV3YXkucGVvcGxlLnYxLkdldFNlc3Npb25SZXNwb25zZSIJkAIB6scYAhgBElsKB1NpZ25PdXQSIS5nYXRld2F5LnBlb3BsZS52MS5TaWduT3V0UmVxdWVzdBoiLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25PdXRSZXNwb25zZSIJkAIC6scYAhgBEmoKDExpc3RTZXNzaW9ucxImLmdhdGV3YXkucGVvcGxlLnYxLkxpc3RTZXNzaW9uc1JlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5MaXN0U2Vzc2lvbnNSZXNwb25zZSIJkAIB6scYAhgBEnEKDVJldm9rZVNlc3Npb24SJy5nYXRld2F5LnBlb3BsZS52MS5SZXZva2VTZXNzaW9uUmVxdWVzdBooLmdhdGV3YXkucGVvcGxlLnYxLlJldm9rZVNlc3Npb25SZXNwb25zZSINkAIC6scYAhgB+McYARJ1Cg1DcmVhdGVQYXNza2V5EicuZ2F0ZXdheS5wZW9wbGUudjEuQ3JlYXRlUGFzc2tleVJlcXVlc3QaKC5nYXRld2F5LnBlb3BsZS52MS5DcmVhdGVQYXNza2V5UmVzcG9uc2UiEZACAOrHGAIYAfjHGAGAyBgBEnUKDURlbGV0ZVBhc3NrZXkSJy5nYXRld2F5LnBlb3BsZS52MS5EZWxldGVQYXNza2V5UmVxdWVzdBooLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZVBhc3NrZXlSZXNwb25zZSIRkAIC6scYAhgB+McYAYDIGAESeAoORGVsZXRlSWRlbnRpdHkSKC5nYXRld2F5LnBlb3BsZS52MS5EZWxldGVJZGVudGl0eVJlcXVlc3QaKS5nYXRld2F5LnBlb3BsZS52MS5EZWxldGVJZGVudGl0eVJlc3BvbnNlIhGQAgLqxxgCGAH4xxgBgMgYARJvCgtTZXRQYXNzd29yZBIlLmdhdGV3YXkucGVvcGxlLnYxLlNldFBhc3N3b3JkUmVxdWVzdBomLmdhdGV3YXkucGVvcGxlLnYxLlNldFBhc3N3b3JkUmVzcG9uc2UiEZACAurHGAIYAfjHGAGAyBgBEmYKCFNldEVtYWlsEiIuZ2F0ZXdheS5wZW9wbGUudjEuU2V0RW1haWxSZXF1ZXN0GiMuZ2F0ZXdheS5wZW9wbGUudjEuU2V0RW1haWxSZXNwb25zZSIRkAIA6scYAhgB+McYAYDIGAFCPwoRZ2F0ZXdheS5wZW9wbGUudjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L3Blb3BsZS92MTtwZW9wbGV2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_common_v1_forecast, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.people.v1.Passkey
@@ -44,9 +44,9 @@ export type Passkey = Message<"gateway.people.v1.Passkey"> & {
   /**
    * Absent: never used.
    *
-   * @generated from field: google.protobuf.Timestamp used_at = 4;
+   * @generated from field: google.protobuf.Timestamp last_used_at = 4;
    */
-  usedAt?: Timestamp | undefined;
+  lastUsedAt?: Timestamp | undefined;
 };
 
 /**
@@ -80,9 +80,9 @@ export type Identity = Message<"gateway.people.v1.Identity"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * @generated from field: google.protobuf.Timestamp used_at = 4;
+   * @generated from field: google.protobuf.Timestamp last_used_at = 4;
    */
-  usedAt?: Timestamp | undefined;
+  lastUsedAt?: Timestamp | undefined;
 };
 
 /**
@@ -155,9 +155,9 @@ export type GetSessionResponse = Message<"gateway.people.v1.GetSessionResponse">
   /**
    * The operator role that this session has. NONE for a password where operators need a passkey.
    *
-   * @generated from field: gateway.common.v1.OperatorRole operator = 7;
+   * @generated from field: gateway.common.v1.OperatorRole operator_role = 7;
    */
-  operator: OperatorRole;
+  operatorRole: OperatorRole;
 
   /**
    * Oldest first.
@@ -298,9 +298,9 @@ export type PersonAccount = Message<"gateway.people.v1.PersonAccount"> & {
   /**
    * Why, in the operator's words. May be empty.
    *
-   * @generated from field: string status_reason = 5;
+   * @generated from field: string state_reason = 5;
    */
-  statusReason: string;
+  stateReason: string;
 
   /**
    * True: it was closed for good.
@@ -415,14 +415,14 @@ export type Session = Message<"gateway.people.v1.Session"> & {
   /**
    * To the minute.
    *
-   * @generated from field: google.protobuf.Timestamp used_at = 3;
+   * @generated from field: google.protobuf.Timestamp last_used_at = 3;
    */
-  usedAt?: Timestamp | undefined;
+  lastUsedAt?: Timestamp | undefined;
 
   /**
-   * @generated from field: google.protobuf.Timestamp ends_at = 4;
+   * @generated from field: google.protobuf.Timestamp expires_at = 4;
    */
-  endsAt?: Timestamp | undefined;
+  expiresAt?: Timestamp | undefined;
 
   /**
    * IP address at the sign-in. Empty: unknown.
@@ -484,9 +484,9 @@ export const RevokeSessionResponseSchema: GenMessage<RevokeSessionResponse> = /*
   messageDesc(file_gateway_people_v1_profile, 13);
 
 /**
- * @generated from message gateway.people.v1.AddPasskeyRequest
+ * @generated from message gateway.people.v1.CreatePasskeyRequest
  */
-export type AddPasskeyRequest = Message<"gateway.people.v1.AddPasskeyRequest"> & {
+export type CreatePasskeyRequest = Message<"gateway.people.v1.CreatePasskeyRequest"> & {
   /**
    * @generated from field: string answer_json = 1;
    */
@@ -501,16 +501,16 @@ export type AddPasskeyRequest = Message<"gateway.people.v1.AddPasskeyRequest"> &
 };
 
 /**
- * Describes the message gateway.people.v1.AddPasskeyRequest.
- * Use `create(AddPasskeyRequestSchema)` to create a new message.
+ * Describes the message gateway.people.v1.CreatePasskeyRequest.
+ * Use `create(CreatePasskeyRequestSchema)` to create a new message.
  */
-export const AddPasskeyRequestSchema: GenMessage<AddPasskeyRequest> = /*@__PURE__*/
+export const CreatePasskeyRequestSchema: GenMessage<CreatePasskeyRequest> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_profile, 14);
 
 /**
- * @generated from message gateway.people.v1.AddPasskeyResponse
+ * @generated from message gateway.people.v1.CreatePasskeyResponse
  */
-export type AddPasskeyResponse = Message<"gateway.people.v1.AddPasskeyResponse"> & {
+export type CreatePasskeyResponse = Message<"gateway.people.v1.CreatePasskeyResponse"> & {
   /**
    * @generated from field: gateway.people.v1.Passkey passkey = 1;
    */
@@ -518,16 +518,16 @@ export type AddPasskeyResponse = Message<"gateway.people.v1.AddPasskeyResponse">
 };
 
 /**
- * Describes the message gateway.people.v1.AddPasskeyResponse.
- * Use `create(AddPasskeyResponseSchema)` to create a new message.
+ * Describes the message gateway.people.v1.CreatePasskeyResponse.
+ * Use `create(CreatePasskeyResponseSchema)` to create a new message.
  */
-export const AddPasskeyResponseSchema: GenMessage<AddPasskeyResponse> = /*@__PURE__*/
+export const CreatePasskeyResponseSchema: GenMessage<CreatePasskeyResponse> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_profile, 15);
 
 /**
- * @generated from message gateway.people.v1.RemovePasskeyRequest
+ * @generated from message gateway.people.v1.DeletePasskeyRequest
  */
-export type RemovePasskeyRequest = Message<"gateway.people.v1.RemovePasskeyRequest"> & {
+export type DeletePasskeyRequest = Message<"gateway.people.v1.DeletePasskeyRequest"> & {
   /**
    * @generated from field: string passkey_id = 1;
    */
@@ -535,29 +535,29 @@ export type RemovePasskeyRequest = Message<"gateway.people.v1.RemovePasskeyReque
 };
 
 /**
- * Describes the message gateway.people.v1.RemovePasskeyRequest.
- * Use `create(RemovePasskeyRequestSchema)` to create a new message.
+ * Describes the message gateway.people.v1.DeletePasskeyRequest.
+ * Use `create(DeletePasskeyRequestSchema)` to create a new message.
  */
-export const RemovePasskeyRequestSchema: GenMessage<RemovePasskeyRequest> = /*@__PURE__*/
+export const DeletePasskeyRequestSchema: GenMessage<DeletePasskeyRequest> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_profile, 16);
 
 /**
- * @generated from message gateway.people.v1.RemovePasskeyResponse
+ * @generated from message gateway.people.v1.DeletePasskeyResponse
  */
-export type RemovePasskeyResponse = Message<"gateway.people.v1.RemovePasskeyResponse"> & {
+export type DeletePasskeyResponse = Message<"gateway.people.v1.DeletePasskeyResponse"> & {
 };
 
 /**
- * Describes the message gateway.people.v1.RemovePasskeyResponse.
- * Use `create(RemovePasskeyResponseSchema)` to create a new message.
+ * Describes the message gateway.people.v1.DeletePasskeyResponse.
+ * Use `create(DeletePasskeyResponseSchema)` to create a new message.
  */
-export const RemovePasskeyResponseSchema: GenMessage<RemovePasskeyResponse> = /*@__PURE__*/
+export const DeletePasskeyResponseSchema: GenMessage<DeletePasskeyResponse> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_profile, 17);
 
 /**
- * @generated from message gateway.people.v1.RemoveIdentityRequest
+ * @generated from message gateway.people.v1.DeleteIdentityRequest
  */
-export type RemoveIdentityRequest = Message<"gateway.people.v1.RemoveIdentityRequest"> & {
+export type DeleteIdentityRequest = Message<"gateway.people.v1.DeleteIdentityRequest"> & {
   /**
    * @generated from field: string identity_id = 1;
    */
@@ -565,23 +565,23 @@ export type RemoveIdentityRequest = Message<"gateway.people.v1.RemoveIdentityReq
 };
 
 /**
- * Describes the message gateway.people.v1.RemoveIdentityRequest.
- * Use `create(RemoveIdentityRequestSchema)` to create a new message.
+ * Describes the message gateway.people.v1.DeleteIdentityRequest.
+ * Use `create(DeleteIdentityRequestSchema)` to create a new message.
  */
-export const RemoveIdentityRequestSchema: GenMessage<RemoveIdentityRequest> = /*@__PURE__*/
+export const DeleteIdentityRequestSchema: GenMessage<DeleteIdentityRequest> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_profile, 18);
 
 /**
- * @generated from message gateway.people.v1.RemoveIdentityResponse
+ * @generated from message gateway.people.v1.DeleteIdentityResponse
  */
-export type RemoveIdentityResponse = Message<"gateway.people.v1.RemoveIdentityResponse"> & {
+export type DeleteIdentityResponse = Message<"gateway.people.v1.DeleteIdentityResponse"> & {
 };
 
 /**
- * Describes the message gateway.people.v1.RemoveIdentityResponse.
- * Use `create(RemoveIdentityResponseSchema)` to create a new message.
+ * Describes the message gateway.people.v1.DeleteIdentityResponse.
+ * Use `create(DeleteIdentityResponseSchema)` to create a new message.
  */
-export const RemoveIdentityResponseSchema: GenMessage<RemoveIdentityResponse> = /*@__PURE__*/
+export const DeleteIdentityResponseSchema: GenMessage<DeleteIdentityResponse> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_profile, 19);
 
 /**
@@ -706,34 +706,34 @@ export const ProfileService: GenService<{
    * Adds a passkey to the person of this session. Errors: SIGN_IN_FAILED (the answer is not valid),
    * INVALID_REQUEST.
    *
-   * @generated from rpc gateway.people.v1.ProfileService.AddPasskey
+   * @generated from rpc gateway.people.v1.ProfileService.CreatePasskey
    */
-  addPasskey: {
+  createPasskey: {
     methodKind: "unary";
-    input: typeof AddPasskeyRequestSchema;
-    output: typeof AddPasskeyResponseSchema;
+    input: typeof CreatePasskeyRequestSchema;
+    output: typeof CreatePasskeyResponseSchema;
   },
   /**
    * Removes a passkey of this person, and ends the other sessions that it began. Errors: NOT_FOUND,
    * LAST_ONE (no other way in is left).
    *
-   * @generated from rpc gateway.people.v1.ProfileService.RemovePasskey
+   * @generated from rpc gateway.people.v1.ProfileService.DeletePasskey
    */
-  removePasskey: {
+  deletePasskey: {
     methodKind: "unary";
-    input: typeof RemovePasskeyRequestSchema;
-    output: typeof RemovePasskeyResponseSchema;
+    input: typeof DeletePasskeyRequestSchema;
+    output: typeof DeletePasskeyResponseSchema;
   },
   /**
    * Removes an identity of this person at a provider of OIDC. Errors: NOT_FOUND, LAST_ONE (no other
    * way in is left).
    *
-   * @generated from rpc gateway.people.v1.ProfileService.RemoveIdentity
+   * @generated from rpc gateway.people.v1.ProfileService.DeleteIdentity
    */
-  removeIdentity: {
+  deleteIdentity: {
     methodKind: "unary";
-    input: typeof RemoveIdentityRequestSchema;
-    output: typeof RemoveIdentityResponseSchema;
+    input: typeof DeleteIdentityRequestSchema;
+    output: typeof DeleteIdentityResponseSchema;
   },
   /**
    * Sets or removes the password of this person, and ends his other sessions. Errors:

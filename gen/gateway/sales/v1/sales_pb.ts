@@ -18,7 +18,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/sales/v1/sales.proto.
  */
 export const file_gateway_sales_v1_sales: GenFile = /*@__PURE__*/
-  fileDesc("ChxnYXRld2F5L3NhbGVzL3YxL3NhbGVzLnByb3RvEhBnYXRld2F5LnNhbGVzLnYxIpIDChFRdWVyeVNhbGVzUmVxdWVzdBIwCgRmcm9tGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIGukgDyAEBEi4KAnRvGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIGukgDyAEBEi0KBmJ1Y2tldBgDIAEoDjIdLmdhdGV3YXkuc2FsZXMudjEuU2FsZXNCdWNrZXQSPQoIZ3JvdXBfYnkYBCADKA4yHC5nYXRld2F5LnNhbGVzLnYxLlNhbGVzR3JvdXBCDbpICpIBByIFggECIAASEwoLYWNjb3VudF9pZHMYBSADKAkSDgoGbW9kZWxzGAYgAygJEhEKCXByb3ZpZGVycxgHIAMoCRI6CghmYW1pbGllcxgIIAMoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUINukgKkgEHIgWCAQIgABIbCglwYWdlX3NpemUYCSABKA1CCLpIBSoDGNAPEhwKCnBhZ2VfdG9rZW4YCiABKAlCCLpIBXIDGIAIIu4BChJRdWVyeVNhbGVzUmVzcG9uc2USJQoEcm93cxgBIAMoCzIXLmdhdGV3YXkuc2FsZXMudjEuU2FsZXMSJwoGdG90YWxzGAIgASgLMhcuZ2F0ZXdheS5zYWxlcy52MS5TYWxlcxIaChJib251c19taWNyb2NyZWRpdHMYAyABKAMSHwoXYWRqdXN0bWVudF9taWNyb2NyZWRpdHMYBCABKAMSMgoOY29tcGxldGVfdW50aWwYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD25leHRfcGFnZV90b2tlbhgGIAEoCSKEAwoFU2FsZXMSKAoEZnJvbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGAoKYWNjb3VudF9pZBgCIAEoCUIEmMgYARINCgVtb2RlbBgDIAEoCRIQCghwcm92aWRlchgEIAEoCRIpCgZmYW1pbHkYBSABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSEAoIcmVxdWVzdHMYBiABKAMSLAoFdXNhZ2UYByABKAsyHS5nYXRld2F5LmNvbW1vbi52MS5Vc2FnZVRvdGFsEhwKFGNoYXJnZWRfbWljcm9jcmVkaXRzGAggASgDEhwKFG92ZXJydW5fbWljcm9jcmVkaXRzGAkgASgDEhgKEGNvc3RfcGljb2RvbGxhcnMYCiABKAkSGQoRdW5jb3N0ZWRfcmVxdWVzdHMYCyABKAMSHQoVdW5jb3N0ZWRfbWljcm9jcmVkaXRzGAwgASgDEhsKE21hcmdpbl9taWNyb2RvbGxhcnMYDSABKAMiogIKE1F1ZXJ5UmV2ZW51ZVJlcXVlc3QSMAoEZnJvbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBrpIA8gBARIuCgJ0bxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBrpIA8gBARItCgZidWNrZXQYAyABKA4yHS5nYXRld2F5LnNhbGVzLnYxLlNhbGVzQnVja2V0Ej8KCGdyb3VwX2J5GAQgAygOMh4uZ2F0ZXdheS5zYWxlcy52MS5SZXZlbnVlR3JvdXBCDbpICpIBByIFggECIAASGwoJcGFnZV9zaXplGAUgASgNQgi6SAUqAxjQDxIcCgpwYWdlX3Rva2VuGAYgASgJQgi6SAVyAxiACCKDAQoUUXVlcnlSZXZlbnVlUmVzcG9uc2USJwoEcm93cxgBIAMoCzIZLmdhdGV3YXkuc2FsZXMudjEuUmV2ZW51ZRIpCgZ0b3RhbHMYAiABKAsyGS5nYXRld2F5LnNhbGVzLnYxLlJldmVudWUSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJIrsCCgdSZXZlbnVlEigKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhkKEXBhY2tfbWljcm9kb2xsYXJzGAIgASgDEg0KBWFzc2V0GAMgASgJEg8KB25ldHdvcmsYBCABKAkSEQoJcHJvY2Vzc29yGAUgASgJEgwKBGtpbmQYBiABKAkSDgoGb3JkZXJzGAcgASgDEhkKEXBhaWRfbWljcm9kb2xsYXJzGAggASgDEh0KFXJlZnVuZGVkX21pY3JvZG9sbGFycxgJIAEoAxIZChFsb3N0X21pY3JvZG9sbGFycxgKIAEoAxIYChBuZXRfbWljcm9kb2xsYXJzGAsgASgDEisKBWNvaW5zGAwgAygLMhwuZ2F0ZXdheS5zYWxlcy52MS5Db2luQW1vdW50IisKCkNvaW5BbW91bnQSDQoFYXNzZXQYASABKAkSDgoGYW1vdW50GAIgASgJInkKFUdldExpYWJpbGl0aWVzUmVxdWVzdBIwCgRmcm9tGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIGukgDyAEBEi4KAnRvGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIGukgDyAEBIkUKFkdldExpYWJpbGl0aWVzUmVzcG9uc2USKwoEcm93cxgBIAMoCzIdLmdhdGV3YXkuc2FsZXMudjEuTGlhYmlsaXRpZXMi5QEKC0xpYWJpbGl0aWVzEicKA2RheRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoGZmFtaWx5GAIgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EhkKEW93ZWRfbWljcm9jcmVkaXRzGAMgASgDEhoKEmRlYnRzX21pY3JvY3JlZGl0cxgEIAEoAxItCgVhZGRlZBgFIAMoCzIeLmdhdGV3YXkuc2FsZXMudjEuQWRkZWRDcmVkaXRzEhwKFGNoYXJnZWRfbWljcm9jcmVkaXRzGAYgASgDIjIKDEFkZGVkQ3JlZGl0cxIMCgRraW5kGAEgASgJEhQKDG1pY3JvY3JlZGl0cxgCIAEoAyK3AQoYTGlzdFByb3ZpZGVyQmlsbHNSZXF1ZXN0EjAKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQga6SAPIAQESLgoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQga6SAPIAQESGwoJcGFnZV9zaXplGAMgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAQgASgJQgi6SAVyAxiACCJjChlMaXN0UHJvdmlkZXJCaWxsc1Jlc3BvbnNlEi0KBWJpbGxzGAEgAygLMh4uZ2F0ZXdheS5zYWxlcy52MS5Qcm92aWRlckJpbGwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIvoBCgxQcm92aWRlckJpbGwSEAoIcHJvdmlkZXIYASABKAkSDQoFbW9udGgYAiABKAkSGAoQY29zdF9waWNvZG9sbGFycxgDIAEoCRIQCghyZXF1ZXN0cxgEIAEoAxIZChF1bmNvc3RlZF9yZXF1ZXN0cxgFIAEoAxIgChNiaWxsZWRfbWljcm9kb2xsYXJzGAYgASgDSACIAQESDAoEbm90ZRgHIAEoCRIOCgZzZXRfYnkYCCABKAkSKgoGc2V0X2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIWChRfYmlsbGVkX21pY3JvZG9sbGFycyLrAQoWU2V0UHJvdmlkZXJCaWxsUmVxdWVzdBIdCghwcm92aWRlchgBIAEoCUILukgIyAEBcgMYyAESdAoFbW9udGgYAiABKAlCZbpIRcgBAXJAMj5eKDE5WzctOV1bMC05XXwyMFswLTldWzAtOV18MlsxLTldWzAtOV1bMC05XSktKDBbMS05XXwxWzAtMl0pJKLIGBlhIG1vbnRoIHN1Y2ggYXMgYDIwMjYtMTFgEiQKE2JpbGxlZF9taWNyb2RvbGxhcnMYAyABKANCB7pIBCICKAASFgoEbm90ZRgEIAEoCUIIukgFcgMY6AciGQoXU2V0UHJvdmlkZXJCaWxsUmVzcG9uc2UqcAoLU2FsZXNCdWNrZXQSHAoYU0FMRVNfQlVDS0VUX1VOU1BFQ0lGSUVEEAASFAoQU0FMRVNfQlVDS0VUX0RBWRABEhUKEVNBTEVTX0JVQ0tFVF9XRUVLEAISFgoSU0FMRVNfQlVDS0VUX01PTlRIEAMqiwEKClNhbGVzR3JvdXASGwoXU0FMRVNfR1JPVVBfVU5TUEVDSUZJRUQQABIXChNTQUxFU19HUk9VUF9BQ0NPVU5UEAESFQoRU0FMRVNfR1JPVVBfTU9ERUwQAhIYChRTQUxFU19HUk9VUF9QUk9WSURFUhADEhYKElNBTEVTX0dST1VQX0ZBTUlMWRAEKq4BCgxSZXZlbnVlR3JvdXASHQoZUkVWRU5VRV9HUk9VUF9VTlNQRUNJRklFRBAAEhYKElJFVkVOVUVfR1JPVVBfUEFDSxABEhcKE1JFVkVOVUVfR1JPVVBfQVNTRVQQAhIZChVSRVZFTlVFX0dST1VQX05FVFdPUksQAxIbChdSRVZFTlVFX0dST1VQX1BST0NFU1NPUhAEEhYKElJFVkVOVUVfR1JPVVBfS0lORBAFMsYECgxTYWxlc1NlcnZpY2USZAoKUXVlcnlTYWxlcxIjLmdhdGV3YXkuc2FsZXMudjEuUXVlcnlTYWxlc1JlcXVlc3QaJC5nYXRld2F5LnNhbGVzLnYxLlF1ZXJ5U2FsZXNSZXNwb25zZSILkAIB6scYBBABIAESagoMUXVlcnlSZXZlbnVlEiUuZ2F0ZXdheS5zYWxlcy52MS5RdWVyeVJldmVudWVSZXF1ZXN0GiYuZ2F0ZXdheS5zYWxlcy52MS5RdWVyeVJldmVudWVSZXNwb25zZSILkAIB6scYBBABIAEScAoOR2V0TGlhYmlsaXRpZXMSJy5nYXRld2F5LnNhbGVzLnYxLkdldExpYWJpbGl0aWVzUmVxdWVzdBooLmdhdGV3YXkuc2FsZXMudjEuR2V0TGlhYmlsaXRpZXNSZXNwb25zZSILkAIB6scYBBABIAESeQoRTGlzdFByb3ZpZGVyQmlsbHMSKi5nYXRld2F5LnNhbGVzLnYxLkxpc3RQcm92aWRlckJpbGxzUmVxdWVzdBorLmdhdGV3YXkuc2FsZXMudjEuTGlzdFByb3ZpZGVyQmlsbHNSZXNwb25zZSILkAIB6scYBBABIAESdwoPU2V0UHJvdmlkZXJCaWxsEiguZ2F0ZXdheS5zYWxlcy52MS5TZXRQcm92aWRlckJpbGxSZXF1ZXN0GikuZ2F0ZXdheS5zYWxlcy52MS5TZXRQcm92aWRlckJpbGxSZXNwb25zZSIPkAIC6scYBBADIAL4xxgBQjwKEGdhdGV3YXkuc2FsZXMudjFQAVombW9kZWwtZ2F0ZXdheS9nYXRld2F5L3NhbGVzL3YxO3NhbGVzdjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_timestamp]);
+  fileDesc("ChxnYXRld2F5L3NhbGVzL3YxL3NhbGVzLnByb3RvEhBnYXRld2F5LnNhbGVzLnYxIpoDChFRdWVyeVNhbGVzUmVxdWVzdBI0CghzdGFydF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBrpIA8gBARIyCgZlbmRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQga6SAPIAQESLQoGYnVja2V0GAMgASgOMh0uZ2F0ZXdheS5zYWxlcy52MS5TYWxlc0J1Y2tldBI9Cghncm91cF9ieRgEIAMoDjIcLmdhdGV3YXkuc2FsZXMudjEuU2FsZXNHcm91cEINukgKkgEHIgWCAQIgABITCgthY2NvdW50X2lkcxgFIAMoCRIOCgZtb2RlbHMYBiADKAkSEQoJcHJvdmlkZXJzGAcgAygJEjoKCGZhbWlsaWVzGAggAygOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5Qg26SAqSAQciBYIBAiAAEhsKCXBhZ2Vfc2l6ZRgJIAEoDUIIukgFKgMY0A8SHAoKcGFnZV90b2tlbhgKIAEoCUIIukgFcgMYgAgi7gEKElF1ZXJ5U2FsZXNSZXNwb25zZRIlCgRyb3dzGAEgAygLMhcuZ2F0ZXdheS5zYWxlcy52MS5TYWxlcxInCgZ0b3RhbHMYAiABKAsyFy5nYXRld2F5LnNhbGVzLnYxLlNhbGVzEhoKEmJvbnVzX21pY3JvY3JlZGl0cxgDIAEoAxIfChdhZGp1c3RtZW50X21pY3JvY3JlZGl0cxgEIAEoAxIyCg5jb21wbGV0ZV91bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPbmV4dF9wYWdlX3Rva2VuGAYgASgJIogDCgVTYWxlcxIsCghzdGFydF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGAoKYWNjb3VudF9pZBgCIAEoCUIEmMgYARINCgVtb2RlbBgDIAEoCRIQCghwcm92aWRlchgEIAEoCRIpCgZmYW1pbHkYBSABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSEAoIcmVxdWVzdHMYBiABKAMSLAoFdXNhZ2UYByABKAsyHS5nYXRld2F5LmNvbW1vbi52MS5Vc2FnZVRvdGFsEhwKFGNoYXJnZWRfbWljcm9jcmVkaXRzGAggASgDEhwKFG92ZXJydW5fbWljcm9jcmVkaXRzGAkgASgDEhgKEGNvc3RfcGljb2RvbGxhcnMYCiABKAkSGQoRdW5jb3N0ZWRfcmVxdWVzdHMYCyABKAMSHQoVdW5jb3N0ZWRfbWljcm9jcmVkaXRzGAwgASgDEhsKE21hcmdpbl9taWNyb2RvbGxhcnMYDSABKAMiqgIKE1F1ZXJ5UmV2ZW51ZVJlcXVlc3QSNAoIc3RhcnRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQga6SAPIAQESMgoGZW5kX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIGukgDyAEBEi0KBmJ1Y2tldBgDIAEoDjIdLmdhdGV3YXkuc2FsZXMudjEuU2FsZXNCdWNrZXQSPwoIZ3JvdXBfYnkYBCADKA4yHi5nYXRld2F5LnNhbGVzLnYxLlJldmVudWVHcm91cEINukgKkgEHIgWCAQIgABIbCglwYWdlX3NpemUYBSABKA1CCLpIBSoDGNAPEhwKCnBhZ2VfdG9rZW4YBiABKAlCCLpIBXIDGIAIIoMBChRRdWVyeVJldmVudWVSZXNwb25zZRInCgRyb3dzGAEgAygLMhkuZ2F0ZXdheS5zYWxlcy52MS5SZXZlbnVlEikKBnRvdGFscxgCIAEoCzIZLmdhdGV3YXkuc2FsZXMudjEuUmV2ZW51ZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkivwIKB1JldmVudWUSLAoIc3RhcnRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhkKEXBhY2tfbWljcm9kb2xsYXJzGAIgASgDEg0KBWFzc2V0GAMgASgJEg8KB25ldHdvcmsYBCABKAkSEQoJcHJvY2Vzc29yGAUgASgJEgwKBGtpbmQYBiABKAkSDgoGb3JkZXJzGAcgASgDEhkKEXBhaWRfbWljcm9kb2xsYXJzGAggASgDEh0KFXJlZnVuZGVkX21pY3JvZG9sbGFycxgJIAEoAxIZChFsb3N0X21pY3JvZG9sbGFycxgKIAEoAxIYChBuZXRfbWljcm9kb2xsYXJzGAsgASgDEisKBWNvaW5zGAwgAygLMhwuZ2F0ZXdheS5zYWxlcy52MS5Db2luQW1vdW50IioKCkNvaW5BbW91bnQSDQoFYXNzZXQYASABKAkSDQoFY29pbnMYAiABKAkigwEKF1F1ZXJ5TGlhYmlsaXRpZXNSZXF1ZXN0EjQKCHN0YXJ0X2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIGukgDyAEBEjIKBmVuZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBrpIA8gBASJHChhRdWVyeUxpYWJpbGl0aWVzUmVzcG9uc2USKwoEcm93cxgBIAMoCzIdLmdhdGV3YXkuc2FsZXMudjEuTGlhYmlsaXRpZXMi5QEKC0xpYWJpbGl0aWVzEicKA2RheRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoGZmFtaWx5GAIgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EhkKEW93ZWRfbWljcm9jcmVkaXRzGAMgASgDEhoKEmRlYnRzX21pY3JvY3JlZGl0cxgEIAEoAxItCgVhZGRlZBgFIAMoCzIeLmdhdGV3YXkuc2FsZXMudjEuQWRkZWRDcmVkaXRzEhwKFGNoYXJnZWRfbWljcm9jcmVkaXRzGAYgASgDIjgKDEFkZGVkQ3JlZGl0cxIMCgRraW5kGAEgASgJEhoKEmFkZGVkX21pY3JvY3JlZGl0cxgCIAEoAyK/AQoYTGlzdFByb3ZpZGVyQmlsbHNSZXF1ZXN0EjQKCHN0YXJ0X2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIGukgDyAEBEjIKBmVuZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBrpIA8gBARIbCglwYWdlX3NpemUYAyABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YBCABKAlCCLpIBXIDGIAIImMKGUxpc3RQcm92aWRlckJpbGxzUmVzcG9uc2USLQoFYmlsbHMYASADKAsyHi5nYXRld2F5LnNhbGVzLnYxLlByb3ZpZGVyQmlsbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAki+gEKDFByb3ZpZGVyQmlsbBIQCghwcm92aWRlchgBIAEoCRINCgVtb250aBgCIAEoCRIYChBjb3N0X3BpY29kb2xsYXJzGAMgASgJEhAKCHJlcXVlc3RzGAQgASgDEhkKEXVuY29zdGVkX3JlcXVlc3RzGAUgASgDEiAKE2JpbGxlZF9taWNyb2RvbGxhcnMYBiABKANIAIgBARIMCgRub3RlGAcgASgJEg4KBnNldF9ieRgIIAEoCRIqCgZzZXRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhYKFF9iaWxsZWRfbWljcm9kb2xsYXJzIusBChZTZXRQcm92aWRlckJpbGxSZXF1ZXN0Eh0KCHByb3ZpZGVyGAEgASgJQgu6SAjIAQFyAxjIARJ0CgVtb250aBgCIAEoCUJlukhFyAEBckAyPl4oMTlbNy05XVswLTldfDIwWzAtOV1bMC05XXwyWzEtOV1bMC05XVswLTldKS0oMFsxLTldfDFbMC0yXSkkosgYGWEgbW9udGggc3VjaCBhcyBgMjAyNi0xMWASJAoTYmlsbGVkX21pY3JvZG9sbGFycxgDIAEoA0IHukgEIgIoABIWCgRub3RlGAQgASgJQgi6SAVyAxjoByIZChdTZXRQcm92aWRlckJpbGxSZXNwb25zZSpwCgtTYWxlc0J1Y2tldBIcChhTQUxFU19CVUNLRVRfVU5TUEVDSUZJRUQQABIUChBTQUxFU19CVUNLRVRfREFZEAESFQoRU0FMRVNfQlVDS0VUX1dFRUsQAhIWChJTQUxFU19CVUNLRVRfTU9OVEgQAyqLAQoKU2FsZXNHcm91cBIbChdTQUxFU19HUk9VUF9VTlNQRUNJRklFRBAAEhcKE1NBTEVTX0dST1VQX0FDQ09VTlQQARIVChFTQUxFU19HUk9VUF9NT0RFTBACEhgKFFNBTEVTX0dST1VQX1BST1ZJREVSEAMSFgoSU0FMRVNfR1JPVVBfRkFNSUxZEAQqrgEKDFJldmVudWVHcm91cBIdChlSRVZFTlVFX0dST1VQX1VOU1BFQ0lGSUVEEAASFgoSUkVWRU5VRV9HUk9VUF9QQUNLEAESFwoTUkVWRU5VRV9HUk9VUF9BU1NFVBACEhkKFVJFVkVOVUVfR1JPVVBfTkVUV09SSxADEhsKF1JFVkVOVUVfR1JPVVBfUFJPQ0VTU09SEAQSFgoSUkVWRU5VRV9HUk9VUF9LSU5EEAUyzAQKDFNhbGVzU2VydmljZRJkCgpRdWVyeVNhbGVzEiMuZ2F0ZXdheS5zYWxlcy52MS5RdWVyeVNhbGVzUmVxdWVzdBokLmdhdGV3YXkuc2FsZXMudjEuUXVlcnlTYWxlc1Jlc3BvbnNlIguQAgHqxxgEEAEgARJqCgxRdWVyeVJldmVudWUSJS5nYXRld2F5LnNhbGVzLnYxLlF1ZXJ5UmV2ZW51ZVJlcXVlc3QaJi5nYXRld2F5LnNhbGVzLnYxLlF1ZXJ5UmV2ZW51ZVJlc3BvbnNlIguQAgHqxxgEEAEgARJ2ChBRdWVyeUxpYWJpbGl0aWVzEikuZ2F0ZXdheS5zYWxlcy52MS5RdWVyeUxpYWJpbGl0aWVzUmVxdWVzdBoqLmdhdGV3YXkuc2FsZXMudjEuUXVlcnlMaWFiaWxpdGllc1Jlc3BvbnNlIguQAgHqxxgEEAEgARJ5ChFMaXN0UHJvdmlkZXJCaWxscxIqLmdhdGV3YXkuc2FsZXMudjEuTGlzdFByb3ZpZGVyQmlsbHNSZXF1ZXN0GisuZ2F0ZXdheS5zYWxlcy52MS5MaXN0UHJvdmlkZXJCaWxsc1Jlc3BvbnNlIguQAgHqxxgEEAEgARJ3Cg9TZXRQcm92aWRlckJpbGwSKC5nYXRld2F5LnNhbGVzLnYxLlNldFByb3ZpZGVyQmlsbFJlcXVlc3QaKS5nYXRld2F5LnNhbGVzLnYxLlNldFByb3ZpZGVyQmlsbFJlc3BvbnNlIg+QAgLqxxgEEAMgAvjHGAFCPAoQZ2F0ZXdheS5zYWxlcy52MVABWiZtb2RlbC1nYXRld2F5L2dhdGV3YXkvc2FsZXMvdjE7c2FsZXN2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.sales.v1.QuerySalesRequest
@@ -27,16 +27,16 @@ export type QuerySalesRequest = Message<"gateway.sales.v1.QuerySalesRequest"> & 
   /**
    * The first UTC day, at its midnight.
    *
-   * @generated from field: google.protobuf.Timestamp from = 1;
+   * @generated from field: google.protobuf.Timestamp start_at = 1;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
    * The day after the last one, at its midnight.
    *
-   * @generated from field: google.protobuf.Timestamp to = 2;
+   * @generated from field: google.protobuf.Timestamp end_at = 2;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 
   /**
    * @generated from field: gateway.sales.v1.SalesBucket bucket = 3;
@@ -160,9 +160,9 @@ export type Sales = Message<"gateway.sales.v1.Sales"> & {
   /**
    * The beginning of the time. A week or month may begin before the range. Absent: in totals.
    *
-   * @generated from field: google.protobuf.Timestamp from = 1;
+   * @generated from field: google.protobuf.Timestamp start_at = 1;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
    * @generated from field: string account_id = 2;
@@ -256,14 +256,14 @@ export type QueryRevenueRequest = Message<"gateway.sales.v1.QueryRevenueRequest"
   /**
    * As in QuerySalesRequest.
    *
-   * @generated from field: google.protobuf.Timestamp from = 1;
+   * @generated from field: google.protobuf.Timestamp start_at = 1;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
-   * @generated from field: google.protobuf.Timestamp to = 2;
+   * @generated from field: google.protobuf.Timestamp end_at = 2;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 
   /**
    * @generated from field: gateway.sales.v1.SalesBucket bucket = 3;
@@ -339,9 +339,9 @@ export type Revenue = Message<"gateway.sales.v1.Revenue"> & {
   /**
    * The beginning of the time. Absent: in totals.
    *
-   * @generated from field: google.protobuf.Timestamp from = 1;
+   * @generated from field: google.protobuf.Timestamp start_at = 1;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
    * The dollars of the pack. 0: of orders without one, or not grouped by it.
@@ -438,9 +438,9 @@ export type CoinAmount = Message<"gateway.sales.v1.CoinAmount"> & {
   /**
    * A decimal number of coins.
    *
-   * @generated from field: string amount = 2;
+   * @generated from field: string coins = 2;
    */
-  amount: string;
+  coins: string;
 };
 
 /**
@@ -451,33 +451,33 @@ export const CoinAmountSchema: GenMessage<CoinAmount> = /*@__PURE__*/
   messageDesc(file_gateway_sales_v1_sales, 6);
 
 /**
- * @generated from message gateway.sales.v1.GetLiabilitiesRequest
+ * @generated from message gateway.sales.v1.QueryLiabilitiesRequest
  */
-export type GetLiabilitiesRequest = Message<"gateway.sales.v1.GetLiabilitiesRequest"> & {
+export type QueryLiabilitiesRequest = Message<"gateway.sales.v1.QueryLiabilitiesRequest"> & {
   /**
    * As in QuerySalesRequest.
    *
-   * @generated from field: google.protobuf.Timestamp from = 1;
+   * @generated from field: google.protobuf.Timestamp start_at = 1;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
-   * @generated from field: google.protobuf.Timestamp to = 2;
+   * @generated from field: google.protobuf.Timestamp end_at = 2;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 };
 
 /**
- * Describes the message gateway.sales.v1.GetLiabilitiesRequest.
- * Use `create(GetLiabilitiesRequestSchema)` to create a new message.
+ * Describes the message gateway.sales.v1.QueryLiabilitiesRequest.
+ * Use `create(QueryLiabilitiesRequestSchema)` to create a new message.
  */
-export const GetLiabilitiesRequestSchema: GenMessage<GetLiabilitiesRequest> = /*@__PURE__*/
+export const QueryLiabilitiesRequestSchema: GenMessage<QueryLiabilitiesRequest> = /*@__PURE__*/
   messageDesc(file_gateway_sales_v1_sales, 7);
 
 /**
- * @generated from message gateway.sales.v1.GetLiabilitiesResponse
+ * @generated from message gateway.sales.v1.QueryLiabilitiesResponse
  */
-export type GetLiabilitiesResponse = Message<"gateway.sales.v1.GetLiabilitiesResponse"> & {
+export type QueryLiabilitiesResponse = Message<"gateway.sales.v1.QueryLiabilitiesResponse"> & {
   /**
    * One for each day and family, in their order.
    *
@@ -487,10 +487,10 @@ export type GetLiabilitiesResponse = Message<"gateway.sales.v1.GetLiabilitiesRes
 };
 
 /**
- * Describes the message gateway.sales.v1.GetLiabilitiesResponse.
- * Use `create(GetLiabilitiesResponseSchema)` to create a new message.
+ * Describes the message gateway.sales.v1.QueryLiabilitiesResponse.
+ * Use `create(QueryLiabilitiesResponseSchema)` to create a new message.
  */
-export const GetLiabilitiesResponseSchema: GenMessage<GetLiabilitiesResponse> = /*@__PURE__*/
+export const QueryLiabilitiesResponseSchema: GenMessage<QueryLiabilitiesResponse> = /*@__PURE__*/
   messageDesc(file_gateway_sales_v1_sales, 8);
 
 /**
@@ -561,9 +561,9 @@ export type AddedCredits = Message<"gateway.sales.v1.AddedCredits"> & {
   /**
    * Negative: it was taken.
    *
-   * @generated from field: int64 microcredits = 2;
+   * @generated from field: int64 added_microcredits = 2;
    */
-  microcredits: bigint;
+  addedMicrocredits: bigint;
 };
 
 /**
@@ -580,14 +580,14 @@ export type ListProviderBillsRequest = Message<"gateway.sales.v1.ListProviderBil
   /**
    * As in QuerySalesRequest, and the first of a month.
    *
-   * @generated from field: google.protobuf.Timestamp from = 1;
+   * @generated from field: google.protobuf.Timestamp start_at = 1;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
-   * @generated from field: google.protobuf.Timestamp to = 2;
+   * @generated from field: google.protobuf.Timestamp end_at = 2;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 
   /**
    * The most bills to return. 0 means 50.
@@ -922,12 +922,12 @@ export const SalesService: GenService<{
    * Says what customers were owed at the end of each UTC day: the credits that their pools had. Of
    * today, those of now. Errors: INVALID_REQUEST (as QuerySales), REPORT_TOO_LARGE.
    *
-   * @generated from rpc gateway.sales.v1.SalesService.GetLiabilities
+   * @generated from rpc gateway.sales.v1.SalesService.QueryLiabilities
    */
-  getLiabilities: {
+  queryLiabilities: {
     methodKind: "unary";
-    input: typeof GetLiabilitiesRequestSchema;
-    output: typeof GetLiabilitiesResponseSchema;
+    input: typeof QueryLiabilitiesRequestSchema;
+    output: typeof QueryLiabilitiesResponseSchema;
   },
   /**
    * Says, by provider and UTC month, what requests cost by the configuration file, and what the

@@ -26,7 +26,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/usage/v1/usage.proto.
  */
 export const file_gateway_usage_v1_usage: GenFile = /*@__PURE__*/
-  fileDesc("ChxnYXRld2F5L3VzYWdlL3YxL3VzYWdlLnByb3RvEhBnYXRld2F5LnVzYWdlLnYxImsKGkxpc3RSdW5uaW5nUmVxdWVzdHNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSGwoJcGFnZV9zaXplGAIgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAMgASgJQgi6SAVyAxiACCKQAQobTGlzdFJ1bm5pbmdSZXF1ZXN0c1Jlc3BvbnNlEi0KCHJlcXVlc3RzGAEgAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLlJlY2VpcHQSKQoEa2V5cxgCIAMoCzIbLmdhdGV3YXkuY29tbW9uLnYxLktleUxhYmVsEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJDChFHZXRSZWNlaXB0UmVxdWVzdBIaCgpyZXF1ZXN0X2lkGAEgASgJQga6SAPIAQESEgoKYWNjb3VudF9pZBgCIAEoCSJsChJHZXRSZWNlaXB0UmVzcG9uc2USLAoHcmVjZWlwdBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5SZWNlaXB0EigKA2tleRgCIAEoCzIbLmdhdGV3YXkuY29tbW9uLnYxLktleUxhYmVsIjAKEkZpbmRSZXF1ZXN0UmVxdWVzdBIaCgpyZXF1ZXN0X2lkGAEgASgJQga6SAPIAQEieAoTRmluZFJlcXVlc3RSZXNwb25zZRItCghyZWNlaXB0cxgBIAMoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5SZWNlaXB0EjIKCHJlZnVzYWxzGAIgAygLMiAuZ2F0ZXdheS51c2FnZS52MS5SZWZ1c2VkUmVxdWVzdCL5AQoOUmVmdXNlZFJlcXVlc3QSEgoKcmVxdWVzdF9pZBgBIAEoCRISCgphY2NvdW50X2lkGAIgASgJEg4KBmtleV9pZBgDIAEoCRImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcmVhc29uGAUgASgJEg0KBW1vZGVsGAYgASgJEjoKBWZhY3RzGAcgAygLMisuZ2F0ZXdheS51c2FnZS52MS5SZWZ1c2VkUmVxdWVzdC5GYWN0c0VudHJ5GiwKCkZhY3RzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKUAwoMQ2hhcmdlRmlsdGVyEg4KBmtleV9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRI8CghvdXRjb21lcxgDIAMoDjIbLmdhdGV3YXkuYmlsbGluZy52MS5PdXRjb21lQg26SAqSAQciBYIBAiAAEigKF21pbl9hbW91bnRfbWljcm9jcmVkaXRzGAQgASgDQge6SAQiAigAEr4BCgR0YWdzGAUgAygLMiguZ2F0ZXdheS51c2FnZS52MS5DaGFyZ2VGaWx0ZXIuVGFnc0VudHJ5QoUBukg0mgExEAoiJXIjMiFeW0EtWmEtejAtOV1bQS1aYS16MC05Xy4tXXswLDMxfSQqBnIEEAEYQKLIGEoxIHRvIDMyIG9mIGEteiwgQS1aLCAwLTksIGBfYCwgYC5gLCBgLWAsIGFuZCBiZWdpbnMgd2l0aCBhIGxldHRlciBvciBkaWdpdBIPCgdtYWRlX2J5GAYgASgJGisKCVRhZ3NFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIuUBChJMaXN0Q2hhcmdlc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIEi4KBmZpbHRlchgEIAEoCzIeLmdhdGV3YXkudXNhZ2UudjEuQ2hhcmdlRmlsdGVyEigKBGZyb20YBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLtAQoTTGlzdENoYXJnZXNSZXNwb25zZRIsCgdjaGFyZ2VzGAEgAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLlJlY2VpcHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEi8KC3NlYXJjaGVkX3RvGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9hcmNoaXZlZF9iZWZvcmUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBGtleXMYBSADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5LZXlMYWJlbCKMAQoURXhwb3J0Q2hhcmdlc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkSKAoEZnJvbRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiQKFUV4cG9ydENoYXJnZXNSZXNwb25zZRILCgNjc3YYASABKAkiWQoTV2F0Y2hDaGFyZ2VzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEi4KBmZpbHRlchgCIAEoCzIeLmdhdGV3YXkudXNhZ2UudjEuQ2hhcmdlRmlsdGVyIlsKFFdhdGNoQ2hhcmdlc1Jlc3BvbnNlEiwKB2NoYXJnZXMYASADKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdBIVCg1pc19pbmNvbXBsZXRlGAIgASgIIp8GChFRdWVyeVVzYWdlUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEigKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgZidWNrZXQYBCABKA4yGC5nYXRld2F5LnVzYWdlLnYxLkJ1Y2tldBI9Cghncm91cF9ieRgFIAMoDjIcLmdhdGV3YXkudXNhZ2UudjEuVXNhZ2VHcm91cEINukgKkgEHIgWCAQIgABIaCgdrZXlfaWRzGAYgAygJQgm6SAaSAQMQ6AcSGQoGbW9kZWxzGAcgAygJQgm6SAaSAQMQ6AcSGwoJcGFnZV9zaXplGAggASgNQgi6SAUqAxjQDxIcCgpwYWdlX3Rva2VuGAkgASgJQgi6SAVyAxiACBKPAQoMZ3JvdXBfYnlfdGFnGAogASgJQnm6SCjYAQFyIzIhXltBLVphLXowLTldW0EtWmEtejAtOV8uLV17MCwzMX0kosgYSjEgdG8gMzIgb2YgYS16LCBBLVosIDAtOSwgYF9gLCBgLmAsIGAtYCwgYW5kIGJlZ2lucyB3aXRoIGEgbGV0dGVyIG9yIGRpZ2l0EsMBCgR0YWdzGAsgAygLMi0uZ2F0ZXdheS51c2FnZS52MS5RdWVyeVVzYWdlUmVxdWVzdC5UYWdzRW50cnlChQG6SDSaATEQASIlciMyIV5bQS1aYS16MC05XVtBLVphLXowLTlfLi1dezAsMzF9JCoGcgQQARhAosgYSjEgdG8gMzIgb2YgYS16LCBBLVosIDAtOSwgYF9gLCBgLmAsIGAtYCwgYW5kIGJlZ2lucyB3aXRoIGEgbGV0dGVyIG9yIGRpZ2l0EhMKC3dpdGhfZXJyb3JzGAwgASgIEhgKEHdpdGhfb3duX2J1ZGdldHMYDSABKAgSFQoNd2l0aF9vdXRjb21lcxgOIAEoCBorCglUYWdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLqAgoJVXNhZ2VTdW1zEiwKBXVzYWdlGAEgASgLMh0uZ2F0ZXdheS5jb21tb24udjEuVXNhZ2VUb3RhbBIbChNhbW91bnRfbWljcm9jcmVkaXRzGAIgASgDEhoKEmlucHV0X21pY3JvY3JlZGl0cxgDIAEoAxIbChNvdXRwdXRfbWljcm9jcmVkaXRzGAQgASgDEhoKEmNhY2hlX21pY3JvY3JlZGl0cxgFIAEoAxIdChV0aGlua2luZ19taWNyb2NyZWRpdHMYBiABKAMSEAoIcmVxdWVzdHMYByABKAMSEQoJY29tcGxldGVkGAggASgDEg4KBmZhaWxlZBgJIAEoAxILCgNjdXQYCiABKAMSGgoSZmlyc3RfZXZlbnRfY291bnRzGAsgAygDEiQKF2NhY2hlX3NhdmVkX25hbm9jcmVkaXRzGAwgASgDSACIAQFCGgoYX2NhY2hlX3NhdmVkX25hbm9jcmVkaXRzIk4KDE91dGNvbWVDb3VudBIsCgdvdXRjb21lGAEgASgOMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLk91dGNvbWUSEAoIcmVxdWVzdHMYAiABKAMizAEKCFVzYWdlUm93EigKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmtleV9pZBgCIAEoCRINCgVtb2RlbBgDIAEoCRIpCgZmYW1pbHkYBCABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSKQoEc3VtcxgFIAEoCzIbLmdhdGV3YXkudXNhZ2UudjEuVXNhZ2VTdW1zEhEKCXRhZ192YWx1ZRgGIAEoCRIOCgZtZW1iZXIYByABKAkizgMKElF1ZXJ5VXNhZ2VSZXNwb25zZRIoCgRyb3dzGAEgAygLMhouZ2F0ZXdheS51c2FnZS52MS5Vc2FnZVJvdxIrCgZ0b3RhbHMYAiABKAsyGy5nYXRld2F5LnVzYWdlLnYxLlVzYWdlU3VtcxIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSMgoOY29tcGxldGVfdW50aWwYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBGZyb20YBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgRrZXlzGAcgAygLMhsuZ2F0ZXdheS5jb21tb24udjEuS2V5TGFiZWwSNQoGZXJyb3JzGAggASgLMiUuZ2F0ZXdheS51c2FnZS52MS5RdWVyeUVycm9yc1Jlc3BvbnNlEi4KC293bl9idWRnZXRzGAkgAygLMhkuZ2F0ZXdheS5jb21tb24udjEuQnVkZ2V0EjAKCG91dGNvbWVzGAogAygLMh4uZ2F0ZXdheS51c2FnZS52MS5PdXRjb21lQ291bnQiugIKElF1ZXJ5RXJyb3JzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEigKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgZidWNrZXQYBCABKA4yGC5nYXRld2F5LnVzYWdlLnYxLkJ1Y2tldBI9Cghncm91cF9ieRgFIAMoDjIcLmdhdGV3YXkudXNhZ2UudjEuRXJyb3JHcm91cEINukgKkgEHIgWCAQIgABIaCgdrZXlfaWRzGAYgAygJQgm6SAaSAQMQ6AcSGwoJcGFnZV9zaXplGAcgASgNQgi6SAUqAxjQDxIcCgpwYWdlX3Rva2VuGAggASgJQgi6SAVyAxiACCJmCghFcnJvclJvdxIoCgRmcm9tGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZrZXlfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJEhAKCHJlcXVlc3RzGAQgASgDIsgBChNRdWVyeUVycm9yc1Jlc3BvbnNlEigKBHJvd3MYASADKAsyGi5nYXRld2F5LnVzYWdlLnYxLkVycm9yUm93EhIKBXRvdGFsGAIgASgDSACIAQESFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJEigKBGZyb20YBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIICgZfdG90YWwiKAoSR2V0Rm9yZWNhc3RSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkiRQoTR2V0Rm9yZWNhc3RSZXNwb25zZRIuCglmb3JlY2FzdHMYASADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5Gb3JlY2FzdCpkCgZCdWNrZXQSFgoSQlVDS0VUX1VOU1BFQ0lGSUVEEAASDwoLQlVDS0VUX0hPVVIQARIOCgpCVUNLRVRfREFZEAISEAoMQlVDS0VUX01PTlRIEAMSDwoLQlVDS0VUX05PTkUQBCqFAQoKVXNhZ2VHcm91cBIbChdVU0FHRV9HUk9VUF9VTlNQRUNJRklFRBAAEhMKD1VTQUdFX0dST1VQX0tFWRABEhUKEVVTQUdFX0dST1VQX01PREVMEAISFgoSVVNBR0VfR1JPVVBfRkFNSUxZEAMSFgoSVVNBR0VfR1JPVVBfTUVNQkVSEAQqVgoKRXJyb3JHcm91cBIbChdFUlJPUl9HUk9VUF9VTlNQRUNJRklFRBAAEhMKD0VSUk9SX0dST1VQX0tFWRABEhYKEkVSUk9SX0dST1VQX1JFQVNPThACMo8ICgxVc2FnZVNlcnZpY2USgwEKE0xpc3RSdW5uaW5nUmVxdWVzdHMSLC5nYXRld2F5LnVzYWdlLnYxLkxpc3RSdW5uaW5nUmVxdWVzdHNSZXF1ZXN0Gi0uZ2F0ZXdheS51c2FnZS52MS5MaXN0UnVubmluZ1JlcXVlc3RzUmVzcG9uc2UiD5ACAerHGAgQARgBIAEwARJqCgpHZXRSZWNlaXB0EiMuZ2F0ZXdheS51c2FnZS52MS5HZXRSZWNlaXB0UmVxdWVzdBokLmdhdGV3YXkudXNhZ2UudjEuR2V0UmVjZWlwdFJlc3BvbnNlIhGQAgHqxxgKCAEQARgBIAEwARJnCgtGaW5kUmVxdWVzdBIkLmdhdGV3YXkudXNhZ2UudjEuRmluZFJlcXVlc3RSZXF1ZXN0GiUuZ2F0ZXdheS51c2FnZS52MS5GaW5kUmVxdWVzdFJlc3BvbnNlIguQAgHqxxgEEAEgARJtCgtMaXN0Q2hhcmdlcxIkLmdhdGV3YXkudXNhZ2UudjEuTGlzdENoYXJnZXNSZXF1ZXN0GiUuZ2F0ZXdheS51c2FnZS52MS5MaXN0Q2hhcmdlc1Jlc3BvbnNlIhGQAgHqxxgKCAEQARgBIAEwARJ1Cg1FeHBvcnRDaGFyZ2VzEiYuZ2F0ZXdheS51c2FnZS52MS5FeHBvcnRDaGFyZ2VzUmVxdWVzdBonLmdhdGV3YXkudXNhZ2UudjEuRXhwb3J0Q2hhcmdlc1Jlc3BvbnNlIhGQAgHqxxgKCAEQARgBIAEwATABEnYKDFdhdGNoQ2hhcmdlcxIlLmdhdGV3YXkudXNhZ2UudjEuV2F0Y2hDaGFyZ2VzUmVxdWVzdBomLmdhdGV3YXkudXNhZ2UudjEuV2F0Y2hDaGFyZ2VzUmVzcG9uc2UiFZACAerHGAoIARABGAEgATABiMgYATABEmoKClF1ZXJ5VXNhZ2USIy5nYXRld2F5LnVzYWdlLnYxLlF1ZXJ5VXNhZ2VSZXF1ZXN0GiQuZ2F0ZXdheS51c2FnZS52MS5RdWVyeVVzYWdlUmVzcG9uc2UiEZACAerHGAoIARABGAEgATABEm0KC1F1ZXJ5RXJyb3JzEiQuZ2F0ZXdheS51c2FnZS52MS5RdWVyeUVycm9yc1JlcXVlc3QaJS5nYXRld2F5LnVzYWdlLnYxLlF1ZXJ5RXJyb3JzUmVzcG9uc2UiEZACAerHGAoIARABGAEgATABEmsKC0dldEZvcmVjYXN0EiQuZ2F0ZXdheS51c2FnZS52MS5HZXRGb3JlY2FzdFJlcXVlc3QaJS5nYXRld2F5LnVzYWdlLnYxLkdldEZvcmVjYXN0UmVzcG9uc2UiD5ACAerHGAgQARgBIAEwAUI8ChBnYXRld2F5LnVzYWdlLnYxUAFaJm1vZGVsLWdhdGV3YXkvZ2F0ZXdheS91c2FnZS92MTt1c2FnZXYxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_billing_v1_receipt, file_gateway_common_v1_budget, file_gateway_common_v1_family, file_gateway_common_v1_forecast, file_gateway_common_v1_key_label, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_timestamp]);
+  fileDesc("ChxnYXRld2F5L3VzYWdlL3YxL3VzYWdlLnByb3RvEhBnYXRld2F5LnVzYWdlLnYxImsKGkxpc3RSdW5uaW5nUmVxdWVzdHNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSGwoJcGFnZV9zaXplGAIgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAMgASgJQgi6SAVyAxiACCKQAQobTGlzdFJ1bm5pbmdSZXF1ZXN0c1Jlc3BvbnNlEi0KCHJlcXVlc3RzGAEgAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLlJlY2VpcHQSKQoEa2V5cxgCIAMoCzIbLmdhdGV3YXkuY29tbW9uLnYxLktleUxhYmVsEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJDChFHZXRSZWNlaXB0UmVxdWVzdBIaCgpyZXF1ZXN0X2lkGAEgASgJQga6SAPIAQESEgoKYWNjb3VudF9pZBgCIAEoCSJsChJHZXRSZWNlaXB0UmVzcG9uc2USLAoHcmVjZWlwdBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5SZWNlaXB0EigKA2tleRgCIAEoCzIbLmdhdGV3YXkuY29tbW9uLnYxLktleUxhYmVsIjEKE0ZpbmRSZXF1ZXN0c1JlcXVlc3QSGgoKcmVxdWVzdF9pZBgBIAEoCUIGukgDyAEBInkKFEZpbmRSZXF1ZXN0c1Jlc3BvbnNlEi0KCHJlY2VpcHRzGAEgAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLlJlY2VpcHQSMgoIcmVmdXNhbHMYAiADKAsyIC5nYXRld2F5LnVzYWdlLnYxLlJlZnVzZWRSZXF1ZXN0IoICCg5SZWZ1c2VkUmVxdWVzdBISCgpyZXF1ZXN0X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSDgoGa2V5X2lkGAMgASgJEi8KC29jY3VycmVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YBSABKAkSDQoFbW9kZWwYBiABKAkSOgoFZmFjdHMYByADKAsyKy5nYXRld2F5LnVzYWdlLnYxLlJlZnVzZWRSZXF1ZXN0LkZhY3RzRW50cnkaLAoKRmFjdHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIpUDCgxDaGFyZ2VGaWx0ZXISDgoGa2V5X2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEjwKCG91dGNvbWVzGAMgAygOMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLk91dGNvbWVCDbpICpIBByIFggECIAASKQoYbWluX2NoYXJnZWRfbWljcm9jcmVkaXRzGAQgASgDQge6SAQiAigAEr4BCgR0YWdzGAUgAygLMiguZ2F0ZXdheS51c2FnZS52MS5DaGFyZ2VGaWx0ZXIuVGFnc0VudHJ5QoUBukg0mgExEAoiJXIjMiFeW0EtWmEtejAtOV1bQS1aYS16MC05Xy4tXXswLDMxfSQqBnIEEAEYQKLIGEoxIHRvIDMyIG9mIGEteiwgQS1aLCAwLTksIGBfYCwgYC5gLCBgLWAsIGFuZCBiZWdpbnMgd2l0aCBhIGxldHRlciBvciBkaWdpdBIPCgdtYWRlX2J5GAYgASgJGisKCVRhZ3NFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIu0BChJMaXN0Q2hhcmdlc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIEi4KBmZpbHRlchgEIAEoCzIeLmdhdGV3YXkudXNhZ2UudjEuQ2hhcmdlRmlsdGVyEiwKCHN0YXJ0X2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZlbmRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIu0BChNMaXN0Q2hhcmdlc1Jlc3BvbnNlEiwKB2NoYXJnZXMYASADKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSLwoLc2VhcmNoZWRfdG8YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD2FyY2hpdmVkX2JlZm9yZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoEa2V5cxgFIAMoCzIbLmdhdGV3YXkuY29tbW9uLnYxLktleUxhYmVsIpQBChRFeHBvcnRDaGFyZ2VzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEg4KBmtleV9pZBgCIAEoCRIsCghzdGFydF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGZW5kX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIkChVFeHBvcnRDaGFyZ2VzUmVzcG9uc2USCwoDY3N2GAEgASgJIlkKE1dhdGNoQ2hhcmdlc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIuCgZmaWx0ZXIYAiABKAsyHi5nYXRld2F5LnVzYWdlLnYxLkNoYXJnZUZpbHRlciJYChRXYXRjaENoYXJnZXNSZXNwb25zZRIsCgdjaGFyZ2VzGAEgAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLlJlY2VpcHQSEgoKaW5jb21wbGV0ZRgCIAEoCCKyBgoRUXVlcnlVc2FnZVJlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIsCghzdGFydF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGZW5kX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgZidWNrZXQYBCABKA4yGC5nYXRld2F5LnVzYWdlLnYxLkJ1Y2tldBI9Cghncm91cF9ieRgFIAMoDjIcLmdhdGV3YXkudXNhZ2UudjEuVXNhZ2VHcm91cEINukgKkgEHIgWCAQIgABIaCgdrZXlfaWRzGAYgAygJQgm6SAaSAQMQ6AcSGQoGbW9kZWxzGAcgAygJQgm6SAaSAQMQ6AcSGwoJcGFnZV9zaXplGAggASgNQgi6SAUqAxjQDxIcCgpwYWdlX3Rva2VuGAkgASgJQgi6SAVyAxiACBKPAQoMZ3JvdXBfYnlfdGFnGAogASgJQnm6SCjYAQFyIzIhXltBLVphLXowLTldW0EtWmEtejAtOV8uLV17MCwzMX0kosgYSjEgdG8gMzIgb2YgYS16LCBBLVosIDAtOSwgYF9gLCBgLmAsIGAtYCwgYW5kIGJlZ2lucyB3aXRoIGEgbGV0dGVyIG9yIGRpZ2l0EsMBCgR0YWdzGAsgAygLMi0uZ2F0ZXdheS51c2FnZS52MS5RdWVyeVVzYWdlUmVxdWVzdC5UYWdzRW50cnlChQG6SDSaATEQASIlciMyIV5bQS1aYS16MC05XVtBLVphLXowLTlfLi1dezAsMzF9JCoGcgQQARhAosgYSjEgdG8gMzIgb2YgYS16LCBBLVosIDAtOSwgYF9gLCBgLmAsIGAtYCwgYW5kIGJlZ2lucyB3aXRoIGEgbGV0dGVyIG9yIGRpZ2l0EhgKEGluY2x1ZGVfcmVmdXNhbHMYDCABKAgSGwoTaW5jbHVkZV9vd25fYnVkZ2V0cxgNIAEoCBIYChBpbmNsdWRlX291dGNvbWVzGA4gASgIGisKCVRhZ3NFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIusCCglVc2FnZVN1bXMSLAoFdXNhZ2UYASABKAsyHS5nYXRld2F5LmNvbW1vbi52MS5Vc2FnZVRvdGFsEhwKFGNoYXJnZWRfbWljcm9jcmVkaXRzGAIgASgDEhoKEmlucHV0X21pY3JvY3JlZGl0cxgDIAEoAxIbChNvdXRwdXRfbWljcm9jcmVkaXRzGAQgASgDEhoKEmNhY2hlX21pY3JvY3JlZGl0cxgFIAEoAxIdChV0aGlua2luZ19taWNyb2NyZWRpdHMYBiABKAMSEAoIcmVxdWVzdHMYByABKAMSEQoJY29tcGxldGVkGAggASgDEg4KBmZhaWxlZBgJIAEoAxILCgNjdXQYCiABKAMSGgoSZmlyc3RfZXZlbnRfY291bnRzGAsgAygDEiQKF2NhY2hlX3NhdmVkX25hbm9jcmVkaXRzGAwgASgDSACIAQFCGgoYX2NhY2hlX3NhdmVkX25hbm9jcmVkaXRzIk4KDE91dGNvbWVDb3VudBIsCgdvdXRjb21lGAEgASgOMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLk91dGNvbWUSEAoIcmVxdWVzdHMYAiABKAMi0AEKCFVzYWdlUm93EiwKCHN0YXJ0X2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZrZXlfaWQYAiABKAkSDQoFbW9kZWwYAyABKAkSKQoGZmFtaWx5GAQgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EikKBHN1bXMYBSABKAsyGy5nYXRld2F5LnVzYWdlLnYxLlVzYWdlU3VtcxIRCgl0YWdfdmFsdWUYBiABKAkSDgoGbWVtYmVyGAcgASgJItoDChJRdWVyeVVzYWdlUmVzcG9uc2USKAoEcm93cxgBIAMoCzIaLmdhdGV3YXkudXNhZ2UudjEuVXNhZ2VSb3cSKwoGdG90YWxzGAIgASgLMhsuZ2F0ZXdheS51c2FnZS52MS5Vc2FnZVN1bXMSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJEjIKDmNvbXBsZXRlX3VudGlsGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghzdGFydF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGZW5kX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgRrZXlzGAcgAygLMhsuZ2F0ZXdheS5jb21tb24udjEuS2V5TGFiZWwSOQoIcmVmdXNhbHMYCCABKAsyJy5nYXRld2F5LnVzYWdlLnYxLlF1ZXJ5UmVmdXNhbHNSZXNwb25zZRIuCgtvd25fYnVkZ2V0cxgJIAMoCzIZLmdhdGV3YXkuY29tbW9uLnYxLkJ1ZGdldBIwCghvdXRjb21lcxgKIAMoCzIeLmdhdGV3YXkudXNhZ2UudjEuT3V0Y29tZUNvdW50IsYCChRRdWVyeVJlZnVzYWxzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEiwKCHN0YXJ0X2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZlbmRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBmJ1Y2tldBgEIAEoDjIYLmdhdGV3YXkudXNhZ2UudjEuQnVja2V0Ej8KCGdyb3VwX2J5GAUgAygOMh4uZ2F0ZXdheS51c2FnZS52MS5SZWZ1c2FsR3JvdXBCDbpICpIBByIFggECIAASGgoHa2V5X2lkcxgGIAMoCUIJukgGkgEDEOgHEhsKCXBhZ2Vfc2l6ZRgHIAEoDUIIukgFKgMY0A8SHAoKcGFnZV90b2tlbhgIIAEoCUIIukgFcgMYgAgibAoKUmVmdXNhbFJvdxIsCghzdGFydF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGa2V5X2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCRIQCghyZXF1ZXN0cxgEIAEoAyLUAQoVUXVlcnlSZWZ1c2Fsc1Jlc3BvbnNlEioKBHJvd3MYASADKAsyHC5nYXRld2F5LnVzYWdlLnYxLlJlZnVzYWxSb3cSEgoFdG90YWwYAiABKANIAIgBARIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSLAoIc3RhcnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKBmVuZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCAoGX3RvdGFsIigKEkdldEZvcmVjYXN0UmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJIkUKE0dldEZvcmVjYXN0UmVzcG9uc2USLgoJZm9yZWNhc3RzGAEgAygLMhsuZ2F0ZXdheS5jb21tb24udjEuRm9yZWNhc3QqZAoGQnVja2V0EhYKEkJVQ0tFVF9VTlNQRUNJRklFRBAAEg8KC0JVQ0tFVF9IT1VSEAESDgoKQlVDS0VUX0RBWRACEhAKDEJVQ0tFVF9NT05USBADEg8KC0JVQ0tFVF9OT05FEAQqhQEKClVzYWdlR3JvdXASGwoXVVNBR0VfR1JPVVBfVU5TUEVDSUZJRUQQABITCg9VU0FHRV9HUk9VUF9LRVkQARIVChFVU0FHRV9HUk9VUF9NT0RFTBACEhYKElVTQUdFX0dST1VQX0ZBTUlMWRADEhYKElVTQUdFX0dST1VQX01FTUJFUhAEKl4KDFJlZnVzYWxHcm91cBIdChlSRUZVU0FMX0dST1VQX1VOU1BFQ0lGSUVEEAASFQoRUkVGVVNBTF9HUk9VUF9LRVkQARIYChRSRUZVU0FMX0dST1VQX1JFQVNPThACMpgICgxVc2FnZVNlcnZpY2USgwEKE0xpc3RSdW5uaW5nUmVxdWVzdHMSLC5nYXRld2F5LnVzYWdlLnYxLkxpc3RSdW5uaW5nUmVxdWVzdHNSZXF1ZXN0Gi0uZ2F0ZXdheS51c2FnZS52MS5MaXN0UnVubmluZ1JlcXVlc3RzUmVzcG9uc2UiD5ACAerHGAgQARgBIAEwARJqCgpHZXRSZWNlaXB0EiMuZ2F0ZXdheS51c2FnZS52MS5HZXRSZWNlaXB0UmVxdWVzdBokLmdhdGV3YXkudXNhZ2UudjEuR2V0UmVjZWlwdFJlc3BvbnNlIhGQAgHqxxgKCAEQARgBIAEwARJqCgxGaW5kUmVxdWVzdHMSJS5nYXRld2F5LnVzYWdlLnYxLkZpbmRSZXF1ZXN0c1JlcXVlc3QaJi5nYXRld2F5LnVzYWdlLnYxLkZpbmRSZXF1ZXN0c1Jlc3BvbnNlIguQAgHqxxgEEAEgARJtCgtMaXN0Q2hhcmdlcxIkLmdhdGV3YXkudXNhZ2UudjEuTGlzdENoYXJnZXNSZXF1ZXN0GiUuZ2F0ZXdheS51c2FnZS52MS5MaXN0Q2hhcmdlc1Jlc3BvbnNlIhGQAgHqxxgKCAEQARgBIAEwARJ1Cg1FeHBvcnRDaGFyZ2VzEiYuZ2F0ZXdheS51c2FnZS52MS5FeHBvcnRDaGFyZ2VzUmVxdWVzdBonLmdhdGV3YXkudXNhZ2UudjEuRXhwb3J0Q2hhcmdlc1Jlc3BvbnNlIhGQAgHqxxgKCAEQARgBIAEwATABEnYKDFdhdGNoQ2hhcmdlcxIlLmdhdGV3YXkudXNhZ2UudjEuV2F0Y2hDaGFyZ2VzUmVxdWVzdBomLmdhdGV3YXkudXNhZ2UudjEuV2F0Y2hDaGFyZ2VzUmVzcG9uc2UiFZACAerHGAoIARABGAEgATABiMgYATABEmoKClF1ZXJ5VXNhZ2USIy5nYXRld2F5LnVzYWdlLnYxLlF1ZXJ5VXNhZ2VSZXF1ZXN0GiQuZ2F0ZXdheS51c2FnZS52MS5RdWVyeVVzYWdlUmVzcG9uc2UiEZACAerHGAoIARABGAEgATABEnMKDVF1ZXJ5UmVmdXNhbHMSJi5nYXRld2F5LnVzYWdlLnYxLlF1ZXJ5UmVmdXNhbHNSZXF1ZXN0GicuZ2F0ZXdheS51c2FnZS52MS5RdWVyeVJlZnVzYWxzUmVzcG9uc2UiEZACAerHGAoIARABGAEgATABEmsKC0dldEZvcmVjYXN0EiQuZ2F0ZXdheS51c2FnZS52MS5HZXRGb3JlY2FzdFJlcXVlc3QaJS5nYXRld2F5LnVzYWdlLnYxLkdldEZvcmVjYXN0UmVzcG9uc2UiD5ACAerHGAgQARgBIAEwAUI8ChBnYXRld2F5LnVzYWdlLnYxUAFaJm1vZGVsLWdhdGV3YXkvZ2F0ZXdheS91c2FnZS92MTt1c2FnZXYxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_billing_v1_receipt, file_gateway_common_v1_budget, file_gateway_common_v1_family, file_gateway_common_v1_forecast, file_gateway_common_v1_key_label, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.usage.v1.ListRunningRequestsRequest
@@ -143,9 +143,9 @@ export const GetReceiptResponseSchema: GenMessage<GetReceiptResponse> = /*@__PUR
   messageDesc(file_gateway_usage_v1_usage, 3);
 
 /**
- * @generated from message gateway.usage.v1.FindRequestRequest
+ * @generated from message gateway.usage.v1.FindRequestsRequest
  */
-export type FindRequestRequest = Message<"gateway.usage.v1.FindRequestRequest"> & {
+export type FindRequestsRequest = Message<"gateway.usage.v1.FindRequestsRequest"> & {
   /**
    * @generated from field: string request_id = 1;
    */
@@ -153,16 +153,16 @@ export type FindRequestRequest = Message<"gateway.usage.v1.FindRequestRequest"> 
 };
 
 /**
- * Describes the message gateway.usage.v1.FindRequestRequest.
- * Use `create(FindRequestRequestSchema)` to create a new message.
+ * Describes the message gateway.usage.v1.FindRequestsRequest.
+ * Use `create(FindRequestsRequestSchema)` to create a new message.
  */
-export const FindRequestRequestSchema: GenMessage<FindRequestRequest> = /*@__PURE__*/
+export const FindRequestsRequestSchema: GenMessage<FindRequestsRequest> = /*@__PURE__*/
   messageDesc(file_gateway_usage_v1_usage, 4);
 
 /**
- * @generated from message gateway.usage.v1.FindRequestResponse
+ * @generated from message gateway.usage.v1.FindRequestsResponse
  */
-export type FindRequestResponse = Message<"gateway.usage.v1.FindRequestResponse"> & {
+export type FindRequestsResponse = Message<"gateway.usage.v1.FindRequestsResponse"> & {
   /**
    * One receipt per account that has such a request: the running ones, then the charged ones, each
    * oldest first. Empty: no account has one.
@@ -182,10 +182,10 @@ export type FindRequestResponse = Message<"gateway.usage.v1.FindRequestResponse"
 };
 
 /**
- * Describes the message gateway.usage.v1.FindRequestResponse.
- * Use `create(FindRequestResponseSchema)` to create a new message.
+ * Describes the message gateway.usage.v1.FindRequestsResponse.
+ * Use `create(FindRequestsResponseSchema)` to create a new message.
  */
-export const FindRequestResponseSchema: GenMessage<FindRequestResponse> = /*@__PURE__*/
+export const FindRequestsResponseSchema: GenMessage<FindRequestsResponse> = /*@__PURE__*/
   messageDesc(file_gateway_usage_v1_usage, 5);
 
 /**
@@ -210,9 +210,9 @@ export type RefusedRequest = Message<"gateway.usage.v1.RefusedRequest"> & {
   keyId: string;
 
   /**
-   * @generated from field: google.protobuf.Timestamp at = 4;
+   * @generated from field: google.protobuf.Timestamp occurred_at = 4;
    */
-  at?: Timestamp | undefined;
+  occurredAt?: Timestamp | undefined;
 
   /**
    * As the error said it, in small letters: `credits_exhausted`.
@@ -275,9 +275,9 @@ export type ChargeFilter = Message<"gateway.usage.v1.ChargeFilter"> & {
   /**
    * Of this amount or more.
    *
-   * @generated from field: int64 min_amount_microcredits = 4;
+   * @generated from field: int64 min_charged_microcredits = 4;
    */
-  minAmountMicrocredits: bigint;
+  minChargedMicrocredits: bigint;
 
   /**
    * With all of these tags.
@@ -337,16 +337,16 @@ export type ListChargesRequest = Message<"gateway.usage.v1.ListChargesRequest"> 
   /**
    * The first time of admission. Absent: the oldest charge.
    *
-   * @generated from field: google.protobuf.Timestamp from = 5;
+   * @generated from field: google.protobuf.Timestamp start_at = 5;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
    * The end of the range, exclusive. Absent: the newest charge.
    *
-   * @generated from field: google.protobuf.Timestamp to = 6;
+   * @generated from field: google.protobuf.Timestamp end_at = 6;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 };
 
 /**
@@ -425,16 +425,16 @@ export type ExportChargesRequest = Message<"gateway.usage.v1.ExportChargesReques
   /**
    * The first time of admission. Absent: that of the oldest charge that is not archived.
    *
-   * @generated from field: google.protobuf.Timestamp from = 3;
+   * @generated from field: google.protobuf.Timestamp start_at = 3;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
    * The end of the range, exclusive. Absent: now.
    *
-   * @generated from field: google.protobuf.Timestamp to = 4;
+   * @generated from field: google.protobuf.Timestamp end_at = 4;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 };
 
 /**
@@ -505,9 +505,9 @@ export type WatchChargesResponse = Message<"gateway.usage.v1.WatchChargesRespons
    * Charges were left out since the message before: more were settled than are sent, or than the
    * reader took. ListCharges has them.
    *
-   * @generated from field: bool is_incomplete = 2;
+   * @generated from field: bool incomplete = 2;
    */
-  isIncomplete: boolean;
+  incomplete: boolean;
 };
 
 /**
@@ -532,16 +532,16 @@ export type QueryUsageRequest = Message<"gateway.usage.v1.QueryUsageRequest"> & 
    * Rounded down to the full UTC hour, and to the full UTC day if that is more than 100 days ago.
    * Not in the future. Absent: the start of the current UTC month.
    *
-   * @generated from field: google.protobuf.Timestamp from = 2;
+   * @generated from field: google.protobuf.Timestamp start_at = 2;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
    * Exclusive. Rounded up likewise. Not before `from`, and at most ten years after it. Absent: now.
    *
-   * @generated from field: google.protobuf.Timestamp to = 3;
+   * @generated from field: google.protobuf.Timestamp end_at = 3;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 
   /**
    * @generated from field: gateway.usage.v1.Bucket bucket = 4;
@@ -602,23 +602,23 @@ export type QueryUsageRequest = Message<"gateway.usage.v1.QueryUsageRequest"> & 
   /**
    * True: the first page also has `errors`, for which only the filter by key counts.
    *
-   * @generated from field: bool with_errors = 12;
+   * @generated from field: bool include_refusals = 12;
    */
-  withErrors: boolean;
+  includeRefusals: boolean;
 
   /**
    * True: the first page also has `own_budgets`.
    *
-   * @generated from field: bool with_own_budgets = 13;
+   * @generated from field: bool include_own_budgets = 13;
    */
-  withOwnBudgets: boolean;
+  includeOwnBudgets: boolean;
 
   /**
    * True: the first page also has `outcomes`.
    *
-   * @generated from field: bool with_outcomes = 14;
+   * @generated from field: bool include_outcomes = 14;
    */
-  withOutcomes: boolean;
+  includeOutcomes: boolean;
 };
 
 /**
@@ -640,9 +640,9 @@ export type UsageSums = Message<"gateway.usage.v1.UsageSums"> & {
   usage?: UsageTotal | undefined;
 
   /**
-   * @generated from field: int64 amount_microcredits = 2;
+   * @generated from field: int64 charged_microcredits = 2;
    */
-  amountMicrocredits: bigint;
+  chargedMicrocredits: bigint;
 
   /**
    * The parts of the amount that were charged for plain input and web searches, for output without
@@ -756,9 +756,9 @@ export type UsageRow = Message<"gateway.usage.v1.UsageRow"> & {
    * The start of the bucket. The first row of a range that begins within a bucket covers the rest
    * of it. Without buckets: the start of the range.
    *
-   * @generated from field: google.protobuf.Timestamp from = 1;
+   * @generated from field: google.protobuf.Timestamp start_at = 1;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
    * Empty, unless grouped by key.
@@ -846,14 +846,14 @@ export type QueryUsageResponse = Message<"gateway.usage.v1.QueryUsageResponse"> 
   /**
    * The range that the rows cover.
    *
-   * @generated from field: google.protobuf.Timestamp from = 5;
+   * @generated from field: google.protobuf.Timestamp start_at = 5;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
-   * @generated from field: google.protobuf.Timestamp to = 6;
+   * @generated from field: google.protobuf.Timestamp end_at = 6;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 
   /**
    * The keys that the rows name, in the order of their ids.
@@ -865,9 +865,9 @@ export type QueryUsageResponse = Message<"gateway.usage.v1.QueryUsageResponse"> 
   /**
    * The rejected requests of the range by reason, if the request asked for them.
    *
-   * @generated from field: gateway.usage.v1.QueryErrorsResponse errors = 8;
+   * @generated from field: gateway.usage.v1.QueryRefusalsResponse refusals = 8;
    */
-  errors?: QueryErrorsResponse | undefined;
+  refusals?: QueryRefusalsResponse | undefined;
 
   /**
    * If the request asked for them and is of a person: his budgets that have a limit, as they are
@@ -897,9 +897,9 @@ export const QueryUsageResponseSchema: GenMessage<QueryUsageResponse> = /*@__PUR
   messageDesc(file_gateway_usage_v1_usage, 18);
 
 /**
- * @generated from message gateway.usage.v1.QueryErrorsRequest
+ * @generated from message gateway.usage.v1.QueryRefusalsRequest
  */
-export type QueryErrorsRequest = Message<"gateway.usage.v1.QueryErrorsRequest"> & {
+export type QueryRefusalsRequest = Message<"gateway.usage.v1.QueryRefusalsRequest"> & {
   /**
    * Empty: the caller's own account. Operators must name one.
    *
@@ -910,14 +910,14 @@ export type QueryErrorsRequest = Message<"gateway.usage.v1.QueryErrorsRequest"> 
   /**
    * As in QueryUsageRequest, but never rounded to days.
    *
-   * @generated from field: google.protobuf.Timestamp from = 2;
+   * @generated from field: google.protobuf.Timestamp start_at = 2;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
-   * @generated from field: google.protobuf.Timestamp to = 3;
+   * @generated from field: google.protobuf.Timestamp end_at = 3;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 
   /**
    * @generated from field: gateway.usage.v1.Bucket bucket = 4;
@@ -927,9 +927,9 @@ export type QueryErrorsRequest = Message<"gateway.usage.v1.QueryErrorsRequest"> 
   /**
    * Empty: one row for each bucket.
    *
-   * @generated from field: repeated gateway.usage.v1.ErrorGroup group_by = 5;
+   * @generated from field: repeated gateway.usage.v1.RefusalGroup group_by = 5;
    */
-  groupBy: ErrorGroup[];
+  groupBy: RefusalGroup[];
 
   /**
    * Only these keys. Empty: all.
@@ -954,22 +954,22 @@ export type QueryErrorsRequest = Message<"gateway.usage.v1.QueryErrorsRequest"> 
 };
 
 /**
- * Describes the message gateway.usage.v1.QueryErrorsRequest.
- * Use `create(QueryErrorsRequestSchema)` to create a new message.
+ * Describes the message gateway.usage.v1.QueryRefusalsRequest.
+ * Use `create(QueryRefusalsRequestSchema)` to create a new message.
  */
-export const QueryErrorsRequestSchema: GenMessage<QueryErrorsRequest> = /*@__PURE__*/
+export const QueryRefusalsRequestSchema: GenMessage<QueryRefusalsRequest> = /*@__PURE__*/
   messageDesc(file_gateway_usage_v1_usage, 19);
 
 /**
- * @generated from message gateway.usage.v1.ErrorRow
+ * @generated from message gateway.usage.v1.RefusalRow
  */
-export type ErrorRow = Message<"gateway.usage.v1.ErrorRow"> & {
+export type RefusalRow = Message<"gateway.usage.v1.RefusalRow"> & {
   /**
    * The start of the bucket. Without buckets: the start of the range.
    *
-   * @generated from field: google.protobuf.Timestamp from = 1;
+   * @generated from field: google.protobuf.Timestamp start_at = 1;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
    * Empty, unless grouped by key.
@@ -992,22 +992,22 @@ export type ErrorRow = Message<"gateway.usage.v1.ErrorRow"> & {
 };
 
 /**
- * Describes the message gateway.usage.v1.ErrorRow.
- * Use `create(ErrorRowSchema)` to create a new message.
+ * Describes the message gateway.usage.v1.RefusalRow.
+ * Use `create(RefusalRowSchema)` to create a new message.
  */
-export const ErrorRowSchema: GenMessage<ErrorRow> = /*@__PURE__*/
+export const RefusalRowSchema: GenMessage<RefusalRow> = /*@__PURE__*/
   messageDesc(file_gateway_usage_v1_usage, 20);
 
 /**
- * @generated from message gateway.usage.v1.QueryErrorsResponse
+ * @generated from message gateway.usage.v1.QueryRefusalsResponse
  */
-export type QueryErrorsResponse = Message<"gateway.usage.v1.QueryErrorsResponse"> & {
+export type QueryRefusalsResponse = Message<"gateway.usage.v1.QueryRefusalsResponse"> & {
   /**
    * Ordered by time, key and reason.
    *
-   * @generated from field: repeated gateway.usage.v1.ErrorRow rows = 1;
+   * @generated from field: repeated gateway.usage.v1.RefusalRow rows = 1;
    */
-  rows: ErrorRow[];
+  rows: RefusalRow[];
 
   /**
    * The sum of all rows of all pages. On the first page only.
@@ -1026,21 +1026,21 @@ export type QueryErrorsResponse = Message<"gateway.usage.v1.QueryErrorsResponse"
   /**
    * The range that the rows cover. It begins at most 100 days ago.
    *
-   * @generated from field: google.protobuf.Timestamp from = 4;
+   * @generated from field: google.protobuf.Timestamp start_at = 4;
    */
-  from?: Timestamp | undefined;
+  startAt?: Timestamp | undefined;
 
   /**
-   * @generated from field: google.protobuf.Timestamp to = 5;
+   * @generated from field: google.protobuf.Timestamp end_at = 5;
    */
-  to?: Timestamp | undefined;
+  endAt?: Timestamp | undefined;
 };
 
 /**
- * Describes the message gateway.usage.v1.QueryErrorsResponse.
- * Use `create(QueryErrorsResponseSchema)` to create a new message.
+ * Describes the message gateway.usage.v1.QueryRefusalsResponse.
+ * Use `create(QueryRefusalsResponseSchema)` to create a new message.
  */
-export const QueryErrorsResponseSchema: GenMessage<QueryErrorsResponse> = /*@__PURE__*/
+export const QueryRefusalsResponseSchema: GenMessage<QueryRefusalsResponse> = /*@__PURE__*/
   messageDesc(file_gateway_usage_v1_usage, 21);
 
 /**
@@ -1186,21 +1186,21 @@ export const UsageGroupSchema: GenEnum<UsageGroup> = /*@__PURE__*/
 /**
  * What gets rows of its own in a report of rejected requests.
  *
- * @generated from enum gateway.usage.v1.ErrorGroup
+ * @generated from enum gateway.usage.v1.RefusalGroup
  */
-export const ErrorGroup = {
+export const RefusalGroup = {
   /**
-   * @generated from enum value: ERROR_GROUP_UNSPECIFIED = 0;
+   * @generated from enum value: REFUSAL_GROUP_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * @generated from enum value: ERROR_GROUP_KEY = 1;
+   * @generated from enum value: REFUSAL_GROUP_KEY = 1;
    */
   KEY: 1,
 
   /**
-   * @generated from enum value: ERROR_GROUP_REASON = 2;
+   * @generated from enum value: REFUSAL_GROUP_REASON = 2;
    */
   REASON: 2,
 } as const;
@@ -1208,14 +1208,14 @@ export const ErrorGroup = {
 /**
  * What gets rows of its own in a report of rejected requests.
  *
- * @generated from enum gateway.usage.v1.ErrorGroup
+ * @generated from enum gateway.usage.v1.RefusalGroup
  */
-export type ErrorGroup = (typeof ErrorGroup)[keyof typeof ErrorGroup] | UnknownEnum;
+export type RefusalGroup = (typeof RefusalGroup)[keyof typeof RefusalGroup] | UnknownEnum;
 
 /**
- * Describes the enum gateway.usage.v1.ErrorGroup.
+ * Describes the enum gateway.usage.v1.RefusalGroup.
  */
-export const ErrorGroupSchema: GenEnum<ErrorGroup> = /*@__PURE__*/
+export const RefusalGroupSchema: GenEnum<RefusalGroup> = /*@__PURE__*/
   enumDesc(file_gateway_usage_v1_usage, 2);
 
 /**
@@ -1257,12 +1257,12 @@ export const UsageService: GenService<{
    * if there is none. Any other id is looked for in every account, which takes longer. A request
    * that was refused is found for 7 days. Errors: ARCHIVED, as GetReceipt.
    *
-   * @generated from rpc gateway.usage.v1.UsageService.FindRequest
+   * @generated from rpc gateway.usage.v1.UsageService.FindRequests
    */
-  findRequest: {
+  findRequests: {
     methodKind: "unary";
-    input: typeof FindRequestRequestSchema;
-    output: typeof FindRequestResponseSchema;
+    input: typeof FindRequestsRequestSchema;
+    output: typeof FindRequestsResponseSchema;
   },
   /**
    * Lists the charges of an account that match a filter, in the order of their admission, newest
@@ -1320,12 +1320,12 @@ export const UsageService: GenService<{
    * and reason. Kept for 100 days. The counts of the last seconds may be missing. Errors: as
    * QueryUsage.
    *
-   * @generated from rpc gateway.usage.v1.UsageService.QueryErrors
+   * @generated from rpc gateway.usage.v1.UsageService.QueryRefusals
    */
-  queryErrors: {
+  queryRefusals: {
     methodKind: "unary";
-    input: typeof QueryErrorsRequestSchema;
-    output: typeof QueryErrorsResponseSchema;
+    input: typeof QueryRefusalsRequestSchema;
+    output: typeof QueryRefusalsResponseSchema;
   },
   /**
    * Says how long the credits of an account will last at the pace of the last week. Errors:

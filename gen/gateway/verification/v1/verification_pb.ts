@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/verification/v1/verification.proto.
  */
 export const file_gateway_verification_v1_verification: GenFile = /*@__PURE__*/
-  fileDesc("CipnYXRld2F5L3ZlcmlmaWNhdGlvbi92MS92ZXJpZmljYXRpb24ucHJvdG8SF2dhdGV3YXkudmVyaWZpY2F0aW9uLnYxIhUKE1ZlcmlmeUxlZGdlclJlcXVlc3QiPwoJVmlvbGF0aW9uEhEKCWludmFyaWFudBgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg4KBmRldGFpbBgDIAEoCSJOChRWZXJpZnlMZWRnZXJSZXNwb25zZRI2Cgp2aW9sYXRpb25zGAEgAygLMiIuZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuVmlvbGF0aW9uIhgKFkdldFZlcmlmaWNhdGlvblJlcXVlc3QihQEKF0dldFZlcmlmaWNhdGlvblJlc3BvbnNlEjUKBmxhdGVzdBgBIAEoCzIlLmdhdGV3YXkudmVyaWZpY2F0aW9uLnYxLlZlcmlmaWNhdGlvbhIzCg9sYXRlc3RfY2xlYW5fYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItEBCgxWZXJpZmljYXRpb24SLgoKc3RhcnRlZF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnN0YXJ0ZWRfYnkYAyABKAkSFwoPdmlvbGF0aW9uX2NvdW50GAQgASgNEjYKCnZpb2xhdGlvbnMYBSADKAsyIi5nYXRld2F5LnZlcmlmaWNhdGlvbi52MS5WaW9sYXRpb24ykwIKE1ZlcmlmaWNhdGlvblNlcnZpY2USeAoMVmVyaWZ5TGVkZ2VyEiwuZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuVmVyaWZ5TGVkZ2VyUmVxdWVzdBotLmdhdGV3YXkudmVyaWZpY2F0aW9uLnYxLlZlcmlmeUxlZGdlclJlc3BvbnNlIguQAgLqxxgEEAEgAhKBAQoPR2V0VmVyaWZpY2F0aW9uEi8uZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuR2V0VmVyaWZpY2F0aW9uUmVxdWVzdBowLmdhdGV3YXkudmVyaWZpY2F0aW9uLnYxLkdldFZlcmlmaWNhdGlvblJlc3BvbnNlIguQAgHqxxgEEAEgAUJRChdnYXRld2F5LnZlcmlmaWNhdGlvbi52MVABWjRtb2RlbC1nYXRld2F5L2dhdGV3YXkvdmVyaWZpY2F0aW9uL3YxO3ZlcmlmaWNhdGlvbnYxYgZwcm90bzM", [file_gateway_common_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("CipnYXRld2F5L3ZlcmlmaWNhdGlvbi92MS92ZXJpZmljYXRpb24ucHJvdG8SF2dhdGV3YXkudmVyaWZpY2F0aW9uLnYxIhUKE1ZlcmlmeUxlZGdlclJlcXVlc3QiPwoJVmlvbGF0aW9uEhEKCWludmFyaWFudBgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg4KBmRldGFpbBgDIAEoCSJOChRWZXJpZnlMZWRnZXJSZXNwb25zZRI2Cgp2aW9sYXRpb25zGAEgAygLMiIuZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuVmlvbGF0aW9uIhwKGkdldExhc3RWZXJpZmljYXRpb25SZXF1ZXN0IokBChtHZXRMYXN0VmVyaWZpY2F0aW9uUmVzcG9uc2USNQoGbGF0ZXN0GAEgASgLMiUuZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuVmVyaWZpY2F0aW9uEjMKD2xhdGVzdF9jbGVhbl9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi0QEKDFZlcmlmaWNhdGlvbhIuCgpzdGFydGVkX2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKc3RhcnRlZF9ieRgDIAEoCRIXCg92aW9sYXRpb25fY291bnQYBCABKA0SNgoKdmlvbGF0aW9ucxgFIAMoCzIiLmdhdGV3YXkudmVyaWZpY2F0aW9uLnYxLlZpb2xhdGlvbjKfAgoTVmVyaWZpY2F0aW9uU2VydmljZRJ4CgxWZXJpZnlMZWRnZXISLC5nYXRld2F5LnZlcmlmaWNhdGlvbi52MS5WZXJpZnlMZWRnZXJSZXF1ZXN0Gi0uZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuVmVyaWZ5TGVkZ2VyUmVzcG9uc2UiC5ACAurHGAQQASACEo0BChNHZXRMYXN0VmVyaWZpY2F0aW9uEjMuZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuR2V0TGFzdFZlcmlmaWNhdGlvblJlcXVlc3QaNC5nYXRld2F5LnZlcmlmaWNhdGlvbi52MS5HZXRMYXN0VmVyaWZpY2F0aW9uUmVzcG9uc2UiC5ACAerHGAQQASABQlEKF2dhdGV3YXkudmVyaWZpY2F0aW9uLnYxUAFaNG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS92ZXJpZmljYXRpb24vdjE7dmVyaWZpY2F0aW9udjFiBnByb3RvMw", [file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.verification.v1.VerifyLedgerRequest
@@ -83,22 +83,22 @@ export const VerifyLedgerResponseSchema: GenMessage<VerifyLedgerResponse> = /*@_
   messageDesc(file_gateway_verification_v1_verification, 2);
 
 /**
- * @generated from message gateway.verification.v1.GetVerificationRequest
+ * @generated from message gateway.verification.v1.GetLastVerificationRequest
  */
-export type GetVerificationRequest = Message<"gateway.verification.v1.GetVerificationRequest"> & {
+export type GetLastVerificationRequest = Message<"gateway.verification.v1.GetLastVerificationRequest"> & {
 };
 
 /**
- * Describes the message gateway.verification.v1.GetVerificationRequest.
- * Use `create(GetVerificationRequestSchema)` to create a new message.
+ * Describes the message gateway.verification.v1.GetLastVerificationRequest.
+ * Use `create(GetLastVerificationRequestSchema)` to create a new message.
  */
-export const GetVerificationRequestSchema: GenMessage<GetVerificationRequest> = /*@__PURE__*/
+export const GetLastVerificationRequestSchema: GenMessage<GetLastVerificationRequest> = /*@__PURE__*/
   messageDesc(file_gateway_verification_v1_verification, 3);
 
 /**
- * @generated from message gateway.verification.v1.GetVerificationResponse
+ * @generated from message gateway.verification.v1.GetLastVerificationResponse
  */
-export type GetVerificationResponse = Message<"gateway.verification.v1.GetVerificationResponse"> & {
+export type GetLastVerificationResponse = Message<"gateway.verification.v1.GetLastVerificationResponse"> & {
   /**
    * Absent: the ledger was never checked.
    *
@@ -115,10 +115,10 @@ export type GetVerificationResponse = Message<"gateway.verification.v1.GetVerifi
 };
 
 /**
- * Describes the message gateway.verification.v1.GetVerificationResponse.
- * Use `create(GetVerificationResponseSchema)` to create a new message.
+ * Describes the message gateway.verification.v1.GetLastVerificationResponse.
+ * Use `create(GetLastVerificationResponseSchema)` to create a new message.
  */
-export const GetVerificationResponseSchema: GenMessage<GetVerificationResponse> = /*@__PURE__*/
+export const GetLastVerificationResponseSchema: GenMessage<GetLastVerificationResponse> = /*@__PURE__*/
   messageDesc(file_gateway_verification_v1_verification, 4);
 
 /**
@@ -186,12 +186,12 @@ export const VerificationService: GenService<{
   /**
    * Returns the last check of the ledger, by VerifyLedger or the command `verify-ledger`.
    *
-   * @generated from rpc gateway.verification.v1.VerificationService.GetVerification
+   * @generated from rpc gateway.verification.v1.VerificationService.GetLastVerification
    */
-  getVerification: {
+  getLastVerification: {
     methodKind: "unary";
-    input: typeof GetVerificationRequestSchema;
-    output: typeof GetVerificationResponseSchema;
+    input: typeof GetLastVerificationRequestSchema;
+    output: typeof GetLastVerificationResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gateway_verification_v1_verification, 0);

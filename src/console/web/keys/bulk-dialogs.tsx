@@ -273,7 +273,7 @@ function Left({
               <li key={keyId} dir="auto">
                 {key?.name || words.keys.unnamed}
                 {": "}
-                {key && statusText(key.status)}
+                {key && statusText(key.state)}
               </li>
             ))}
             {conflicts.length > namesMax && (

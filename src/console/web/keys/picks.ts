@@ -8,7 +8,7 @@ import {
   type KeyAttention,
   type KeyResult,
   KeyResult_Outcome,
-  KeyStatus,
+  KeyState,
   KeysService,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { call } from "../api.ts";
@@ -20,7 +20,7 @@ export type Pick = Readonly<globalThis.Pick<Key, "keyId" | "revision">>;
 
 /** False: nothing can be done with the key, or not by this person. */
 export function mayPick(key: Readonly<globalThis.Pick<Key, "managedBy" | "status">>): boolean {
-  return mayManage(key) && key.status !== KeyStatus.REVOKED;
+  return mayManage(key) && key.state !== KeyState.REVOKED;
 }
 
 export type Picks = {
@@ -59,7 +59,7 @@ export function usePicks(question: string, shown: readonly Pick[]): Picks {
 /** The keys of a list, as ListKeysRequest names them. */
 export type KeyFilter = {
   readonly accountId: string;
-  readonly statuses: KeyStatus[];
+  readonly statuses: KeyState[];
   readonly query: string;
   readonly tags: Record<string, string>;
   readonly withoutTag: string;

@@ -152,7 +152,7 @@ function statusOf(query: string, { answer, error, isAsking }: Searched, count: n
   if (query === "") return "";
   if (isAsking) return text.searching;
   if (count === 0) return text.none;
-  return answer?.isIncomplete ? text.more : text.counted(count);
+  return answer?.incomplete ? text.more : text.counted(count);
 }
 
 /** The account that pages of this address are about. On pages of operators: none. */

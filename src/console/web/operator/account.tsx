@@ -5,11 +5,11 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { AccountsService } from "../../../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
-import { type Account, AccountStatus } from "../../../../gen/gateway/billing/v1/account_pb.ts";
+import { type Account, AccountState } from "../../../../gen/gateway/billing/v1/account_pb.ts";
 import { BillingService, TransferKind } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { PriceListsService } from "../../../../gen/gateway/billing/v1/price_lists_pb.ts";
 import type { Budget } from "../../../../gen/gateway/common/v1/budget_pb.ts";
-import { KeyStatus, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyState, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   type AccountSummary,
   OperationsService,
@@ -79,7 +79,7 @@ export function AccountPage({ params }: PageProps): JSX.Element {
           <span class="row">
             <code>{accountId}</code>
             <Copy text={accountId} label={words.copyId} isSmall />
-            <StatusTag status={account?.status ?? AccountStatus.UNSPECIFIED} />
+            <StatusTag status={account?.state ?? AccountState.UNSPECIFIED} />
           </span>
         }
         tools={account && <Tools account={account} />}
@@ -123,7 +123,7 @@ export function AccountPage({ params }: PageProps): JSX.Element {
 type OfAccount = { readonly accountId: string };
 
 function Tools({ account }: { readonly account: Account }): JSX.Element {
-  const { accountId, status } = account;
+  const { accountId, state: status } = account;
   const [open, setOpen] = useState<"transfer" | "move" | "suspend" | "resume">();
   const close = () => setOpen(undefined);
   return (
@@ -131,13 +131,13 @@ function Tools({ account }: { readonly account: Account }): JSX.Element {
       <LinkButton kind="quiet" href={hrefOf(accountId, "")}>
         {words.account.asCustomer}
       </LinkButton>
-      {isOperatorAdmin() && status === AccountStatus.ACTIVE && (
+      {isOperatorAdmin() && status === AccountState.ACTIVE && (
         <Button onClick={() => setOpen("suspend")}>{words.account.suspend}</Button>
       )}
-      {isOperatorAdmin() && status === AccountStatus.SUSPENDED && (
+      {isOperatorAdmin() && status === AccountState.SUSPENDED && (
         <Button onClick={() => setOpen("resume")}>{words.account.resume}</Button>
       )}
-      {isOperatorAdmin() && status !== AccountStatus.CLOSED && (
+      {isOperatorAdmin() && status !== AccountState.CLOSED && (
         <Button onClick={() => setOpen("move")}>{words.move.open}</Button>
       )}
       {isOperatorAdmin() && (
@@ -212,17 +212,19 @@ function PriceListNotice({ account }: { readonly account: Account }): JSX.Elemen
     <LinkButton href={takeBackHref(account.accountId)}>{words.priceLists.takeBack}</LinkButton>
   );
   return (
-    <Notice action={takeBack}>{words.account.priceList(list.name, list.version.n, when)}</Notice>
+    <Notice action={takeBack}>
+      {words.account.priceList(list.name, list.version.number, when)}
+    </Notice>
   );
 }
 
 function StatusNotice({ account }: { readonly account: Account }): JSX.Element | null {
-  const { status, statusReason, statusChangedAt: at } = account;
+  const { state: status, stateReason: statusReason, stateChangedAt: at } = account;
   const when = at ? relative(at) : "";
   const texts = words.account.status;
-  if (status === AccountStatus.SUSPENDED)
+  if (status === AccountState.SUSPENDED)
     return <Notice tone="warn">{texts.suspended(when, statusReason)}</Notice>;
-  if (status === AccountStatus.CLOSED) return <Notice tone="bad">{texts.closed(when)}</Notice>;
+  if (status === AccountState.CLOSED) return <Notice tone="bad">{texts.closed(when)}</Notice>;
   return null;
 }
 
@@ -285,7 +287,7 @@ function KeysCard({ accountId }: OfAccount): JSX.Element {
   return (
     <Card
       title={words.account.keys}
-      note={nearMax(keys.data?.liveKeys, keys.data?.liveKeysMax)}
+      note={nearMax(keys.data?.liveKeys, keys.data?.maxLiveKeys)}
       tools={
         <LinkButton kind="quiet" href={hrefOf(accountId, "keys", { status: "all" })}>
           {words.account.allKeys}
@@ -314,7 +316,7 @@ function KeysCard({ accountId }: OfAccount): JSX.Element {
           {
             name: "status",
             head: head.status,
-            cell: ({ status }) => textOf(KeyStatus, keyStatuses, status),
+            cell: ({ state: status }) => textOf(KeyState, keyStatuses, status),
           },
           {
             name: "month",
@@ -443,7 +445,7 @@ function TransfersCard({ accountId }: OfAccount): JSX.Element {
             cell: ({ postedAfterMicrocredits }) => credits(postedAfterMicrocredits),
           },
           { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
-          { name: "by", head: head.by, cell: ({ actor }) => <bdi>{nameOf(actor)}</bdi> },
+          { name: "by", head: head.by, cell: ({ createdBy: actor }) => <bdi>{nameOf(actor)}</bdi> },
           {
             name: "reason",
             head: head.reason,
@@ -557,7 +559,7 @@ function PromotionsCard({ accountId }: OfAccount): JSX.Element {
           {
             name: "name",
             head: head.name,
-            cell: ({ name, orderId, isTakenBack, transferId }) => (
+            cell: ({ name, orderId, takenBack: isTakenBack, transferId }) => (
               <span class="row">
                 <bdi class="clipped" title={name}>
                   {orderId === "" ? (
@@ -579,7 +581,7 @@ function PromotionsCard({ accountId }: OfAccount): JSX.Element {
           },
           { name: "at", head: head.at, cell: ({ usedAt }) => <Time at={usedAt} as="day" /> },
         ]}
-        keyOf={({ codeId }) => codeId}
+        keyOf={({ promotionId: codeId }) => codeId}
       />
     </Card>
   );

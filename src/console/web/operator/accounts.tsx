@@ -4,8 +4,8 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { AccountsService } from "../../../../gen/gateway/accounts/v1/accounts_pb.ts";
 import {
-  type AccountStatus,
-  AccountStatus as AccountStatuses,
+  type AccountState,
+  AccountState as AccountStatuses,
 } from "../../../../gen/gateway/billing/v1/account_pb.ts";
 import type { Pool } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
@@ -125,7 +125,7 @@ const columns: readonly Column<AccountSummary>[] = [
     cell: ({ account }) => (
       <span class="row">
         <AccountLink accountId={account?.accountId ?? ""} name={account?.name} />
-        <StatusTag status={account?.status ?? AccountStatuses.UNSPECIFIED} />
+        <StatusTag status={account?.state ?? AccountStatuses.UNSPECIFIED} />
       </span>
     ),
   },
@@ -169,7 +169,7 @@ function freeText(pools: readonly Pool[], family: Family): string {
   return free === undefined ? words.none : credits(free);
 }
 
-export function StatusTag({ status }: { readonly status: AccountStatus }): JSX.Element | null {
+export function StatusTag({ status }: { readonly status: AccountState }): JSX.Element | null {
   const text = textOf(AccountStatuses, words.accounts.statuses, status);
   if (text === "") return null;
   return <Tag {...(status === AccountStatuses.SUSPENDED && { tone: "warn" as const })}>{text}</Tag>;

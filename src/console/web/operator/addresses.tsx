@@ -159,7 +159,7 @@ function sweepColumns(onEnd: (sweep: Sweep) => void): readonly Column<Sweep>[] {
       name: "state",
       head: head.state,
       cell: (sweep) =>
-        sweep.isRead ? (
+        sweep.read ? (
           <Tag tone="good">{text.read}</Tag>
         ) : (
           <Tag tone="warn">{isOver(sweep) ? text.reading : text.open}</Tag>
@@ -196,8 +196,12 @@ function Came({ sweeps }: { readonly sweeps: readonly Sweep[] }): JSX.Element | 
           rows={rows}
           caption={text.cameCaption}
           columns={[
-            { name: "at", head: head.at, cell: ({ at }) => <Time at={at} as="moment" /> },
-            { name: "amount", head: head.amount, cell: (one) => `${one.amount} ${one.asset}` },
+            {
+              name: "at",
+              head: head.at,
+              cell: ({ occurredAt: at }) => <Time at={at} as="moment" />,
+            },
+            { name: "amount", head: head.amount, cell: (one) => `${one.coins} ${one.asset}` },
             { name: "address", head: head.address, cell: ({ address }) => <code>{address}</code> },
             {
               name: "granted",
@@ -292,7 +296,7 @@ function EndDialog({ sweep, onClose }: { readonly sweep: Sweep; readonly onClose
 type GrantProps = { readonly payment: CamePayment; readonly onClose: () => void };
 
 function GrantDialog({ payment, onClose }: GrantProps): JSX.Element {
-  const { paymentId, amount, asset, sweep } = payment;
+  const { paymentId, coins: amount, asset, sweep } = payment;
   const grant = async () => {
     const granted = await call(grantSweepPayment, { sweepId: sweep.sweepId, paymentId });
     invalidate(listSweeps);

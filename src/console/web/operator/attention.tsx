@@ -110,7 +110,7 @@ function OrdersCard(): JSX.Element {
 /** The newest deposit, or what was ordered. */
 function arrivedText(order: Order): string {
   const deposit = order.deposits.at(-1);
-  return deposit ? `${deposit.amount} ${deposit.asset}` : paidWith(order);
+  return deposit ? `${deposit.coins} ${deposit.asset}` : paidWith(order);
 }
 
 function ApprovalsCard(): JSX.Element {
@@ -219,7 +219,7 @@ function DebtsCard(): JSX.Element {
 const verifyEveryMs = 36 * 3_600_000;
 
 function LedgerCard(): JSX.Element {
-  const found = useCall(VerificationService.method.getVerification, {}, { isLive: true });
+  const found = useCall(VerificationService.method.getLastVerification, {}, { isLive: true });
   const verify = async () => {
     await call(VerificationService.method.verifyLedger, {});
     found.refresh();

@@ -41,9 +41,9 @@ export function AuditEvents(): JSX.Element {
       actor,
       method,
       pageSize,
-      ...(from && { from: timestampFromDate(from) }),
+      ...(from && { startAt: timestampFromDate(from) }),
       // The last day is a part of the range.
-      ...(to && { to: timestampFromDate(new Date(to.getTime() + dayMs)) }),
+      ...(to && { endAt: timestampFromDate(new Date(to.getTime() + dayMs)) }),
     },
     (page) => page.events,
   );
@@ -171,8 +171,8 @@ export function useEventColumns(ofAll = false): readonly Column<AuditEvent>[] {
     {
       name: "at",
       head: head.at,
-      sortBy: ({ at }) => momentOf(at),
-      cell: ({ at }) => <Time at={at} as="moment" />,
+      sortBy: ({ occurredAt: at }) => momentOf(at),
+      cell: ({ occurredAt: at }) => <Time at={at} as="moment" />,
     },
     {
       name: "method",

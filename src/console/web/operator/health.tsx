@@ -87,7 +87,14 @@ function Summary({ status }: { readonly status: GetStatusResponse }): JSX.Elemen
 }
 
 function DatabaseFigure({ database }: { readonly database: Database }): JSX.Element {
-  const { version, isEmbedded, isSynchronous, problem, syncStandbys, monthsAhead } = database;
+  const {
+    version,
+    embedded: isEmbedded,
+    synchronous: isSynchronous,
+    problem,
+    syncStandbys,
+    monthsAhead,
+  } = database;
   const { health } = words;
   const about = `${health.version(version)}; ${health.months(monthsAhead)}`;
   if (problem !== "")
@@ -117,7 +124,7 @@ function DatabaseFigure({ database }: { readonly database: Database }): JSX.Elem
 }
 
 function Nodes({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
-  const expected = nodes.find(({ isAnswering }) => isAnswering)?.report?.configuration;
+  const expected = nodes.find(({ answering: isAnswering }) => isAnswering)?.report?.configuration;
   const { head } = words.health;
   const columns: readonly Column<Node>[] = [
     {
@@ -197,7 +204,7 @@ function Nodes({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
 }
 
 function NodeName({ node }: { readonly node: Node }): JSX.Element {
-  const { report, nodeId, isAnswering } = node;
+  const { report, nodeId, answering: isAnswering } = node;
   return (
     <span class="row" title={nodeId}>
       {report ? (
@@ -271,13 +278,13 @@ function onNode(nodeId: string, state: NonNullable<ProviderOnNode["state"]>): Pr
 /** The last call of all nodes that a provider did not answer: when, its status, and why. */
 export function LastFailure({ nodes }: { readonly nodes: readonly ProviderOnNode[] }): JSX.Element {
   const failures = nodes.flatMap(({ state }) => state?.lastFailure ?? []);
-  const atMs = ({ at }: CallFailure) => (at ? timestampMs(at) : 0);
+  const atMs = ({ occurredAt: at }: CallFailure) => (at ? timestampMs(at) : 0);
   const [last] = failures.sort((one, other) => atMs(other) - atMs(one));
   if (!last) return <span class="faint">{words.health.noFailure}</span>;
-  const { status } = last;
+  const { httpStatus: status } = last;
   return (
     <span class="failure">
-      <Time at={last.at} as="moment" />{" "}
+      <Time at={last.occurredAt} as="moment" />{" "}
       <Tag tone="warn">{status === 0 ? words.health.noStatus : words.health.status(status)}</Tag>{" "}
       <bdi>{last.reason}</bdi>
     </span>

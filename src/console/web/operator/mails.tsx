@@ -45,7 +45,7 @@ export function MailsCard({ accountId }: OfAccount): JSX.Element {
           {
             name: "at",
             head: head.at,
-            cell: ({ delivery }) => <Time at={delivery?.madeAt} as="moment" />,
+            cell: ({ delivery }) => <Time at={delivery?.createdAt} as="moment" />,
           },
           {
             name: "what",

@@ -20,7 +20,7 @@ import { HealthOfProvider, LastFailure } from "./health.tsx";
 import { words } from "./words.ts";
 
 export function Models(): JSX.Element {
-  const catalog = useCall(OperationsService.method.listCatalog, {});
+  const catalog = useCall(OperationsService.method.listCatalogModels, {});
   return (
     <>
       <Head
@@ -42,7 +42,7 @@ export function Models(): JSX.Element {
           name="models"
           caption={words.models.caption}
           columns={columns}
-          keyOf={({ id }) => id}
+          keyOf={({ modelId: id }) => id}
         />
       </Card>
       <Card title={words.models.prices} about={words.models.pricesAbout} flush>
@@ -73,12 +73,12 @@ const columns: readonly Column<CatalogModel>[] = [
   {
     name: "model",
     head: words.models.head.model,
-    sortBy: ({ id }) => id,
+    sortBy: ({ modelId: id }) => id,
     cell: (model) => (
       <>
-        <span class="key-name" title={[model.id, ...model.aliases].join(", ")}>
-          <span class="name">{model.id}</span>
-          {!model.isUsable && <Tag tone="bad">{words.models.notUsable}</Tag>}
+        <span class="key-name" title={[model.modelId, ...model.aliases].join(", ")}>
+          <span class="name">{model.modelId}</span>
+          {!model.usable && <Tag tone="bad">{words.models.notUsable}</Tag>}
         </span>
         <span class="faint sentence">{factsOf(model)?.sentences.join(" ")}</span>
       </>
@@ -116,7 +116,7 @@ const columns: readonly Column<CatalogModel>[] = [
 ];
 
 function Prices({ models }: { readonly models: readonly CatalogModel[] }): JSX.Element {
-  const rows = models.flatMap(({ id, price: current, prices }) =>
+  const rows = models.flatMap(({ modelId: id, price: current, prices }) =>
     prices.flatMap(({ price, firstUsedAt }) =>
       price ? [{ id, price, firstUsedAt, isGone: current === undefined }] : [],
     ),
@@ -231,7 +231,7 @@ function CredentialOf({ provider }: { readonly provider: Provider }): JSX.Elemen
   const { credentialHeader: header, nodes } = provider;
   const sources = new Set(nodes.flatMap(({ state }) => state?.credentialSource || []));
   const [end] = nodes
-    .flatMap(({ state }) => state?.credentialEndsAt ?? [])
+    .flatMap(({ state }) => state?.credentialExpiresAt ?? [])
     .sort((one, other) => Number(one.seconds - other.seconds));
   if (sources.size === 0) return <span class="faint">{words.models.noCredential}</span>;
   return (

@@ -4,7 +4,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { SupportService } from "../../../../gen/gateway/operations/v1/support_pb.ts";
-import { Bucket, ErrorGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+import { Bucket, RefusalGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 
 import { call, invalidate, useCall, usePages } from "../api.ts";
 import { count, credits } from "../format.ts";
@@ -27,16 +27,16 @@ export function NotesCard({ accountId }: OfAccount): JSX.Element {
   const [text, setText] = useState("");
   const [idempotencyKey, setKey] = useState(() => crypto.randomUUID());
   const notes = usePages(
-    SupportService.method.listNotes,
+    SupportService.method.listAccountNotes,
     { accountId, pageSize },
     (page) => page.notes,
   );
   const add = async () => {
     if (text.trim() === "") throw fieldError("text", words.notes.missing);
-    await call(SupportService.method.addNote, { accountId, text, idempotencyKey });
+    await call(SupportService.method.createAccountNote, { accountId, text, idempotencyKey });
     setText("");
     setKey(crypto.randomUUID());
-    invalidate(SupportService.method.listNotes);
+    invalidate(SupportService.method.listAccountNotes);
   };
   const { head } = words.notes;
   return (
@@ -58,8 +58,8 @@ export function NotesCard({ accountId }: OfAccount): JSX.Element {
         empty={words.notes.none}
         caption={words.notes.caption}
         columns={[
-          { name: "at", head: head.at, cell: ({ at }) => <Time at={at} as="moment" /> },
-          { name: "by", head: head.by, cell: ({ by }) => <bdi>{nameOf(by)}</bdi> },
+          { name: "at", head: head.at, cell: ({ createdAt: at }) => <Time at={at} as="moment" /> },
+          { name: "by", head: head.by, cell: ({ createdBy: by }) => <bdi>{nameOf(by)}</bdi> },
           {
             name: "text",
             head: head.text,
@@ -83,9 +83,9 @@ function daysAgo(days: number): Date {
 }
 
 export function RefusalsCard({ accountId }: OfAccount): JSX.Element {
-  const found = useCall(UsageService.method.queryErrors, {
-    ...{ accountId, bucket: Bucket.NONE, groupBy: [ErrorGroup.REASON] },
-    from: timestampFromDate(daysAgo(refusedDays - 1)),
+  const found = useCall(UsageService.method.queryRefusals, {
+    ...{ accountId, bucket: Bucket.NONE, groupBy: [RefusalGroup.REASON] },
+    startAt: timestampFromDate(daysAgo(refusedDays - 1)),
   });
   const { head } = words.refusals;
   return (

@@ -60,7 +60,7 @@ export function OrderPage({ params }: PageProps): JSX.Element {
   return (
     <>
       <Head
-        title={order ? words.order.title(credits(order.microcredits)) : words.order.facts.order}
+        title={order ? words.order.title(credits(order.packMicrocredits)) : words.order.facts.order}
         back={back}
         detail={order && <OrderTag order={order} />}
       />
@@ -229,7 +229,7 @@ function choiceOf(choice: Choice, amount: string): Decided {
     case "reopen":
       return { case: "reopen", value: {} };
     case "amount":
-      return { case: "grant", value: { amountMicrodollars: dollarsOf(amount) } };
+      return { case: "grant", value: { grantedMicrodollars: dollarsOf(amount) } };
     case "quote":
       return { case: "grant", value: { rate: GrantRate.QUOTE } };
     case "market":
@@ -279,7 +279,7 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
           onInput={setWhat}
           options={[
             { value: "", label: words.order.refundAmount, hint: words.order.refundAmountHint },
-            ...unvalued.map(({ depositId, amount: coins, asset }) => ({
+            ...unvalued.map(({ depositId, coins, asset }) => ({
               value: depositId,
               label: words.order.refundDeposit(`${coins} ${asset}`),
               hint: words.order.refundDepositHint,
@@ -319,7 +319,7 @@ function OpenRefund({ order }: OfOrder): JSX.Element | null {
       }
     >
       {words.order.refundToSend(
-        refund.amountMicrodollars === 0n ? words.order.wholeDeposit : refundText(refund),
+        refund.refundedMicrodollars === 0n ? words.order.wholeDeposit : refundText(refund),
       )}
       {isOpen && <CompleteDialog order={order} onClose={() => setOpen(false)} />}
     </Notice>
@@ -376,10 +376,10 @@ function OrderFacts({ order }: OfOrder): JSX.Element {
             `${packText(order)}, $${usdText(order.usdCents)}, ${poolOf(order.family).name}`,
           ],
           [facts.paidWith, paidWith(order)],
-          [facts.rate, shared.purchase.rateOf(asset, groupDigits(order.usdRate))],
-          [facts.quoted, `${groupDigits(order.quotedAmount)} ${asset}`],
-          [facts.seen, `${groupDigits(order.seenAmount)} ${asset}`],
-          [facts.settled, `${groupDigits(order.settledAmount)} ${asset}`],
+          [facts.rate, shared.purchase.rateOf(asset, groupDigits(order.usdPerCoin))],
+          [facts.quoted, `${groupDigits(order.quotedCoins)} ${asset}`],
+          [facts.seen, `${groupDigits(order.seenCoins)} ${asset}`],
+          [facts.settled, `${groupDigits(order.settledCoins)} ${asset}`],
           [facts.granted, credits(order.grantedMicrocredits)],
           [facts.refunded, `$${exact(order.refundedMicrodollars)}`],
           [facts.made, <Time key="made" at={order.createdAt} as="moment" />],

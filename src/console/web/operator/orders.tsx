@@ -215,7 +215,7 @@ type SumsProps = { readonly filter: ReturnType<typeof useFilters>["filter"] };
 
 function Sums({ filter }: SumsProps): JSX.Element {
   const found = useCall(PaymentsService.method.listOrders, {
-    ...{ allAccounts: true, filter, pageSize: 1, withSums: true },
+    ...{ allAccounts: true, filter, pageSize: 1, includeSums: true },
   });
   const texts = words.orders.sums;
   return (

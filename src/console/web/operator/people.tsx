@@ -192,7 +192,7 @@ function DisableDialog({ person, onClose }: PersonDialogProps): JSX.Element {
   );
 }
 
-function roleNameOf({ operator }: Person): Role {
+function roleNameOf({ operatorRole: operator }: Person): Role {
   return roles.find((name) => roleOf[name] === operator) ?? "none";
 }
 
@@ -200,7 +200,7 @@ function LinkDialog({ person, onClose }: PersonDialogProps): JSX.Element {
   const [link, setLink] = useState<string>();
   const make = async (act: Act) => {
     const { personId } = person;
-    const made = await call(PeopleService.method.makeSignInLink, { personId, ...act });
+    const made = await call(PeopleService.method.createSignInLink, { personId, ...act });
     setLink(made.link);
     if (made.approval) notify(words.people.waits);
     peopleChanged();

@@ -45,7 +45,11 @@ const publicPrices = "public";
 export const takeBackHref = (account: string) =>
   hrefOf(operatorPart, part, { give: publicPrices, account });
 const listHref = (id: string) => hrefOf(operatorPart, `${part}/${id}`);
-const { addPriceListVersion, createPriceList, listPriceLists } = PriceListsService.method;
+const {
+  createPriceListVersion: addPriceListVersion,
+  createPriceList,
+  listPriceLists,
+} = PriceListsService.method;
 const { previewPrices, setAccountPriceList } = PriceListsService.method;
 
 export function PriceLists(): JSX.Element {
@@ -139,17 +143,17 @@ function columnsOf(
       sortBy: ({ accounts }) => accounts,
       cell: ({ accounts }) => count(accounts),
     },
-    { name: "version", head: head.version, end: true, cell: ({ version }) => version?.n ?? 0 },
+    { name: "version", head: head.version, end: true, cell: ({ version }) => version?.number ?? 0 },
     {
       name: "since",
       head: head.since,
-      sortBy: ({ version }) => momentOf(version?.madeAt),
-      cell: ({ version }) => <Time at={version?.madeAt} as="moment" />,
+      sortBy: ({ version }) => momentOf(version?.createdAt),
+      cell: ({ version }) => <Time at={version?.createdAt} as="moment" />,
     },
     {
       name: "by",
       head: head.by,
-      cell: ({ version }) => <bdi title={version?.reason}>{nameOf(version?.madeBy ?? "")}</bdi>,
+      cell: ({ version }) => <bdi title={version?.reason}>{nameOf(version?.createdBy ?? "")}</bdi>,
     },
     {
       name: "actions",
@@ -222,7 +226,7 @@ export function PriceListPage({ params }: { readonly params: Readonly<Record<str
         back={back}
         detail={
           list?.version && (
-            <span class="faint">{words.priceLists.detail(list.version.n, list.accounts)}</span>
+            <span class="faint">{words.priceLists.detail(list.version.number, list.accounts)}</span>
           )
         }
       />
@@ -232,7 +236,7 @@ export function PriceListPage({ params }: { readonly params: Readonly<Record<str
         skeleton={<Skeleton rows={6} />}
         empty={() => (isNew || list ? undefined : <Empty>{words.priceLists.noSuch}</Empty>)}
       >
-        {() => <Version key={list?.version?.n ?? 0} list={list} />}
+        {() => <Version key={list?.version?.number ?? 0} list={list} />}
       </View>
     </>
   );
@@ -242,12 +246,12 @@ type Shown = { readonly fields: ListFields; readonly answer: PreviewPricesRespon
 
 /** The form of a version, and what it would change. */
 function Version({ list }: { readonly list: PriceList | undefined }): JSX.Element {
-  const catalog = useCall(OperationsService.method.listCatalog, {});
+  const catalog = useCall(OperationsService.method.listCatalogModels, {});
   const [fields, setFields] = useState(() => fieldsOf(list?.version));
   const [shown, setShown] = useState<Shown>();
   const [isActing, setActing] = useState(false);
   const texts = words.priceLists;
-  const ids = (catalog.data?.models ?? []).flatMap(({ id, price }) => (price ? [id] : []));
+  const ids = (catalog.data?.models ?? []).flatMap(({ modelId: id, price }) => (price ? [id] : []));
   const kept = { ...fields, models: ofCatalogue(fields.models, ids) };
   const preview = async () => {
     const version = versionOf(kept);
@@ -459,11 +463,15 @@ function StoreDialog({ list, fields, onClose }: StoreDialogProps): JSX.Element {
     const version = { ...versionOf(fields), reason };
     const { priceListId = "" } = list ?? {};
     const { priceList, approval } = list
-      ? await call(addPriceListVersion, { priceListId, after: list.version?.n ?? 0, ...version })
+      ? await call(addPriceListVersion, {
+          priceListId,
+          after: list.version?.number ?? 0,
+          ...version,
+        })
       : await call(createPriceList, { name: name.trim(), ...version });
     invalidate(listPriceLists);
     if (approval) notify(words.people.waits);
-    else notify(texts.stored(priceList?.name ?? "", priceList?.version?.n ?? 0));
+    else notify(texts.stored(priceList?.name ?? "", priceList?.version?.number ?? 0));
     go(hrefOf(operatorPart, part));
   };
   return (

@@ -58,7 +58,7 @@ export function Promotions(): JSX.Element {
           name="promotions"
           caption={words.promotions.caption}
           columns={columnsOf(setEnding)}
-          keyOf={({ codeId }) => codeId}
+          keyOf={({ promotionId: codeId }) => codeId}
         />
       </Card>
       {query.new === "1" && isOperatorAdmin() && (
@@ -97,9 +97,9 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
     {
       name: "used",
       head: head.used,
-      sortBy: ({ used }) => used,
+      sortBy: ({ uses: used }) => used,
       end: true,
-      cell: ({ used, most }) =>
+      cell: ({ uses: used, maxUses: most }) =>
         most === 0
           ? words.promotions.unlimited(count(used))
           : words.promotions.used(count(used), count(most)),
@@ -107,8 +107,10 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
     {
       name: "ends",
       head: head.ends,
-      sortBy: ({ endsAt }) => momentOf(endsAt),
-      cell: ({ endsAt }) => <Time at={endsAt} as="moment" otherwise={words.promotions.never} />,
+      sortBy: ({ expiresAt: endsAt }) => momentOf(endsAt),
+      cell: ({ expiresAt: endsAt }) => (
+        <Time at={endsAt} as="moment" otherwise={words.promotions.never} />
+      ),
     },
     {
       name: "state",
@@ -133,7 +135,7 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
   ];
 }
 
-function stateOf({ stoppedAt, endsAt, most, used }: Promotion): string {
+function stateOf({ stoppedAt, expiresAt: endsAt, maxUses: most, uses: used }: Promotion): string {
   if (stoppedAt) return words.promotions.stopped;
   if (endsAt && toDate(endsAt).getTime() <= Date.now()) return words.promotions.over;
   return most > 0 && used >= most ? words.promotions.usedUp : words.promotions.open;
@@ -148,7 +150,7 @@ type EndDialogProps = { readonly promotion: Promotion; readonly onClose: () => v
 function EndDialog({ promotion, onClose }: EndDialogProps): JSX.Element {
   const name = nameOf(promotion);
   const stop = async () => {
-    await call(PromotionsService.method.stopPromotion, { codeId: promotion.codeId });
+    await call(PromotionsService.method.stopPromotion, { promotionId: promotion.promotionId });
     invalidate(PromotionsService.method.listPromotions);
     notify(words.promotions.stoppedDone(name));
     onClose();
@@ -182,9 +184,9 @@ async function makePromotion(fields: Fields): Promise<string> {
     code: fields.code.trim(),
     family: familyOf[fields.pool],
     bonusMicrocredits,
-    most: readWhole(fields.most, field.most) ?? 0,
+    maxUses: readWhole(fields.most, field.most) ?? 0,
     needsPurchase: fields.needsPurchase,
-    ...(end && { endsAt: timestampFromDate(end) }),
+    ...(end && { expiresAt: timestampFromDate(end) }),
   });
   if (approval) notify(words.people.waits);
   invalidate(PromotionsService.method.listPromotions);

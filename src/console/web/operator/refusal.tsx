@@ -14,7 +14,7 @@ import { words } from "./words.ts";
 
 export function RefusalPage({ params }: PageProps): JSX.Element {
   const { requestId = "" } = params;
-  const found = useCall(UsageService.method.findRequest, { requestId });
+  const found = useCall(UsageService.method.findRequests, { requestId });
   return (
     <>
       <Head
@@ -48,7 +48,7 @@ function sentence(name: string): string {
 }
 
 function Refused({ request }: { readonly request: RefusedRequest }): JSX.Element {
-  const { accountId, keyId, at, reason, model, facts } = request;
+  const { accountId, keyId, occurredAt: at, reason, model, facts } = request;
   const { label, advice } = refusalOf(reason.toUpperCase());
   const { names } = words.refusal;
   return (

@@ -5,8 +5,8 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import {
-  type GetLiabilitiesResponse,
   type ProviderBill,
+  type QueryLiabilitiesResponse,
   type QuerySalesResponse,
   type Sales,
   SalesBucket,
@@ -41,8 +41,13 @@ import { utc } from "../zone.ts";
 import { AccountLink, ListTable, LookOnly, PagedTable, useAccountNames } from "./common.tsx";
 import { words } from "./words.ts";
 
-const { querySales, queryRevenue, getLiabilities, listProviderBills, setProviderBill } =
-  SalesService.method;
+const {
+  querySales,
+  queryRevenue,
+  queryLiabilities: getLiabilities,
+  listProviderBills,
+  setProviderBill,
+} = SalesService.method;
 const monthsShown = 13;
 const dayMs = 86_400_000;
 
@@ -148,7 +153,7 @@ function Overview({ asked: { range, before } }: { readonly asked: Asked }): JSX.
 /** Whether a row is of the month of a range. */
 const monthIn =
   ({ from: start }: Range) =>
-  ({ from }: Pick<Sales, "from">) =>
+  ({ startAt: from }: Pick<Sales, "from">) =>
     from !== undefined && toDate(from).getTime() === start.getTime();
 
 type SalesFiguresProps = {
@@ -197,7 +202,7 @@ function SalesFigures({ now: { totals }, then, paid, paidThen }: SalesFiguresPro
 type BesideProps = {
   readonly sales: QuerySalesResponse;
   /** Absent: they are not read yet. */
-  readonly liabilities: GetLiabilitiesResponse | undefined;
+  readonly liabilities: QueryLiabilitiesResponse | undefined;
 };
 
 /** Sentences: what was given away, what is owed, and how new the sums are. */
@@ -220,7 +225,7 @@ function Beside({ sales, liabilities }: BesideProps): JSX.Element {
 type DayBarsProps = { readonly rows: readonly Sales[]; readonly range: Range };
 
 function DayBars({ rows, range }: DayBarsProps): JSX.Element {
-  const timed = rows.flatMap(({ from, chargedMicrocredits }) =>
+  const timed = rows.flatMap(({ startAt: from, chargedMicrocredits }) =>
     from ? [{ from: toDate(from), values: [chargedMicrocredits] }] : [],
   );
   const bars = barsOf(timed, { ...range, span: "day", series: 1 });

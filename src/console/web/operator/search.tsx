@@ -79,7 +79,7 @@ export function SearchPage(): JSX.Element {
         <ListTable
           call={found}
           rowsOf={(answer) => answer.hits}
-          isPart={({ isIncomplete }) => isIncomplete}
+          isPart={({ incomplete: isIncomplete }) => isIncomplete}
           greyRows={4}
           empty={
             <Empty
@@ -98,7 +98,7 @@ export function SearchPage(): JSX.Element {
           caption={words.search.caption}
           columns={columns}
           keyOf={({ kind, id, accountId }) => `${kind} ${id} ${accountId}`}
-          foot={({ isIncomplete }) =>
+          foot={({ incomplete: isIncomplete }) =>
             isIncomplete && <p class="card-text muted">{words.search.more}</p>
           }
         />
@@ -154,7 +154,7 @@ function LookOnChain({ tx }: { readonly tx: string }): JSX.Element | null {
 type Found = { readonly answer: LookUpPaymentResponse; readonly isOnChain: boolean };
 
 function FoundOnChain({ answer, isOnChain }: Found): JSX.Element {
-  const { isKnown, isFailed, maySendMore, confirmations, outputs } = answer;
+  const { known: isKnown, failed: isFailed, maySendMore, confirmations, outputs } = answer;
   if (!isKnown) return <Notice tone="warn">{words.chain.unknown}</Notice>;
   const depth = isOnChain ? words.chain.depth(confirmations) : "";
   if (isFailed) return <Notice tone="bad">{words.chain.failed}</Notice>;
@@ -166,7 +166,7 @@ function FoundOnChain({ answer, isOnChain }: Found): JSX.Element {
     );
   return (
     <>
-      {outputs.map(({ address, accountId, asset, amount, orderId, state }) => (
+      {outputs.map(({ address, accountId, asset, coins: amount, orderId, state }) => (
         <Notice
           key={`${address} ${asset}`}
           tone="good"
@@ -208,7 +208,7 @@ const columns = [
   {
     name: "at",
     head: words.search.head.at,
-    cell: ({ at }: SearchHit) => <Time at={at} as="moment" />,
+    cell: ({ occurredAt: at }: SearchHit) => <Time at={at} as="moment" />,
   },
 ];
 

@@ -80,7 +80,7 @@ export function MoveDialog({ account, onClose }: TransferDialogProps): JSX.Eleme
   const send = async (act: Act) => {
     if (micro === undefined || micro <= 0n) throw notAnAmount();
     await call(BillingService.method.moveCredits, {
-      ...{ accountId, from: familyOf[from], to: familyOf[to] },
+      ...{ accountId, fromFamily: familyOf[from], toFamily: familyOf[to] },
       ...{ amountMicrocredits: micro, ...act },
     });
     transfersChanged();

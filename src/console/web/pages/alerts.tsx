@@ -88,7 +88,11 @@ function Deliveries(): JSX.Element {
             rows={deliveries}
             keyOf={({ alertId, delivery }) => `${alertId} ${delivery?.personId ?? ""}`}
             columns={[
-              { name: "time", head: text.time, cell: ({ madeAt }) => <Time at={madeAt} /> },
+              {
+                name: "time",
+                head: text.time,
+                cell: ({ createdAt: madeAt }) => <Time at={madeAt} />,
+              },
               {
                 name: "alert",
                 head: text.about,

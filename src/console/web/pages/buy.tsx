@@ -271,7 +271,7 @@ function PermanentAddress({
   const show = async () => {
     const { accountId } = account.value;
     const request = { accountId, family: familyOf[pool], network };
-    setAddress((await call(PaymentsService.method.getDepositAddress, request)).address);
+    setAddress((await call(PaymentsService.method.createDepositAddress, request)).address);
   };
   return (
     <section class="permanent stack">

@@ -4,7 +4,8 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { Outcome } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
-import { ErrorGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+import { RefusalGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+
 import { useCall } from "../api.ts";
 import { clock, count, credits } from "../format.ts";
 import { Copy, LinkButton } from "../parts/button.tsx";
@@ -156,7 +157,7 @@ const hourMs = 3_600_000;
 /** What became of the newest request of a key, or of any, and why most refused ones were. */
 function LastRequest({ keyId }: { readonly keyId: string }): JSX.Element {
   const { accountId } = account.value;
-  const { listCharges, queryErrors } = UsageService.method;
+  const { listCharges, queryRefusals: queryErrors } = UsageService.method;
   const charges = useCall(
     listCharges,
     { accountId, pageSize: 1, ...(keyId !== "" && { filter: { keyId } }) },
@@ -167,7 +168,9 @@ function LastRequest({ keyId }: { readonly keyId: string }): JSX.Element {
   const from = timestampFromDate(since);
   const refused = useCall(
     queryErrors,
-    keyId === "" ? undefined : { accountId, keyIds: [keyId], groupBy: [ErrorGroup.REASON], from },
+    keyId === ""
+      ? undefined
+      : { accountId, keyIds: [keyId], groupBy: [RefusalGroup.REASON], startAt: from },
     { everyMs: refusalsEveryMs },
   );
   const last = charges.data?.charges[0];
@@ -189,7 +192,7 @@ function LastRequest({ keyId }: { readonly keyId: string }): JSX.Element {
             <Time at={last.settledAt} />
             {": "}
             {last.outcome === Outcome.COMPLETED ? "" : `${outcomeText(last)} `}
-            {text.completed(last.model, credits(last.amountMicrocredits, 4))}{" "}
+            {text.completed(last.model, credits(last.chargedMicrocredits, 4))}{" "}
             <a href={href(`requests/${last.requestId}`)}>{text.receipt}</a>
           </span>
         )}

@@ -252,7 +252,7 @@ function Orders({ orders, isPart }: OrdersProps): JSX.Element {
           {
             name: "pack",
             head: head.pack,
-            sortBy: ({ microcredits }) => microcredits,
+            sortBy: ({ packMicrocredits: microcredits }) => microcredits,
             cell: packText,
           },
           { name: "state", head: head.state, cell: (order) => <OrderTag order={order} /> },

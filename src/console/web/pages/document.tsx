@@ -109,7 +109,7 @@ function Sheet({
           <tbody>
             {lines.map((line, index) => (
               <tr key={index}>
-                <td class="whole">{momentText(line.at)}</td>
+                <td class="whole">{momentText(line.occurredAt)}</td>
                 <td>{text.credits(exact(line.microcredits), pool)}</td>
                 <td class="end">{exact(line.microdollars)}</td>
               </tr>
@@ -175,7 +175,7 @@ function Paid({ deposits }: { readonly deposits: readonly Deposit[] }): JSX.Elem
           <tr key={one.depositId}>
             <td class="whole">{momentText(one.firstSeenAt)}</td>
             <td>
-              {one.amount} {words.purchase.methodName(one.asset, networkName(one.network))}
+              {one.coins} {words.purchase.methodName(one.asset, networkName(one.network))}
               <br />
               <code class="faint">{one.depositId}</code>
             </td>

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { type AuditEvent, AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
 import {
   type Key,
-  KeyStatus,
+  KeyState,
   KeysService,
   type Secret,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
@@ -73,8 +73,8 @@ type OpenDialog = "edit" | "rotate" | "revoke";
 function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
   const [dialog, setDialog] = useState<OpenDialog>();
   const close = () => setDialog(undefined);
-  const { status, keyId } = apiKey;
-  const isRevoked = status === KeyStatus.REVOKED;
+  const { state: status, keyId } = apiKey;
+  const isRevoked = status === KeyState.REVOKED;
   const tools = mayManage(apiKey) && !isRevoked && (
     <>
       <Button onClick={() => setDialog("edit")}>{words.key.edit}</Button>
@@ -250,7 +250,7 @@ function isValid({ revokedAt, expiresAt }: Secret): boolean {
 function Secrets({ apiKey }: { apiKey: Key }): JSX.Element {
   const [ending, setEnding] = useState<Secret>();
   // A key that has ended ends its secrets.
-  const isOver = apiKey.status === KeyStatus.REVOKED || apiKey.status === KeyStatus.EXPIRED;
+  const isOver = apiKey.state === KeyState.REVOKED || apiKey.state === KeyState.EXPIRED;
   const valid = isOver ? [] : apiKey.secrets.filter(isValid);
   // The last one is ended with the key.
   const mayEnd = (secret: Secret) =>
@@ -346,8 +346,8 @@ function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
     {
       name: "at",
       head: words.overview.time,
-      sortBy: ({ at }) => momentOf(at),
-      cell: ({ at }) => <Time at={at} />,
+      sortBy: ({ occurredAt: at }) => momentOf(at),
+      cell: ({ occurredAt: at }) => <Time at={at} />,
     },
     {
       name: "method",

@@ -5,7 +5,7 @@ import {
   KeyAttention,
   type KeyAttentionCounts,
   KeyOrder,
-  KeyStatus,
+  KeyState,
   KeysService,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { usePages } from "../api.ts";
@@ -32,13 +32,13 @@ import { account, can } from "../session.ts";
 import { words } from "../words.ts";
 
 const filters = {
-  usable: [KeyStatus.ACTIVE, KeyStatus.PAUSED, KeyStatus.EXPIRED],
-  active: [KeyStatus.ACTIVE],
-  paused: [KeyStatus.PAUSED],
-  expired: [KeyStatus.EXPIRED],
-  revoked: [KeyStatus.REVOKED],
+  usable: [KeyState.ACTIVE, KeyState.PAUSED, KeyState.EXPIRED],
+  active: [KeyState.ACTIVE],
+  paused: [KeyState.PAUSED],
+  expired: [KeyState.EXPIRED],
+  revoked: [KeyState.REVOKED],
   all: [],
-} as const satisfies Readonly<Record<string, readonly KeyStatus[]>>;
+} as const satisfies Readonly<Record<string, readonly KeyState[]>>;
 
 /** By the name of the column. `reversed`: the order of the service is the other way round. */
 const orders = {
@@ -99,7 +99,7 @@ function useGroupPages(query: Query, filter: KeyFilter) {
   const request = { ...filter, groupByTag: query.group, pageSize, withTagKeys: true };
   return usePages(
     KeysService.method.listKeys,
-    query.group === "" ? undefined : { ...request, withAttention: true },
+    query.group === "" ? undefined : { ...request, includeAttention: true },
     (answer) => answer.groups,
     { isLive: true },
   );
@@ -139,7 +139,7 @@ export function Keys(): JSX.Element {
         onChange={(next) => setQuery({ look: next })}
       />
       {query.group === "" ? (
-        <Card flush note={nearMax(first?.liveKeys, first?.liveKeysMax)}>
+        <Card flush note={nearMax(first?.liveKeys, first?.maxLiveKeys)}>
           {/* What it says of the last act stays when the list has none of these keys any more. */}
           {keys.data && (
             <BulkBar
@@ -303,10 +303,10 @@ function Looks({ counts, chosen, onChange }: LooksProps): JSX.Element | null {
 /** The address of the file of these keys. */
 function fileOf(filter: KeyFilter): string {
   const names: Readonly<Record<number, string>> = {
-    [KeyStatus.ACTIVE]: "active",
-    [KeyStatus.PAUSED]: "paused",
-    [KeyStatus.EXPIRED]: "expired",
-    [KeyStatus.REVOKED]: "revoked",
+    [KeyState.ACTIVE]: "active",
+    [KeyState.PAUSED]: "paused",
+    [KeyState.EXPIRED]: "expired",
+    [KeyState.REVOKED]: "revoked",
   };
   const look = Object.entries(looks).find(([, one]) => one === filter.attention)?.[0];
   const asked = {
@@ -444,7 +444,7 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
 
 function RowAction({ apiKey }: { apiKey: Key }): JSX.Element | null {
   if (!mayManage(apiKey)) return null;
-  if (apiKey.status === KeyStatus.ACTIVE)
+  if (apiKey.state === KeyState.ACTIVE)
     return (
       <Button
         kind="quiet"
@@ -454,7 +454,7 @@ function RowAction({ apiKey }: { apiKey: Key }): JSX.Element | null {
         {words.keys.pause}
       </Button>
     );
-  if (apiKey.status === KeyStatus.PAUSED && mayResume(apiKey))
+  if (apiKey.state === KeyState.PAUSED && mayResume(apiKey))
     return (
       <Button
         kind="quiet"

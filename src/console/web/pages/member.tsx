@@ -89,7 +89,7 @@ function Spending({ personId, name, isOwn, back }: SpendingProps): JSX.Element {
         {([{ items }]) => {
           const sum = (of: (sums: (typeof items)[number]["sums"]) => bigint | undefined) =>
             items.reduce((all, { sums }) => all + (of(sums) ?? 0n), 0n);
-          const spent = sum((sums) => sums?.amountMicrocredits);
+          const spent = sum((sums) => sums?.chargedMicrocredits);
           return (
             <>
               <Figures>
@@ -161,7 +161,7 @@ function KeysUsed({ used }: { readonly used: readonly KeyUsed[] }): JSX.Element 
               head: words.overview.amount,
               end: true,
               sortBy: spentOf,
-              cell: ({ sums }) => credits(sums?.amountMicrocredits ?? 0n),
+              cell: ({ sums }) => credits(sums?.chargedMicrocredits ?? 0n),
             },
           ]}
         />
@@ -171,5 +171,5 @@ function KeysUsed({ used }: { readonly used: readonly KeyUsed[] }): JSX.Element 
 }
 
 function spentOf({ sums }: KeyUsed): number {
-  return Number(sums?.amountMicrocredits ?? 0n);
+  return Number(sums?.chargedMicrocredits ?? 0n);
 }

@@ -290,8 +290,8 @@ function Invitations({ invitations }: { invitations: readonly Invitation[] }): J
     {
       name: "ends",
       head: words.members.ends,
-      sortBy: ({ endsAt }) => momentOf(endsAt),
-      cell: ({ endsAt }) => <Time at={endsAt} as="day" />,
+      sortBy: ({ expiresAt: endsAt }) => momentOf(endsAt),
+      cell: ({ expiresAt: endsAt }) => <Time at={endsAt} as="day" />,
     },
     { name: "by", head: words.members.by, cell: ({ createdBy }) => nameOfActor(createdBy) },
     {
@@ -318,7 +318,7 @@ function Invitations({ invitations }: { invitations: readonly Invitation[] }): J
 }
 
 function MailTag({ invitation }: { invitation: Invitation }): JSX.Element {
-  const { mail, mailProblem } = invitation;
+  const { mailState: mail, mailProblem } = invitation;
   if (mail === MailState.WAITING)
     return (
       <span title={mailProblem}>
@@ -341,7 +341,7 @@ function InviteDialog({ onClose }: { onClose: () => void }): JSX.Element {
   const [role, setRole] = useState<Role>("member");
   const [made, setMade] = useState<{ readonly link: string }>();
   const send = async () => {
-    const { link } = await call(MembersService.method.invite, {
+    const { link } = await call(MembersService.method.createInvitation, {
       accountId,
       role: roleOf[role],
       email: email.trim(),

@@ -54,13 +54,13 @@ export function Models(): JSX.Element {
   const { accountId } = account.value;
   const list = useCall(InferenceService.method.listModels, { pricesOf: accountId });
   const keys = useCall(KeysService.method.listKeys, {
-    ...{ accountId, pageSize: 1, withModelKeys: true },
+    ...{ accountId, pageSize: 1, includeModelKeys: true },
   });
   // By whole hours, as sums are kept: so the question stays the same for one.
   const from = timestampFromDate(startOf("hour", new Date(Date.now() - dayMs)));
   const usage = useCall(
     UsageService.method.queryUsage,
-    { ...{ accountId, from, bucket: Bucket.NONE }, groupBy: [UsageGroup.MODEL] },
+    { ...{ accountId, startAt: from, bucket: Bucket.NONE }, groupBy: [UsageGroup.MODEL] },
     { isLive: true },
   );
   const rows = (list.data?.models ?? []).flatMap(rowOf);
@@ -103,7 +103,7 @@ export function Models(): JSX.Element {
                 caption={text.caption}
                 columns={columns}
                 rows={found}
-                keyOf={({ model }) => model.id}
+                keyOf={({ model }) => model.modelId}
               />
             </div>
           )}
@@ -123,7 +123,7 @@ function rowOf(model: Model): Row[] {
   return [{ model, price, facts, publicFacts }];
 }
 
-function isFound({ id, displayName, aliases }: Model, typed: string): boolean {
+function isFound({ modelId: id, displayName, aliases }: Model, typed: string): boolean {
   const wanted = typed.trim().toLowerCase();
   return [id, displayName, ...aliases].some((name) => name.toLowerCase().includes(wanted));
 }
@@ -275,9 +275,9 @@ function columnsOf(shown: Shown): readonly Column<Row>[] {
       name: "first",
       head: head.first,
       end: true,
-      sortBy: ({ model }) => shown.medianOf(model.id),
+      sortBy: ({ model }) => shown.medianOf(model.modelId),
       cell: ({ model }) => {
-        const median = shown.medianOf(model.id);
+        const median = shown.medianOf(model.modelId);
         return median === undefined ? words.requests.none : boundText(median);
       },
     },
@@ -285,9 +285,9 @@ function columnsOf(shown: Shown): readonly Column<Row>[] {
       name: "keys",
       head: head.keys,
       end: true,
-      sortBy: ({ model }) => shown.keysOf(model.id),
+      sortBy: ({ model }) => shown.keysOf(model.modelId),
       cell: ({ model }) => {
-        const keys = shown.keysOf(model.id);
+        const keys = shown.keysOf(model.modelId);
         return keys === undefined
           ? words.requests.none
           : text.allowed(count(keys), count(shown.allKeys));
@@ -313,7 +313,7 @@ function ModelName({ row }: { readonly row: Row }): JSX.Element {
         {publicFacts && <Tag tone="accent">{text.ownPrices}</Tag>}
       </span>
       <span class="model-names">
-        {[model.id, ...model.aliases].map((name) => (
+        {[model.modelId, ...model.aliases].map((name) => (
           <span key={name}>
             <code title={name}>{name}</code>
             <Copy text={name} label={text.copyName(name)} isSmall />

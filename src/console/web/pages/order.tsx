@@ -60,7 +60,9 @@ export function OrderPage({ params }: PageProps): JSX.Element {
     <>
       <Head
         title={
-          order ? words.purchase.orderTitle(credits(order.microcredits)) : words.purchase.anOrder
+          order
+            ? words.purchase.orderTitle(credits(order.packMicrocredits))
+            : words.purchase.anOrder
         }
         back={{ href: href("credits"), label: words.purchase.back }}
         detail={
@@ -145,7 +147,7 @@ function OrderFacts({ order }: { readonly order: Order }): JSX.Element {
         {[
           [facts.by, poolOf(order.family).name],
           [facts.made, <Time key="made" at={order.createdAt} as="moment" />],
-          [facts.rate, rateOf(order.asset, groupDigits(order.usdRate))],
+          [facts.rate, rateOf(order.asset, groupDigits(order.usdPerCoin))],
           [facts.watched, <Time key="until" at={order.watchedUntil} as="day" />],
           [
             facts.order,
@@ -160,7 +162,10 @@ function OrderFacts({ order }: { readonly order: Order }): JSX.Element {
 }
 
 /** True while it makes sense to send something to the address. */
-function needsPayment({ state, quotedUntil, missingAmount }: Order, now: Date): boolean {
+function needsPayment(
+  { state, quotedUntil, missingCoins: missingAmount }: Order,
+  now: Date,
+): boolean {
   const isQuoted = quotedUntil !== undefined && toDate(quotedUntil) > now;
   const isWaiting =
     state === OrderState.OPEN || state === OrderState.SEEN || state === OrderState.PARTLY_PAID;
@@ -199,7 +204,15 @@ function Seen({
 
 function seenText(order: Order): string {
   const { seen, states } = words.purchase;
-  const { asset, quotedAmount, seenAmount, settledAmount, missingAmount, family, state } = order;
+  const {
+    asset,
+    quotedCoins: quotedAmount,
+    seenCoins: seenAmount,
+    settledCoins: settledAmount,
+    missingCoins: missingAmount,
+    family,
+    state,
+  } = order;
   const waiting = order.deposits.filter((one) => one.state === DepositState.SEEN);
   if (state === OrderState.PAID)
     return seen.paid(credits(order.grantedMicrocredits), poolOf(family).inText);
@@ -226,7 +239,13 @@ function problemOf(
   now: Date,
 ): { readonly text: string; readonly action?: JSX.Element } | undefined {
   const { wrong, again } = words.purchase;
-  const { state, notice, grantedMicrocredits: granted, microcredits, quotedUntil } = order;
+  const {
+    state,
+    notice,
+    grantedMicrocredits: granted,
+    packMicrocredits: microcredits,
+    quotedUntil,
+  } = order;
   const buyAgain = canBuy() ? (
     <LinkButton
       href={href("credits/buy", { pool: poolNameOf(order.family), pack: String(order.usdCents) })}
@@ -260,7 +279,16 @@ function problemOf(
 
 /** What to send, where, and until when. */
 function Pay({ order, now }: { readonly order: Order; readonly now: Date }): JSX.Element {
-  const { asset, network, payTo, memo, checkoutUrl, quotedUntil, missingAmount, state } = order;
+  const {
+    asset,
+    network,
+    payTo,
+    memo,
+    checkoutUrl,
+    quotedUntil,
+    missingCoins: missingAmount,
+    state,
+  } = order;
   const isRest = state !== OrderState.OPEN;
   const until = quotedUntil && toDate(quotedUntil);
   const isInvoice = network.includes("lightning");
@@ -312,7 +340,7 @@ function Pay({ order, now }: { readonly order: Order; readonly now: Date }): JSX
 }
 
 /** What a wallet reads. Only of bitcoin do all wallets understand an amount. */
-function payText({ asset, network, payTo, missingAmount, simulated }: Order): string {
+function payText({ asset, network, payTo, missingCoins: missingAmount, simulated }: Order): string {
   const isPlain = simulated || asset !== "BTC" || network !== "bitcoin";
   return isPlain ? payTo : `bitcoin:${payTo}?amount=${missingAmount}`;
 }

@@ -68,7 +68,14 @@ export function ReceiptPage({ params }: PageProps): JSX.Element {
 }
 
 function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
-  const { outcome, amountMicrocredits, model, keyId, family, attempts } = receipt;
+  const {
+    outcome,
+    chargedMicrocredits: amountMicrocredits,
+    model,
+    keyId,
+    family,
+    attempts,
+  } = receipt;
   const isRunning = outcome === Outcome.UNSPECIFIED;
   const keys = useKeys([keyId]);
   const took = durationOf(receipt);
@@ -130,7 +137,7 @@ function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
                 <Term of="hold" word={words.receipt.hold} />
               </span>,
             ],
-            [words.receipt.granted, words.receipt.tokens(count(receipt.grantedOutput))],
+            [words.receipt.granted, words.receipt.tokens(count(receipt.grantedOutputTokens))],
             isRunning
               ? undefined
               : [
@@ -166,7 +173,13 @@ type Line = {
 };
 
 function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
-  const { usage, price, reportedUsage, amountMicrocredits, overrunMicrocredits } = receipt;
+  const {
+    usage,
+    price,
+    reportedUsage,
+    chargedMicrocredits: amountMicrocredits,
+    overrunMicrocredits,
+  } = receipt;
   const { head } = words.receipt;
   const lineOf = (category: TokenCategory | UsageCount, each: bigint = 0n): Line => ({
     category,
@@ -275,7 +288,7 @@ function Attempts({ receipt }: { readonly receipt: Receipt }): JSX.Element {
           name: "status",
           head: attemptHead.status,
           end: true,
-          cell: ({ one }) => (one.status === 0 ? words.requests.none : String(one.status)),
+          cell: ({ one }) => (one.httpStatus === 0 ? words.requests.none : String(one.httpStatus)),
         },
         {
           name: "first",

@@ -92,13 +92,13 @@ function chosenIn(query: Query) {
       keyId: query.key,
       model: query.model,
       outcomes: [...outcomes[outcome]],
-      minAmountMicrocredits: least ?? 0n,
+      minChargedMicrocredits: least ?? 0n,
       tags: parseTags(query.tag),
       madeBy: query.by,
     },
     pageSize: chargePageSize,
-    ...(from && { from: timestampFromDate(from) }),
-    ...(to && { to: timestampFromDate(to) }),
+    ...(from && { startAt: timestampFromDate(from) }),
+    ...(to && { endAt: timestampFromDate(to) }),
   };
   return {
     ...{ request, outcome, from, to },
@@ -433,7 +433,7 @@ function columnsOf(keys: ReadonlyMap<string, KeyText>): Column<Receipt>[] {
       name: "credits",
       head: head.credits,
       end: true,
-      cell: ({ amountMicrocredits }) => credits(amountMicrocredits, 4),
+      cell: ({ chargedMicrocredits: amountMicrocredits }) => credits(amountMicrocredits, 4),
     },
     {
       name: "outcome",

@@ -278,7 +278,7 @@ function Ways({ onOpen }: CardProps): JSX.Element {
       }
     >
       <ul class="endings stack">
-        {passkeys.map(({ passkeyId, name, createdAt, usedAt }) => (
+        {passkeys.map(({ passkeyId, name, createdAt, lastUsedAt: usedAt }) => (
           <RemovableWay
             key={passkeyId}
             name={words.settings.passkeyNamed(name)}
@@ -287,16 +287,16 @@ function Ways({ onOpen }: CardProps): JSX.Element {
                 ? words.settings.used(relative(usedAt))
                 : createdAt && words.settings.added(relative(createdAt))
             }
-            run={() => call(ProfileService.method.removePasskey, { passkeyId })}
+            run={() => call(ProfileService.method.deletePasskey, { passkeyId })}
             onRemove={setRemoval}
           />
         ))}
-        {identities.map(({ identityId, provider, usedAt }) => (
+        {identities.map(({ identityId, provider, lastUsedAt: usedAt }) => (
           <RemovableWay
             key={identityId}
             name={words.settings.provider(titleOf(provider))}
             note={usedAt && words.settings.used(relative(usedAt))}
-            run={() => call(ProfileService.method.removeIdentity, { identityId })}
+            run={() => call(ProfileService.method.deleteIdentity, { identityId })}
             onRemove={setRemoval}
           />
         ))}
@@ -424,8 +424,8 @@ function Sessions(): JSX.Element {
     {
       name: "used",
       head: words.settings.lastUsed,
-      sortBy: ({ usedAt }) => momentOf(usedAt),
-      cell: ({ usedAt }) => <Time at={usedAt} />,
+      sortBy: ({ lastUsedAt: usedAt }) => momentOf(usedAt),
+      cell: ({ lastUsedAt: usedAt }) => <Time at={usedAt} />,
     },
     {
       name: "actions",
@@ -545,7 +545,7 @@ function PasskeyDialog({ onClose }: DialogProps): JSX.Element {
   const send = async () => {
     const { passkeyOptionsJson } = await call(SignInService.method.beginPasskey, {});
     const answerJson = await createPasskey(passkeyOptionsJson);
-    await call(ProfileService.method.addPasskey, { answerJson, name: name.trim() });
+    await call(ProfileService.method.createPasskey, { answerJson, name: name.trim() });
     await loadSession();
     notify(words.settings.passkeyAdded);
     onClose();

@@ -5,7 +5,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
-import { ErrorGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+import { RefusalGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 
 import { call, invalidate, useCall, useStream } from "../api.ts";
 import { credits } from "../format.ts";
@@ -206,7 +206,7 @@ function FirstRequest({ secret, hadNoCredits, signedIn }: FirstRequestProps): JS
         {receipt ? <Icon name="done" /> : <span class="dot" />}
         <span>
           {receipt
-            ? words.start.seen(receipt.model, credits(receipt.amountMicrocredits, 4))
+            ? words.start.seen(receipt.model, credits(receipt.chargedMicrocredits, 4))
             : words.start.waiting}
         </span>
       </div>
@@ -247,8 +247,8 @@ function useFirstRequest(keyId: string): {
     },
   );
   const refused = useCall(
-    UsageService.method.queryErrors,
-    receipt ? undefined : { accountId, keyIds: [keyId], groupBy: [ErrorGroup.REASON] },
+    UsageService.method.queryRefusals,
+    receipt ? undefined : { accountId, keyIds: [keyId], groupBy: [RefusalGroup.REASON] },
     { everyMs: refusalsEveryMs },
   );
   const refusals = (refused.data?.rows ?? []).map(({ reason }) => {

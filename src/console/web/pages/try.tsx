@@ -88,7 +88,7 @@ const running: readonly State[] = ["key", "waiting", "coming"];
 function Playground({ models }: { readonly models: readonly Model[] }): JSX.Element {
   const [query, setQuery] = useQuery({ model: "" });
   const cheapest = models.reduce((a, b) => (outputPrice(b) < outputPrice(a) ? b : a));
-  const model = models.find(({ id }) => id === query.model) ?? cheapest;
+  const model = models.find(({ modelId: id }) => id === query.model) ?? cheapest;
   const pool = usePoolWithCredits();
   const [typed, setTyped] = useState<Partial<Fields>>({});
   const fields: Fields = {
@@ -171,7 +171,7 @@ function usualLimit(model: Model): string {
 }
 
 /** The body of the call. Throws an error of the field that is wrong. */
-function messageOf({ message, system, limit, isStream }: Fields, { id }: Model): Message {
+function messageOf({ message, system, limit, isStream }: Fields, { modelId: id }: Model): Message {
   const tokens = parseCount(limit);
   if (message.trim() === "") throw fieldError("message", text.textMissing);
   if (!tokens) throw fieldError("max_tokens", text.limitWrong);
@@ -205,9 +205,12 @@ function MessageFields({ models, model, fields, onModel, onChange }: FieldsProps
       <SelectField
         name="model"
         label={text.model}
-        value={model.id}
+        value={model.modelId}
         onInput={onModel}
-        options={models.map(({ id, displayName }) => ({ value: id, label: displayName || id }))}
+        options={models.map(({ modelId: id, displayName }) => ({
+          value: id,
+          label: displayName || id,
+        }))}
       />
       <SelectField
         name="pool"
@@ -289,7 +292,7 @@ function useAttempt(keys: TryKeys): Attempts {
     );
   const readCharge = async (requestId: string, keyId: string, isRefused: boolean) => {
     const receipt = await findReceipt(requestId, { isRefused, signal: left.current.signal });
-    if (receipt) keys.spend(keyId, receipt.amountMicrocredits);
+    if (receipt) keys.spend(keyId, receipt.chargedMicrocredits);
     change(requestId, () => ({ receipt: receipt ?? null }));
   };
   const send: Attempts["send"] = async (message, family) => {
@@ -453,7 +456,7 @@ function adviceOf({ reason, retryAfterSeconds }: PublicError, isSpent: boolean):
 function Charged({ attempt }: { readonly attempt: Attempt }): JSX.Element {
   const { receipt, requestId, error } = attempt;
   if (receipt === undefined) return <p class="hint">{text.receiptComes}</p>;
-  const isFree = receipt ? receipt.amountMicrocredits === 0n : error?.isRefusal === true;
+  const isFree = receipt ? receipt.chargedMicrocredits === 0n : error?.isRefusal === true;
   const whole = receipt && <a href={href(`requests/${requestId}`)}>{text.whole}</a>;
   if (isFree && error)
     return (
@@ -462,7 +465,7 @@ function Charged({ attempt }: { readonly attempt: Attempt }): JSX.Element {
       </p>
     );
   if (!receipt) return <p class="hint">{text.receiptMissing}</p>;
-  const { amountMicrocredits: amount, usage } = receipt;
+  const { chargedMicrocredits: amount, usage } = receipt;
   return (
     <section class="stack" aria-label={text.receipt}>
       <h3>{text.receipt}</h3>
@@ -491,7 +494,7 @@ type SameCallProps = { readonly fields: Fields; readonly model: Model };
 function SameCall({ fields, model }: SameCallProps): JSX.Element {
   const { file: list, isMissing } = useTools();
   const { message, system, limit, isStream } = fields;
-  const { id } = model;
+  const { modelId: id } = model;
   const snippet = useMemo(() => {
     if (message.length + system.length > snippetMax) return undefined;
     const tokens = parseCount(limit) ?? 0;

@@ -4,7 +4,7 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   Bucket,
-  type QueryErrorsResponse,
+  type QueryRefusalsResponse,
   type QueryUsageResponse,
   UsageGroup,
   type UsageRow,
@@ -63,7 +63,7 @@ export type UsageCalls = {
   readonly rows: readonly UsageRow[];
   /** The names with a colour of their own, the largest first. */
   readonly largest: readonly string[];
-  readonly refused: QueryErrorsResponse | undefined;
+  readonly refused: QueryRefusalsResponse | undefined;
 };
 
 const buckets = { hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH } as const;
@@ -93,13 +93,14 @@ export function useUsage(chosen: Chosen): UsageCalls {
   const group = { groupBy, ...(by === "tag" && { groupByTag: tag }) };
   const chart = useAllPages(
     queryUsage,
-    range && plan && { ...range, from: timestampFromDate(plan.askFrom), ...(bucket && { bucket }) },
+    range &&
+      plan && { ...range, startAt: timestampFromDate(plan.askFrom), ...(bucket && { bucket }) },
     rowsOf,
     following,
   );
   const table = useAllPages(
     queryUsage,
-    range && { ...range, bucket: Bucket.NONE, ...group, withErrors: true },
+    range && { ...range, bucket: Bucket.NONE, ...group, includeRefusals: true },
     rowsOf,
     following,
   );
@@ -124,7 +125,7 @@ export function useUsage(chosen: Chosen): UsageCalls {
   const isEmpty = table.data?.isLast === true && rows.length === 0;
   // By category, and where nothing was used, no names are asked for.
   const report = together(chart, table, by === "category" || isEmpty ? table : ofLargest);
-  return { report, rows, largest, refused: table.data?.first.errors };
+  return { report, rows, largest, refused: table.data?.first.refusals };
 }
 
 /** How a row is grouped. */

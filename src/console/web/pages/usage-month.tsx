@@ -129,7 +129,7 @@ function Month({ rows, chosen, now, start, before, budget }: MonthProps): JSX.El
   const end = nextSpan("month", start);
   const spent = new Map<number, bigint>();
   for (const { from, sums } of rows.flatMap((row) => timed(row)))
-    spent.set(from.getTime(), (spent.get(from.getTime()) ?? 0n) + sums.amountMicrocredits);
+    spent.set(from.getTime(), (spent.get(from.getTime()) ?? 0n) + sums.chargedMicrocredits);
   const days = Math.max(
     (end.getTime() - start.getTime()) / dayMs,
     (start.getTime() - before.getTime()) / dayMs,

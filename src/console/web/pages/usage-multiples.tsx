@@ -6,8 +6,8 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ComponentChildren, JSX } from "preact";
 import {
   Bucket,
-  ErrorGroup,
-  type ErrorRow,
+  RefusalGroup,
+  type RefusalRow,
   UsageService,
 } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { firstEventBoundsMs } from "../../../base/shown-figures.ts";
@@ -230,18 +230,18 @@ function Refusals({ chosen, compared, plan }: MultiplesProps): JSX.Element {
   const { range, isOpen } = compared;
   const { accountId, keyIds } = chosen.filter;
   const request = {
-    ...{ accountId, keyIds, bucket: buckets[plan.bucket], groupBy: [ErrorGroup.REASON] },
+    ...{ accountId, keyIds, bucket: buckets[plan.bucket], groupBy: [RefusalGroup.REASON] },
     from: timestampFromDate(range.from),
     ...(!isOpen && { to: timestampFromDate(range.to) }),
   };
   const call = useAllPages(
-    UsageService.method.queryErrors,
+    UsageService.method.queryRefusals,
     isSeen ? request : undefined,
     ({ rows }) => rows,
     { isLive: isOpen },
   );
   const label = text.refusals(plan.span);
-  const of = (rows: readonly ErrorRow[], note: string | undefined) => (
+  const of = (rows: readonly RefusalRow[], note: string | undefined) => (
     <Small
       {...stacksOf(rows, { range, span: plan.span })}
       {...{ label, span: plan.span, height }}
@@ -267,13 +267,13 @@ function Refusals({ chosen, compared, plan }: MultiplesProps): JSX.Element {
   );
 }
 
-function stacksOf(rows: readonly ErrorRow[], { range, span }: Times) {
+function stacksOf(rows: readonly RefusalRow[], { range, span }: Times) {
   const totals = new Map<string, bigint>();
   for (const { reason, requests } of rows)
     totals.set(reason, (totals.get(reason) ?? 0n) + requests);
   const reasons = [...totals].sort(([, a], [, b]) => Number(b - a)).map(([reason]) => reason);
   const own = reasons.slice(0, reasonsMax);
-  const bars = rows.map(({ from, reason, requests }) => {
+  const bars = rows.map(({ startAt: from, reason, requests }) => {
     const values = Array<bigint>(own.length + 1).fill(0n);
     const found = own.indexOf(reason);
     values[found === -1 ? own.length : found] = requests;

@@ -114,7 +114,7 @@ type PartsProps = OpenedProps & {
 
 function Parts(props: PartsProps): JSX.Element {
   const { keyRows, areAllKeys, modelRows, answer, chosen, keys, query, opened } = props;
-  const { outcomes, errors, totals = create(UsageSumsSchema) } = answer;
+  const { outcomes, refusals: errors, totals = create(UsageSumsSchema) } = answer;
   const isByTag = Object.keys(chosen.filter.tags).length > 0;
   const { failures, hasMore } = failuresOf(outcomes, totals.failed + totals.cut, {
     labelOf: outcomeLabel,
@@ -128,7 +128,7 @@ function Parts(props: PartsProps): JSX.Element {
       <p>
         {totals.requests === 0n
           ? text.nothing
-          : text.total(chosen.money.named(totals.amountMicrocredits), count(totals.requests))}
+          : text.total(chosen.money.named(totals.chargedMicrocredits), count(totals.requests))}
       </p>
       <div class="opened columns">
         <Shares
@@ -215,7 +215,7 @@ function Shares(props: SharesProps): JSX.Element | null {
     id: row.keyId || row.model,
     name: nameOf(row),
     requests: row.sums?.requests ?? 0n,
-    amount: row.sums?.amountMicrocredits ?? 0n,
+    amount: row.sums?.chargedMicrocredits ?? 0n,
   }));
   const others = rest && { id: "", name: text.rest(count(rest.rows)), ...rest };
   return (
@@ -236,7 +236,7 @@ function Shares(props: SharesProps): JSX.Element | null {
             head: whyWords.units[money.unit],
             end: true,
             cell: ({ amount }) => money.text(amount),
-            foot: money.text(totals.amountMicrocredits),
+            foot: money.text(totals.chargedMicrocredits),
           },
         ]}
         rows={others ? [...shares, others] : shares}

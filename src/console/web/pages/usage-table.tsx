@@ -96,7 +96,7 @@ function columnsOf(
     number(
       "credits",
       text.units[money.unit],
-      (row) => row.sums?.amountMicrocredits ?? 0n,
+      (row) => row.sums?.chargedMicrocredits ?? 0n,
       money.text,
     ),
     number("requests", head.requests, (row) => row.sums?.requests ?? 0n, count),

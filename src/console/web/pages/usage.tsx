@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { QueryErrorsResponse } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+import type { QueryRefusalsResponse } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { clock, compact, count, fieldDay, percent } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { Segments } from "../parts/choices.tsx";
@@ -407,7 +407,7 @@ function changeNote(now: bigint, before: bigint, period: Period): string {
   return change > 0 ? more(text, names[period]) : less(text, names[period]);
 }
 
-type RefusedProps = { readonly errors: QueryErrorsResponse; readonly range: Compared["range"] };
+type RefusedProps = { readonly errors: QueryRefusalsResponse; readonly range: Compared["range"] };
 
 function Refused({ errors, range }: RefusedProps) {
   const { usage } = words;

@@ -40,7 +40,7 @@ export function AlertItems({ alerts, mayDismiss, onDismiss }: AlertItemsProps): 
               <AlertLink alert={one} />
             </h3>
             <p class="muted">
-              <Time at={one.at} />
+              <Time at={one.occurredAt} />
             </p>
           </div>
           {mayDismiss(one) && (

@@ -26,7 +26,12 @@ import { Notice, Snippet, Time } from "./small.tsx";
 import { Table } from "./table.tsx";
 import { Skeleton, View } from "./view.tsx";
 
-const { listAlerts, setAlerts, dismissAlert, testWebhook } = AlertsService.method;
+const {
+  listAlerts,
+  updateAlertSettings: setAlerts,
+  dismissAlert,
+  testWebhook,
+} = AlertsService.method;
 const text = alertWords;
 const newestMax = 5;
 
@@ -214,7 +219,7 @@ function useAlertsForm(props: AlertsProps, settings: AlertSettings) {
         webhookUrl,
         form: WebhookForm[form.posts],
       },
-      newWebhookSecret: form.isNewSecret,
+      rotateWebhookSecret: form.isNewSecret,
     });
     setSecret(webhookSecret);
     set({ isNewSecret: false });

@@ -48,7 +48,7 @@ export function Bell(): JSX.Element {
                 <li key={alert.alertId} data-read={alert.dismissedAt !== undefined}>
                   <AlertLink alert={alert} onClick={close} />
                   <small>
-                    <Time at={alert.at} />
+                    <Time at={alert.occurredAt} />
                   </small>
                 </li>
               ))}

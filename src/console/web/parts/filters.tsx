@@ -172,7 +172,9 @@ export function ModelFilter({ value, onInput }: Omit<FilterProps, "label">): JSX
   // Nobody needs the catalogue before looking for a model.
   const [isWanted, setWanted] = useState(false);
   const { data } = useCall(InferenceService.method.listModels, isWanted ? {} : undefined);
-  const models = (data?.models ?? []).filter(({ aliasFor }) => aliasFor === "").map(({ id }) => id);
+  const models = (data?.models ?? [])
+    .filter(({ aliasFor }) => aliasFor === "")
+    .map(({ modelId: id }) => id);
   const offered = [...new Set([...models, value])].filter((name) => name !== "").sort();
   return (
     <ChoiceFilter

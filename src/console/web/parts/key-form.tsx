@@ -169,7 +169,7 @@ function Models({ fields, onChange }: KeyFieldsProps): JSX.Element {
   });
   const models = (data?.models ?? []).filter(({ aliasFor }) => aliasFor === "");
   // Models that left the catalogue stay allowed until somebody removes them.
-  const gone = fields.models.filter((id) => !models.some((model) => model.id === id));
+  const gone = fields.models.filter((id) => !models.some((model) => model.modelId === id));
   const toggle = (id: string, isOn: boolean) => {
     const others = fields.models.filter((one) => one !== id);
     onChange({ ...fields, models: isOn ? [...others, id] : others });
@@ -188,7 +188,7 @@ function Models({ fields, onChange }: KeyFieldsProps): JSX.Element {
       />
       {!fields.hasAllModels && (
         <div class="checks stack">
-          {models.map(({ id, displayName, price, publicPrice }) => (
+          {models.map(({ modelId: id, displayName, price, publicPrice }) => (
             <label class="check" key={id}>
               <input
                 type="checkbox"

@@ -1,7 +1,7 @@
 // What is seen of a key wherever it is listed: its status, what it spent, who may change it.
 
 import type { JSX } from "preact";
-import { type Key, KeyStatus } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { type Key, KeyState } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { credits, relative, toDate } from "../format.ts";
 import { can, session } from "../session.ts";
 import { words } from "../words.ts";
@@ -15,23 +15,23 @@ export function MonthOfCap({ apiKey }: { apiKey: Key }): JSX.Element {
   return <BudgetBar budget={apiKey.budget} />;
 }
 
-const tones: Readonly<Partial<Record<KeyStatus, Tone>>> = {
-  [KeyStatus.ACTIVE]: "good",
-  [KeyStatus.PAUSED]: "warn",
+const tones: Readonly<Partial<Record<KeyState, Tone>>> = {
+  [KeyState.ACTIVE]: "good",
+  [KeyState.PAUSED]: "warn",
 };
-const names: Readonly<Partial<Record<KeyStatus, "active" | "paused" | "expired" | "revoked">>> = {
-  [KeyStatus.ACTIVE]: "active",
-  [KeyStatus.PAUSED]: "paused",
-  [KeyStatus.EXPIRED]: "expired",
-  [KeyStatus.REVOKED]: "revoked",
+const names: Readonly<Partial<Record<KeyState, "active" | "paused" | "expired" | "revoked">>> = {
+  [KeyState.ACTIVE]: "active",
+  [KeyState.PAUSED]: "paused",
+  [KeyState.EXPIRED]: "expired",
+  [KeyState.REVOKED]: "revoked",
 };
 const soonMs = 7 * 86_400_000;
 
 /** The status of a key, and what deserves a look: never used, about to expire. */
 export function KeyTags({ apiKey }: { apiKey: Key }): JSX.Element {
-  const { status, expiresAt, lastUsedAt } = apiKey;
+  const { state: status, expiresAt, lastUsedAt } = apiKey;
   const name = names[status] ?? "active";
-  const isLive = status === KeyStatus.ACTIVE || status === KeyStatus.PAUSED;
+  const isLive = status === KeyState.ACTIVE || status === KeyState.PAUSED;
   const leftMs = expiresAt ? toDate(expiresAt).getTime() - Date.now() : Number.POSITIVE_INFINITY;
   return (
     <span class="tags">

@@ -126,7 +126,7 @@ function KeyTable({ keys, onOpen }: TableProps): JSX.Element {
       name: "keys",
       head: texts.keys,
       end: true,
-      cell: ({ liveKeys, mostKeys }) => texts.ofMost(count(liveKeys), count(mostKeys)),
+      cell: ({ liveKeys, maxKeys: mostKeys }) => texts.ofMost(count(liveKeys), count(mostKeys)),
     },
     {
       name: "budget",
@@ -216,7 +216,7 @@ function fieldsOf(key: ManagementKey): Fields {
   return {
     name: key.name,
     scopes: namesOf(key.scopes),
-    mostKeys: String(key.mostKeys),
+    mostKeys: String(key.maxKeys),
     perMinute: requestsPerMinute === undefined ? "" : String(requestsPerMinute),
     cap: cap === undefined ? "" : plainCredits(cap),
     addresses: key.allowedAddresses.join("\n"),

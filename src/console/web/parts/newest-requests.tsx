@@ -90,7 +90,7 @@ const columns: readonly Column<Receipt>[] = [
     name: "amount",
     head: words.overview.amount,
     end: true,
-    cell: ({ amountMicrocredits }) => credits(amountMicrocredits, 4),
+    cell: ({ chargedMicrocredits: amountMicrocredits }) => credits(amountMicrocredits, 4),
   },
 ];
 

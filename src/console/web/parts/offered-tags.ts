@@ -28,7 +28,9 @@ export function useOfferedTags(text: string | undefined): string[] {
   const isValue = isTyped && value !== undefined && keyForm.test(tag);
   const names = useCall(
     KeysService.method.listKeys,
-    isTyped && !isValue ? { accountId, onlyIds: true, pageSize: 1, withTagKeys: true } : undefined,
+    isTyped && !isValue
+      ? { accountId, onlyIds: true, pageSize: 1, includeTagKeys: true }
+      : undefined,
   );
   const values = useCall(
     KeysService.method.listKeys,

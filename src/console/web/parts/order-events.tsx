@@ -18,7 +18,7 @@ export function OrderEvents({ order }: { readonly order: Order }): JSX.Element |
         <li>
           <span>{text.made}</span> <Time at={order.createdAt} as="moment" />
         </li>
-        {events.map(({ kind, at, facts }, index) => (
+        {events.map(({ kind, occurredAt: at, facts }, index) => (
           // Two of one kind may come at once.
           <li key={index}>
             <span dir="auto">{textOf(OrderEventKind, all, kind)(facts)}</span>{" "}

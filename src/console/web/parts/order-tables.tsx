@@ -35,7 +35,7 @@ export function Deposits({ order }: { readonly order: Order }): JSX.Element | nu
               name: "amount",
               head: head.amount,
               end: true,
-              cell: ({ amount, asset, network }) =>
+              cell: ({ coins: amount, asset, network }) =>
                 network === order.network
                   ? `${amount} ${asset}`
                   : `${amount} ${words.purchase.methodName(asset, networkName(network))}`,
@@ -128,6 +128,6 @@ export function Refunds({ refunds }: { readonly refunds: readonly Refund[] }): J
 }
 
 /** "$5.00", or that a whole deposit goes back, which has no value in dollars. */
-export function refundText({ amountMicrodollars: amount }: Refund): string {
+export function refundText({ refundedMicrodollars: amount }: Refund): string {
   return amount === 0n ? words.purchase.wholeDeposit : `$${exact(amount)}`;
 }

@@ -8,7 +8,7 @@ import { textOf } from "./enum-names.ts";
 import { Tag, type Tone } from "./small.tsx";
 
 /** "1,000.00 credits" */
-export function packText({ microcredits }: Order): string {
+export function packText({ packMicrocredits: microcredits }: Order): string {
   return words.purchase.packOf(credits(microcredits));
 }
 

@@ -45,7 +45,7 @@ export function PlayPayment({ order }: { readonly order: Order }): JSX.Element |
 
 function depositOf(
   one: Case,
-  { orderId, asset, quotedAmount, missingAmount, quotedUntil }: Order,
+  { orderId, asset, quotedCoins: quotedAmount, missingCoins: missingAmount, quotedUntil }: Order,
 ): MessageInitShape<typeof SimulateDepositRequestSchema> {
   const amount = isZero(missingAmount) ? quotedAmount : missingAmount;
   const whole = { orderId, amount, confirmations: 1 };
@@ -53,9 +53,9 @@ function depositOf(
     case "exact":
       return whole;
     case "tooLittle":
-      return { ...whole, amount: halfOf(amount) };
+      return { ...whole, coins: halfOf(amount) };
     case "tooMuch":
-      return { ...whole, amount: addDecimals(amount, amount) };
+      return { ...whole, coins: addDecimals(amount, amount) };
     case "late":
       return {
         ...whole,

@@ -1,7 +1,7 @@
 // Refused requests are kept for some time only: what a report of an older time says of them.
 // Apart from `refusals.ts`, which the first page needs.
 
-import type { QueryErrorsResponse } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+import type { QueryRefusalsResponse } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { day, toDate } from "../format.ts";
 import { whyWords } from "../words-why.ts";
 import { utc } from "../zone.ts";
@@ -11,11 +11,11 @@ import { utc } from "../zone.ts";
  * to `to`; without `to`, until now. Undefined: all are kept.
  */
 export function notKept(
-  errors: Pick<QueryErrorsResponse, "from">,
+  errors: Pick<QueryRefusalsResponse, "from">,
   { from, to = new Date() }: { readonly from: Date; readonly to?: Date | undefined },
 ): string | undefined {
-  if (!errors.from) return undefined;
-  const keptFrom = toDate(errors.from);
+  if (!errors.startAt) return undefined;
+  const keptFrom = toDate(errors.startAt);
   if (keptFrom <= from) return undefined;
   return keptFrom < to
     ? whyWords.refusals.keptSince(day(keptFrom, utc))

@@ -61,7 +61,7 @@ export function timedRows(rows: readonly UsageAnswer[]): TimedSums[] {
 export function spentSince(rows: readonly TimedSums[], from: Date): bigint {
   return rows
     .filter(isWithin({ from, to: new Date(8.64e15) }))
-    .reduce((sum, { sums }) => sum + sums.amountMicrocredits, 0n);
+    .reduce((sum, { sums }) => sum + sums.chargedMicrocredits, 0n);
 }
 
 const modelsMax = 5;
@@ -71,7 +71,7 @@ export function DayBars({ rows }: { rows: readonly TimedSums[] }): JSX.Element {
   const { range, span } = lastDays(new Date(), bornAt());
   const totals = new Map<string, bigint>();
   for (const { name, sums } of rows)
-    totals.set(name, (totals.get(name) ?? 0n) + sums.amountMicrocredits);
+    totals.set(name, (totals.get(name) ?? 0n) + sums.chargedMicrocredits);
   const models = [...totals].sort(([, a], [, b]) => (a < b ? 1 : -1)).map(([name]) => name);
   const names = models.slice(0, modelsMax);
   const bars: readonly Bar[] = namedBars(

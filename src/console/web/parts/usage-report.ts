@@ -178,8 +178,8 @@ export function planOf(
 export type TimedSums = { readonly from: Date; readonly name: string; readonly sums: UsageSums };
 
 export function timed(row: UsageRow, name = ""): TimedSums[] {
-  if (!row.from || !row.sums) return [];
-  return [{ from: new Date(Number(row.from.seconds) * 1000), name, sums: row.sums }];
+  if (!row.startAt || !row.sums) return [];
+  return [{ from: new Date(Number(row.startAt.seconds) * 1000), name, sums: row.sums }];
 }
 
 export function isWithin({ from, to }: Range): (row: { readonly from: Date }) => boolean {
@@ -214,7 +214,7 @@ export function tokensOf(
 }
 
 export function measured(measure: Measure, sums: UsageSums): bigint {
-  if (measure === "credits") return sums.amountMicrocredits;
+  if (measure === "credits") return sums.chargedMicrocredits;
   return measure === "tokens" ? tokensOf(sums) : sums.requests;
 }
 
@@ -296,7 +296,7 @@ export function sharesOf(
     | { readonly rows: number; readonly requests: bigint; readonly amount: bigint }
     | undefined;
 } {
-  const amountOf = ({ sums }: UsageRow) => sums?.amountMicrocredits ?? 0n;
+  const amountOf = ({ sums }: UsageRow) => sums?.chargedMicrocredits ?? 0n;
   const largest = rows
     .toSorted((a, b) => (amountOf(a) < amountOf(b) ? 1 : amountOf(a) > amountOf(b) ? -1 : 0))
     .slice(0, most);
@@ -305,7 +305,7 @@ export function sharesOf(
   const rest = {
     rows: rows.length - largest.length,
     requests: left(totals.requests, ({ sums }) => sums?.requests ?? 0n),
-    amount: left(totals.amountMicrocredits, amountOf),
+    amount: left(totals.chargedMicrocredits, amountOf),
   };
   return { largest, rest: rest.rows > 0 ? rest : undefined };
 }
@@ -353,7 +353,7 @@ export function addSums(rows: readonly TimedSums[]): {
   const sum = (of: (sums: UsageSums) => bigint) =>
     rows.reduce((all, { sums }) => all + of(sums), 0n);
   return {
-    amount: sum((one) => one.amountMicrocredits),
+    amount: sum((one) => one.chargedMicrocredits),
     requests: sum((one) => one.requests),
     failed: sum((one) => one.failed),
     cut: sum((one) => one.cut),

@@ -12,7 +12,7 @@ import {
 
 /** A model as the catalogue has it. Prices are as in `Price`. */
 export type SoldModel = {
-  readonly id: string;
+  readonly modelId: string;
   readonly displayName: string;
   readonly aliases: readonly string[];
   readonly contextTokens: number;
@@ -82,7 +82,7 @@ export function usageOf({ input, output, cachedPercent }: PlannedCall): Metered 
 }
 
 export function modelFacts(model: SoldModel): ModelFacts {
-  const { id, displayName, price } = model;
+  const { modelId: id, displayName, price } = model;
   const rules = priceRules(model);
   return {
     name: displayName || id,

@@ -173,9 +173,9 @@ export function invalidPageToken(): ApiError {
 
 /** A range of time as a request names it. */
 export type AskedRange = {
-  readonly from?: Timestamp | undefined;
+  readonly startAt?: Timestamp | undefined;
   /** Exclusive. */
-  readonly to?: Timestamp | undefined;
+  readonly endAt?: Timestamp | undefined;
 };
 
 /** The same range. Undefined: the request named no such end. */
@@ -190,15 +190,16 @@ const yearsMax = 10;
  * the future or is longer than ten years, and for times that a Timestamp cannot represent.
  */
 export function readTimeRange(asked: AskedRange, now: Date): TimeRange {
-  const from = asked.from && dateOf("from", asked.from);
-  const to = asked.to && dateOf("to", asked.to);
+  const from = asked.startAt && dateOf("start_at", asked.startAt);
+  const to = asked.endAt && dateOf("end_at", asked.endAt);
   if (from === undefined) return { from, to };
-  if (to !== undefined && to < from) throw invalidField("to", "is before from");
-  if (from.getTime() > now.getTime() + aheadMsMax) throw invalidField("from", "is in the future");
+  if (to !== undefined && to < from) throw invalidField("end_at", "is before start_at");
+  if (from.getTime() > now.getTime() + aheadMsMax)
+    throw invalidField("start_at", "is in the future");
   const last = new Date(from);
   last.setUTCFullYear(last.getUTCFullYear() + yearsMax);
   if ((to ?? now) > last)
-    throw invalidField("from", `is more than ${yearsMax} years before the end of the range`);
+    throw invalidField("start_at", `is more than ${yearsMax} years before the end of the range`);
   return { from, to };
 }
 

@@ -72,10 +72,10 @@ export function rangeParams(
   query: Query,
   fromName = "from",
   toName = "to",
-): { from?: Timestamp; to?: Timestamp } {
-  const from = timeParam(query, fromName);
-  const to = timeParam(query, toName);
-  return { ...(from && { from }), ...(to && { to }) };
+): { startAt?: Timestamp; endAt?: Timestamp } {
+  const startAt = timeParam(query, fromName);
+  const endAt = timeParam(query, toName);
+  return { ...(startAt && { startAt }), ...(endAt && { endAt }) };
 }
 
 /** The value of one of these names, in any case. Throws `invalid_request` for another name. */

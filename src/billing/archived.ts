@@ -40,7 +40,7 @@ export async function keptFrom(store: Store, scope: ArchivedScope): Promise<Date
 export function archivedBefore(at: Date): ApiError {
   const day = at.toISOString().slice(0, 10);
   return new ApiError("archived", {
-    field: "from",
+    field: "start_at",
     message: `from: charges before ${day} were archived. The operator of this gateway has them.`,
   });
 }

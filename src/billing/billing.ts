@@ -151,8 +151,8 @@ export type Billing = {
   /** The amounts of the charges that these requests have. One without a charge is left out. */
   findAmounts: LedgerStore["findAmounts"];
   /**
-   * Counts a request of a key that was rejected before its admission, for `QueryRefusals`, and keeps
-   * it for `FindRequests` if it has an id.
+   * Counts a request of a key that was rejected before its admission, for `QueryRefusals`, and
+   * keeps it for `FindRequests` if it has an id.
    */
   countRejected: Rejections["count"];
   /**
@@ -653,8 +653,8 @@ function createService({
 }
 
 /** The rejected requests of a report, by reason. */
-function errorsOf({ startAt: from, endAt: to, keyIds }: QueryUsageRequest): QueryRefusalsRequest {
-  const range = { ...(from && { from }), ...(to && { to }) };
+function errorsOf({ startAt, endAt, keyIds }: QueryUsageRequest): QueryRefusalsRequest {
+  const range = { ...(startAt && { startAt }), ...(endAt && { endAt }) };
   const groupBy = [RefusalGroup.REASON];
   // There are fewer reasons than rows of a page.
   const pageSize = reportRowsMax;

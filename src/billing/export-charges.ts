@@ -97,7 +97,7 @@ export async function* exportCharges(
   const query: ExportQuery = { accountId, keyId, to };
   if (!isForeign && from < to) {
     const keyIds = keyId === undefined ? [] : [keyId];
-    const times = { from: timestampFromDate(from), to: timestampFromDate(to) };
+    const times = { startAt: timestampFromDate(from), endAt: timestampFromDate(to) };
     const asked = create(QueryUsageRequestSchema, { ...times, keyIds });
     const { totals } = await usage.queryUsage(asked, scope);
     if ((totals?.requests ?? 0n) > chargesMax) throw tooMany();
@@ -139,7 +139,7 @@ async function* pagesFrom(
 
 function tooMany(): ApiError {
   return new ApiError("invalid_request", {
-    field: "from",
+    field: "start_at",
     message: `from: the range has more than ${chargesMax.toLocaleString("en")} charges: export parts of it`,
   });
 }

@@ -188,7 +188,7 @@ export class Rejections {
 /** A refused request, as `FindRequests` answers it. */
 export function toRefused({ facts, at, ...row }: sql.FindRefusalsRow) {
   const texts = Object.entries(Object(facts)).map(([name, value]) => [name, String(value)]);
-  return { ...row, at: timestampFromDate(at), facts: Object.fromEntries(texts) };
+  return { ...row, occurredAt: timestampFromDate(at), facts: Object.fromEntries(texts) };
 }
 
 /** What an error says besides its reason, without words of the request. */

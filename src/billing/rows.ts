@@ -92,6 +92,7 @@ export function toAccount({
     name: shownName(row.name),
     createdAt: timestampFromDate(row.createdAt),
     state: accountStatusOf[row.status],
+    stateReason: row.statusReason,
     ...(priceListId !== null && { priceListId }),
     ...(priceListAt && { priceListAt: timestampFromDate(priceListAt) }),
     ...(statusChangedAt && { stateChangedAt: timestampFromDate(statusChangedAt) }),
@@ -124,6 +125,7 @@ export function toTransfer({ amount, ...row }: sql.InsertTransferRow): Transfer 
     // a sign.
     amountMicrocredits: kind === TransferKind.ADJUSTMENT || amount > 0n ? amount : -amount,
     postedAfterMicrocredits: row.postedAfter,
+    createdBy: row.actor,
     createdAt: timestampFromDate(row.createdAt),
   });
 }
@@ -220,6 +222,7 @@ export function toReceipt(row: sql.FindChargeRow): Receipt {
     price: toPrice(row),
     holdMicrocredits: row.hold,
     chargedMicrocredits: row.amount,
+    grantedOutputTokens: row.grantedOutput,
     overrunMicrocredits: row.overrun,
     outcome: outcomeOf(row.outcome),
     basis: basisOf(row.basis),

@@ -104,7 +104,7 @@ function receiptHead(hold: PlacedHold) {
     family: familyOf(family),
     model: hold.model,
     price: hold.price,
-    grantedOutput: hold.grantedOutput,
+    grantedOutputTokens: hold.grantedOutput,
     admittedAt: timestampFromDate(hold.admittedAt),
     ...(hold.tags && { tags: hold.tags }),
     ...(hold.madeBy !== undefined && { madeBy: hold.madeBy }),

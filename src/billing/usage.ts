@@ -307,7 +307,7 @@ function keptRange({ from, to }: Range, { hoursFrom }: Clock): Range {
 function checkHours(from: Date, { hoursFrom }: Clock): void {
   if (from < hoursFrom)
     throw invalidField(
-      "from",
+      "start_at",
       `single hours are kept for ${hoursKeptDays} days, since ${hoursFrom.toISOString()}: ask for days`,
     );
 }

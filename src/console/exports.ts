@@ -148,7 +148,7 @@ async function* orderLines(core: Core, query: Query, options: CallOptions): Asyn
     needsAttention: textParam(query, "attention") === "true",
     processor: textParam(query, "processor"),
     asset: textParam(query, "asset"),
-    leastMicrodollars: dollars,
+    minMicrodollars: dollars,
   };
   const request = { ...ownedParams(query), filter };
   for await (const { csv } of core.payments.exportOrders(request, options)) yield csv;

@@ -51,7 +51,7 @@ async function* keyLines(core: Core, query: Query, options: CallOptions): AsyncG
   const request = {
     accountId: textParam(query, "account"),
     keyIds: listParam(query, "key"),
-    statuses: listParam(query, "status").map((name) => choiceOf(statuses, "status", name)),
+    states: listParam(query, "status").map((name) => choiceOf(statuses, "status", name)),
     query: textParam(query, "query"),
     tags: parseTags(textParam(query, "tag"), "tag"),
     withoutTag: textParam(query, "without_tag"),

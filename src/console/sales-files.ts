@@ -87,8 +87,8 @@ function askedOf<Group>(query: Query, groups: Readonly<Record<string, Group>>) {
   };
 }
 
-const dayOf = ({ startAt: from }: Pick<Sales | Revenue, "from">) =>
-  from ? timestampDate(from).toISOString().slice(0, 10) : "";
+const dayOf = ({ startAt }: Pick<Sales | Revenue, "startAt">) =>
+  startAt ? timestampDate(startAt).toISOString().slice(0, 10) : "";
 /** Micro-dollars, and pico-dollars, as a decimal number of dollars. */
 const dollars = (micro: bigint) => decimal(micro, 6, 2);
 const picoDollars = (pico: string) => decimal(BigInt(pico || "0"), 12, 2);

@@ -81,7 +81,7 @@ export function getBillingUsage(core: Core) {
     const range = rangeParams(query, "start_date", "end_date");
     const { keyId, monthSpentMicrocredits: spent } = keyOfRequest(request);
     const cents = (microCredits: bigint) => dollars(microCredits * 100n);
-    if (!range.from && !range.to)
+    if (!range.startAt && !range.endAt)
       return sendJson(reply, { object: "list", total_usage: cents(spent) });
     const call = callFor(request);
     // A key that reads its whole account is asked for its own usage, too.

@@ -79,11 +79,11 @@ export function createCatalog(file: CatalogFile, lists?: PriceLists): Catalog {
       toModel(model, names, pricesFor(prices, model, priceListId));
     return [
       ...usable.map((entry) =>
-        entryOf(entry, { id: entry.model.id, aliases: aliasesOf(entry.model.id) }),
+        entryOf(entry, { modelId: entry.model.id, aliases: aliasesOf(entry.model.id) }),
       ),
       ...aliases.flatMap(([alias, id]) => {
         const target = usable.find(({ model }) => model.id === id);
-        return target ? [entryOf(target, { id: alias, aliasFor: id })] : [];
+        return target ? [entryOf(target, { modelId: alias, aliasFor: id })] : [];
       }),
     ];
   };
@@ -123,7 +123,7 @@ function entryOf(name: string, entry: Resolved | undefined): (readonly [string, 
   return entry ? [[name, entry]] : [];
 }
 
-type Names = { readonly id: string; readonly aliasFor?: string; readonly aliases?: string[] };
+type Names = { readonly modelId: string; readonly aliasFor?: string; readonly aliases?: string[] };
 
 /** The prices of a model for an account with this list. */
 function pricesFor(prices: PriceBook, { id }: ModelEntry, priceListId?: string) {

@@ -386,6 +386,7 @@ async function describe(
     create(ManagementKeySchema, {
       ...row,
       name: shownName(row.name),
+      maxKeys: row.mostKeys,
       scopes: scopesOf(row.scopes),
       childLimits: readChildLimits(row.childLimits),
       createdAt: stamp(row.createdAt),

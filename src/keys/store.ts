@@ -829,7 +829,7 @@ function keyMembers({ family, status, requestsPerMinute, ...row }: KeyRow) {
     ...row,
     name: shownName(row.name),
     family: familyOf(family),
-    status: statusOf[status],
+    state: statusOf[status],
     requestsPerMinute: requestsPerMinute ?? undefined,
     dailyCapMicrocredits: day ?? undefined,
     weeklyCapMicrocredits: week ?? undefined,

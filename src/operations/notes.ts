@@ -68,6 +68,6 @@ function checkedText(text: string): string {
   return trimmed;
 }
 
-function toNote({ at, ...note }: sql.FindNoteRow): AccountNote {
-  return create(AccountNoteSchema, { ...note, createdAt: timestampFromDate(at) });
+function toNote({ at, by, ...note }: sql.FindNoteRow): AccountNote {
+  return create(AccountNoteSchema, { ...note, createdBy: by, createdAt: timestampFromDate(at) });
 }

@@ -32,7 +32,7 @@ type Parts = StatusParts &
     /** The reports about what is earned, owed and paid. */
     readonly sales: Pick<
       Implementation<typeof serviceTypes.operations, AuthenticatedCall>,
-      "querySales" | "queryRevenue" | "getLiabilities" | "listProviderBills" | "setProviderBill"
+      "querySales" | "queryRevenue" | "queryLiabilities" | "listProviderBills" | "setProviderBill"
     >;
     readonly postgres: Pick<Postgres, "reports" | "run" | "transaction">;
   };

@@ -103,8 +103,8 @@ function describeDatabase(
 ) {
   return {
     version,
-    isEmbedded,
-    isSynchronous,
+    embedded: isEmbedded,
+    synchronous: isSynchronous,
     // Nobody replicates the database that the gateway runs by itself.
     problem: isEmbedded ? "" : (problem ?? ""),
     ...(syncStandbys !== undefined && { syncStandbys }),
@@ -203,7 +203,11 @@ function toProviderState(condition: ProviderCondition): ProviderState {
     health: healths[health],
     waitingModels: [...waitingModels],
     ...(lastFailure && {
-      lastFailure: { ...lastFailure, occurredAt: timestampFromDate(lastFailure.at) },
+      lastFailure: {
+        occurredAt: timestampFromDate(lastFailure.at),
+        httpStatus: lastFailure.status,
+        reason: lastFailure.reason,
+      },
     }),
     ...(credential && { credentialSource: credential.source }),
     ...(credential?.endsAt && { credentialExpiresAt: minuteOf(credential.endsAt) }),

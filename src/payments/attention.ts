@@ -169,7 +169,7 @@ async function grantFor(
 ): Promise<StoredDecision["granted"]> {
   if (rate === GrantRate.UNSPECIFIED) {
     if (amountMicrodollars <= 0n || amountMicrodollars > amountUsdMicroMax)
-      throw invalidField("grant.amount_microdollars", "must be above 0, or name a rate");
+      throw invalidField("grant.granted_microdollars", "must be above 0, or name a rate");
     const micro = amountMicrodollars * microCreditsPerMicroDollar;
     const [first, ...others] = waiting;
     if (!first) return [{ depositId: "", micro }];
@@ -179,7 +179,7 @@ async function grantFor(
     ];
   }
   if (amountMicrodollars !== 0n)
-    throw invalidField("grant.amount_microdollars", "must be empty with a rate");
+    throw invalidField("grant.granted_microdollars", "must be empty with a rate");
   const byDeposit = waiting.map((deposit) => ({
     depositId: deposit.externalId,
     micro:

@@ -121,7 +121,8 @@ export async function stopPromotion(
   { promotionId: codeId }: StopPromotionRequest,
 ) {
   const stored = await store.run(sql.stopPromotion, { codeId });
-  if (!stored) throw new ApiError("not_found", { message: "No such promotion.", field: "code_id" });
+  if (!stored)
+    throw new ApiError("not_found", { message: "No such promotion.", field: "promotion_id" });
   return create(StopPromotionResponseSchema, { promotion: toPromotion(stored) });
 }
 

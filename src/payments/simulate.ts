@@ -87,7 +87,7 @@ async function deposit(
 }
 
 function continued(earlier: SimulatedPayment, request: SimulateDepositRequest): SimulatedPayment {
-  for (const field of ["amount", "asset", "network"] as const)
+  for (const field of ["coins", "asset", "network"] as const)
     if (request[field] !== "")
       throw invalidField(field, "must be empty: the deposit exists, and does not change");
   if (request.firstSeenAt)

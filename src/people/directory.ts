@@ -272,7 +272,7 @@ export async function makeSignInLink(
     return {
       link: secret === "" ? "" : linkAddress(publicUrl(), secret),
       ...(approval && { approval }),
-      ...(endsAt && { endsAt }),
+      ...(endsAt && { expiresAt: endsAt }),
     };
   });
   outbox?.notify();

@@ -108,7 +108,7 @@ export async function applyRoles(
   ];
 }
 
-type RankedPerson = { readonly personId: string; readonly operator: OperatorRole };
+type RankedPerson = { readonly personId: string; readonly operatorRole: OperatorRole };
 /** What groups gave until now, and what they give. */
 type Given = { readonly before: GivenRoles; readonly given: GivenRoles };
 
@@ -154,7 +154,7 @@ async function applyAccountRoles(
 
 async function applyOperatorRole(
   tables: PeopleTables,
-  { personId, operator }: RankedPerson,
+  { personId, operatorRole: operator }: RankedPerson,
   { operators }: LockedRoles,
   { before, given }: Given,
 ): Promise<RoleChange[]> {

@@ -195,8 +195,9 @@ export async function confirmIdentity(
     if (proof) await useProof(tables, proof);
     // Other nodes know this session without the confirmation.
     await tables.insertChange(personId);
+    const person = personOf(call);
     const confirmedBy = proof ? "passkey" : "password";
-    await recordOperator(tables, personOf(call), "ConfirmIdentity", call);
+    await recordOperator(tables, actingAs(person), "ConfirmIdentity", call);
     return tables.run(sql.confirmSession, { sessionId, confirmedBy, strongMs });
   });
   if (!confirmed) throw new ApiError("invalid_session");
@@ -233,10 +234,18 @@ async function checkEnabled(tables: PeopleTables, personId: string): Promise<Per
   return person;
 }
 
+/** A caller as the person that `recordOperator` reads. */
+function actingAs({
+  personId,
+  operator,
+}: ReturnType<typeof personOf>): Pick<Person, "personId" | "operatorRole"> {
+  return { personId, operatorRole: operator };
+}
+
 /** Records what operators do with their sessions. That of others is in the list of sessions. */
 export async function recordOperator(
   tables: PeopleTables,
-  { personId, operatorRole: operator }: Pick<Person, "personId" | "operator">,
+  { personId, operatorRole: operator }: Pick<Person, "personId" | "operatorRole">,
   method: string,
   call: AuthenticatedCall,
 ): Promise<void> {
@@ -262,7 +271,7 @@ async function existing(found: Promise<Person | undefined>): Promise<Person> {
 export async function signOut(parts: Parts, _: SignOutRequest, call: AuthenticatedCall) {
   const person = personOf(call);
   if (await endSession(parts, person.personId, person.sessionId))
-    await recordOperator(parts.store, person, "SignOut", call);
+    await recordOperator(parts.store, actingAs(person), "SignOut", call);
   return create(SignOutResponseSchema);
 }
 
@@ -278,8 +287,8 @@ export async function listSessions(
   const sessions = page.entries.map((row) => ({
     ...row,
     createdAt: timestampFromDate(row.createdAt),
-    usedAt: timestampFromDate(row.usedAt),
-    endsAt: timestampFromDate(row.endsAt),
+    lastUsedAt: timestampFromDate(row.usedAt),
+    expiresAt: timestampFromDate(row.endsAt),
     current: row.sessionId === sessionId,
   }));
   return create(ListSessionsResponseSchema, { sessions, nextPageToken: page.nextPageToken });

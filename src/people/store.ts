@@ -398,6 +398,7 @@ export function tablesOn(db: Runner, budgets: MemberBudgets = noBudgets) {
           ...row,
           name: shownName(row.name),
           role: rolesByName[row.role],
+          stateReason: row.statusReason,
           suspended: row.status === "suspended",
           closed: row.status === "closed",
           createdAt: timestampFromDate(row.createdAt),

@@ -56,19 +56,19 @@ export type ReportParts = {
 /** The UTC days of a report, `YYYY-MM-DD`. `to` is the day after the last one. */
 type Days = { readonly from: string; readonly to: string };
 type AskedDays = {
-  readonly from?: Timestamp | undefined;
-  readonly to?: Timestamp | undefined;
+  readonly startAt?: Timestamp | undefined;
+  readonly endAt?: Timestamp | undefined;
 };
 
 /** Throws `invalid_request` for anything but whole UTC days, and for more than 13 months. */
 function readDays(asked: AskedDays): Days {
-  const from = dayOf("from", asked.from);
-  const to = dayOf("to", asked.to);
-  if (to <= from) throw invalidField("to", "must be after from");
+  const from = dayOf("start_at", asked.startAt);
+  const to = dayOf("end_at", asked.endAt);
+  if (to <= from) throw invalidField("end_at", "must be after start_at");
   const last = new Date(`${from}T00:00:00Z`);
   last.setUTCMonth(last.getUTCMonth() + monthsMax);
   if (to > last.toISOString().slice(0, 10))
-    throw invalidField("from", `is more than ${monthsMax} months before to`);
+    throw invalidField("start_at", `is more than ${monthsMax} months before end_at`);
   return { from, to };
 }
 
@@ -135,7 +135,7 @@ export async function querySales(
       rows: rows.map((row) => ({
         ...toSales(row),
         ...{ accountId: row.accountId, model: row.model, provider: row.provider },
-        from: timestampOf(row.bucket),
+        startAt: timestampOf(row.bucket),
         ...(row.family !== "" && { family: familyOf(row.family) }),
       })),
       totals: toSales(sums),
@@ -341,12 +341,12 @@ function toCoins(rows: readonly sql.SumCoinsRow[]) {
     (all) => {
       const [{ coin, decimals } = { coin: "", decimals: 0 }] = all;
       const atoms = sumOf(all, (one) => BigInt(one.atoms));
-      return { asset: coin, amount: decimal(atoms, decimals, 0) };
+      return { asset: coin, coins: decimal(atoms, decimals, 0) };
     },
   );
 }
 
-export async function getLiabilities(
+export async function queryLiabilities(
   { reports }: ReportParts,
   request: QueryLiabilitiesRequest,
 ): Promise<QueryLiabilitiesResponse> {
@@ -368,7 +368,7 @@ export async function getLiabilities(
 
 function readAdded(json: Json) {
   return Object.entries(Object(json))
-    .map(([kind, amount]) => ({ kind, microcredits: BigInt(String(amount)) }))
+    .map(([kind, amount]) => ({ kind, addedMicrocredits: BigInt(String(amount)) }))
     .sort((one, other) => (one.kind < other.kind ? -1 : 1));
 }
 

@@ -8,8 +8,8 @@ import type { CatalogFile } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import {
-  getLiabilities,
   listProviderBills,
+  queryLiabilities,
   queryRevenue,
   querySales,
   type ReportParts,

@@ -201,37 +201,41 @@ const seconds = (count: bigint) => ({ seconds: count, nanos: 0 }) as Timestamp;
 
 test("a range is read as it was asked", () => {
   expect(readTimeRange({}, now)).toStrictEqual({ from: undefined, to: undefined });
-  const range = { from: at("2016-11-22T12:00:00Z"), to: at("2026-11-22T12:00:00Z") };
+  const range = { startAt: at("2016-11-22T12:00:00Z"), endAt: at("2026-11-22T12:00:00Z") };
   expect(readTimeRange(range, now)).toStrictEqual({
     from: new Date("2016-11-22T12:00:00Z"),
     to: now,
   });
   // Clocks differ by seconds; an end may lie anywhere ahead.
-  readTimeRange({ from: at("2026-11-22T12:05:00Z") }, now);
-  readTimeRange({ from: at("0001-01-01T00:00:00Z"), to: at("0001-01-01T00:00:00Z") }, now);
-  readTimeRange({ to: at("9999-12-31T23:59:59Z") }, now);
-  readTimeRange({ from: at("2026-11-01T00:00:00Z"), to: at("2026-12-01T00:00:00Z") }, now);
+  readTimeRange({ startAt: at("2026-11-22T12:05:00Z") }, now);
+  readTimeRange({ startAt: at("0001-01-01T00:00:00Z"), endAt: at("0001-01-01T00:00:00Z") }, now);
+  readTimeRange({ endAt: at("9999-12-31T23:59:59Z") }, now);
+  readTimeRange({ startAt: at("2026-11-01T00:00:00Z"), endAt: at("2026-12-01T00:00:00Z") }, now);
 });
 
 for (const { fault, field, ...range } of [
   {
     fault: "goes backwards",
-    from: at("2026-11-02T00:00:00Z"),
-    to: at("2026-11-01T00:00:00Z"),
-    field: "to",
+    startAt: at("2026-11-02T00:00:00Z"),
+    endAt: at("2026-11-01T00:00:00Z"),
+    field: "end_at",
   },
-  { fault: "begins in the future", from: at("2026-11-22T12:05:00.001Z"), field: "from" },
+  { fault: "begins in the future", startAt: at("2026-11-22T12:05:00.001Z"), field: "start_at" },
   {
     fault: "is longer than ten years",
-    from: at("2016-11-22T11:59:59Z"),
-    to: at("2026-11-22T12:00:00Z"),
-    field: "from",
+    startAt: at("2016-11-22T11:59:59Z"),
+    endAt: at("2026-11-22T12:00:00Z"),
+    field: "start_at",
   },
-  { fault: "began more than ten years ago", from: at("2016-11-22T11:59:59Z"), field: "from" },
-  { fault: "ends after the year 9999", to: at("+010000-01-01T00:00:00Z"), field: "to" },
-  { fault: "ends long after the year 9999", to: seconds(2n ** 60n), field: "to" },
-  { fault: "begins before the year 1", from: at("0000-12-31T23:59:59Z"), field: "from" },
-  { fault: "ends before the year 1", to: at("0000-12-31T23:59:59Z"), field: "to" },
+  {
+    fault: "began more than ten years ago",
+    startAt: at("2016-11-22T11:59:59Z"),
+    field: "start_at",
+  },
+  { fault: "ends after the year 9999", endAt: at("+010000-01-01T00:00:00Z"), field: "end_at" },
+  { fault: "ends long after the year 9999", endAt: seconds(2n ** 60n), field: "end_at" },
+  { fault: "begins before the year 1", startAt: at("0000-12-31T23:59:59Z"), field: "start_at" },
+  { fault: "ends before the year 1", endAt: at("0000-12-31T23:59:59Z"), field: "end_at" },
 ]) {
   test(`a range that ${fault} is an invalid request`, () => {
     expect(() => readTimeRange(range, now)).toThrow(invalid(field));

@@ -53,13 +53,13 @@ test("a suspended account admits nothing, its running requests are charged, and 
   const payer = await world.payer(1_000_000n);
   const hold = await admit(payer);
   const suspended = await suspend(payer, "unpaid");
-  expect(suspended).toMatchObject({ status: AccountState.SUSPENDED, statusReason: "unpaid" });
+  expect(suspended).toMatchObject({ state: AccountState.SUSPENDED, stateReason: "unpaid" });
   expect(suspended?.stateChangedAt).toBeDefined();
   expect(await read(payer)).toEqual(suspended);
   expect((await errorOf(admit(payer))).reason).toBe("account_suspended");
   const receipt = await world.holds.settle(hold, endingWith({ output: 1 }));
   expect(receipt.chargedMicrocredits).toBeGreaterThan(0n);
-  expect(await resume(payer)).toMatchObject({ status: AccountState.ACTIVE, statusReason: "" });
+  expect(await resume(payer)).toMatchObject({ state: AccountState.ACTIVE, stateReason: "" });
   await world.holds.settle(await admit(payer), endingWith({}));
 });
 
@@ -144,8 +144,8 @@ describe("of several accounts", () => {
     await world.billing.setBillingDetails(detailed, world.admin);
     await suspend({ accountId }, "unpaid");
     expect(await read({ accountId })).toMatchObject({
-      ...{ name: "renamed", billingDetails, statusReason: "unpaid" },
-      status: AccountState.SUSPENDED,
+      ...{ name: "renamed", billingDetails, stateReason: "unpaid" },
+      state: AccountState.SUSPENDED,
     });
     expect(await read({ accountId: other })).toEqual(before);
   });

@@ -402,7 +402,7 @@ test("an unconfirmed hold with the caller's own nonce is kept for the caller's r
   const hold = await holds.place(request, never);
   await holds.releaseUnconfirmed();
   const receipt = await holds.settle(hold, endingWith({ output: 7 }));
-  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: 350n });
+  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, chargedMicrocredits: 350n });
   await close();
 });
 

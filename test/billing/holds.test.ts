@@ -80,7 +80,7 @@ test("a hold that was shrunk grows again when a later report needs it, even whil
     expect(grown.amountMicro).toBe(900n + 10n * 60n);
     expect((await ledger.pool(payer)).held).toBe(1_500n);
     const receipt = await ledger.holds.settle(grown, endingWith({ input: 90, output: 10 }));
-    expect(receipt).toMatchObject({ amountMicrocredits: 1_400n, overrunMicrocredits: 0n });
+    expect(receipt).toMatchObject({ chargedMicrocredits: 1_400n, overrunMicrocredits: 0n });
   }
 });
 
@@ -92,7 +92,7 @@ test("the largest usage that can be reported is charged up to the grant, and the
   expect(receipt).toMatchObject({
     usage: { output: 0, thinking: 10 },
     reportedUsage: { output: most, thinking: most },
-    amountMicrocredits: 600n,
+    chargedMicrocredits: 600n,
   });
   expect(await ledger.store.verifyLedger()).toEqual([]);
 });
@@ -104,8 +104,8 @@ test("output beyond the grant is recorded and not charged, even where the hold w
   expect(receipt).toMatchObject({
     usage: { output: 6, thinking: 4 },
     reportedUsage: { output: 12, thinking: 4 },
-    grantedOutput: 10,
-    amountMicrocredits: 6n * 50n + 4n * 60n,
+    grantedOutputTokens: 10,
+    chargedMicrocredits: 6n * 50n + 4n * 60n,
     overrunMicrocredits: 6n * 50n,
   });
   expect(await ledger.store.findCharge(requestKeyOf(hold))).toEqual(receipt);
@@ -323,7 +323,7 @@ test("the holds of a dead process are settled by their last metered usage", asyn
   );
   await ledger.node.poll(ledger.holds);
   const charge = await ledger.store.findCharge(requestKeyOf(hold));
-  expect(charge).toMatchObject({ amountMicrocredits: 7n * 10n + 3n * 50n, outcome: 10 });
+  expect(charge).toMatchObject({ chargedMicrocredits: 7n * 10n + 3n * 50n, outcome: 10 });
 });
 
 test("calls before their holds of all keys of a manager never exceed his budget", async () => {

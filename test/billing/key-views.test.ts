@@ -62,7 +62,7 @@ async function usedBy(call: Call, keyId = ""): Promise<string[]> {
   const from = timestampFromDate(new Date(Date.now() - 3_600_000 * 2));
   const to = timestampFromDate(new Date(Date.now() + 3_600_000));
   const keyIds = keyId === "" ? [] : [keyId];
-  const question = { keyIds, from, to, groupBy: [UsageGroup.KEY] };
+  const question = { keyIds, startAt: from, endAt: to, groupBy: [UsageGroup.KEY] };
   const request = create(QueryUsageRequestSchema, question);
   const { rows } = await world.billing.queryUsage(request, call);
   return rows.map((row) => row.keyId);

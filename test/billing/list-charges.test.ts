@@ -78,7 +78,7 @@ async function idsOf(request: Request, call?: Call): Promise<string[]> {
 
 describe("a filter", () => {
   test("of a range takes what was admitted from its start until before its end", async () => {
-    const range = { from: timestampFromDate(at(10)), to: timestampFromDate(at(13)) };
+    const range = { startAt: timestampFromDate(at(10)), endAt: timestampFromDate(at(13)) };
     expect(await idsOf(range)).toEqual(
       [12, 11, 10].map((n) => `req_${mine.keyId}_${String(n).padStart(7, "0")}`),
     );
@@ -87,7 +87,7 @@ describe("a filter", () => {
 
   test("of a range crosses months", async () => {
     // 2026-08-31T22:00Z to 2026-09-01T02:00Z.
-    const range = { from: timestampFromDate(at(286)), to: timestampFromDate(at(290)) };
+    const range = { startAt: timestampFromDate(at(286)), endAt: timestampFromDate(at(290)) };
     expect(await idsOf(range)).toHaveLength(4);
   });
 
@@ -122,23 +122,27 @@ describe("a filter", () => {
   });
 
   test.for<{ fault: string; from: Date; to?: Date; field: string }>([
-    { fault: "goes backwards", from: at(2), to: at(1), field: "to" },
-    { fault: "begins in the future", from: new Date(Date.now() + hourMs), field: "from" },
-    { fault: "is longer than ten years", from: new Date("2010-01-01T00:00:00Z"), field: "from" },
+    { fault: "goes backwards", from: at(2), to: at(1), field: "end_at" },
+    { fault: "begins in the future", from: new Date(Date.now() + hourMs), field: "start_at" },
+    {
+      fault: "is longer than ten years",
+      from: new Date("2010-01-01T00:00:00Z"),
+      field: "start_at",
+    },
   ])("of a range that $fault is an error", async ({ from, to, field }) => {
     const request = {
       accountId: mine.accountId,
-      from: timestampFromDate(from),
-      ...(to && { to: timestampFromDate(to) }),
+      startAt: timestampFromDate(from),
+      ...(to && { endAt: timestampFromDate(to) }),
     };
     expect(await errorOf(list(request))).toEqual({ reason: "invalid_request", field });
   });
 
   test("of an amount below zero is an error", async () => {
-    const filter = { minAmountMicrocredits: -1n };
+    const filter = { minChargedMicrocredits: -1n };
     expect(await errorOf(list({ accountId: mine.accountId, filter }))).toEqual({
       reason: "invalid_request",
-      field: "filter.min_amount_microcredits",
+      field: "filter.min_charged_microcredits",
     });
   });
 });
@@ -146,7 +150,7 @@ describe("a filter", () => {
 describe("a page", () => {
   const byAmount = (least: bigint) => ({
     accountId: busy.accountId,
-    filter: { minAmountMicrocredits: least },
+    filter: { minChargedMicrocredits: least },
   });
 
   test("looks at 20,000 charges and says how far it looked", async () => {

@@ -66,7 +66,7 @@ test("pages follow each other, and a range beyond what is kept says where it beg
       "insert into errors_hourly (account_id, hour, key_id, reason, requests) values ($1, $2, $3, 'rate_limited', $4)",
       [payer.accountId, world.daysAgo(daysAgo), payer.keyId, daysAgo],
     );
-  const asked = { from: stamp(world.daysAgo(300)), bucket: Bucket.DAY, pageSize: 3 };
+  const asked = { startAt: stamp(world.daysAgo(300)), bucket: Bucket.DAY, pageSize: 3 };
   const first = await query(payer, asked);
   expect(first.total).toBe(181n);
   expect(first.startAt && timestampDate(first.startAt)).toEqual(world.daysAgo(100));

@@ -94,7 +94,7 @@ describe("two accounts that use the same request id", () => {
         .receipts;
     expect(await find(requestId)).toMatchObject([
       { accountId: second.accountId, outcome: Outcome.UNSPECIFIED },
-      { accountId: first.accountId, outcome: Outcome.COMPLETED, amountMicrocredits: 50n },
+      { accountId: first.accountId, outcome: Outcome.COMPLETED, chargedMicrocredits: 50n },
     ]);
     expect(await find(newRequestId())).toEqual([]);
     expect((await errorOf(find(requestId, world.keyCall(first)))).reason).toBe("not_permitted");

@@ -100,7 +100,7 @@ describe("holds of internal services", () => {
     const { receipt } = await settle(payer, { requestId, usage: { output: 1, webSearches: 3 } });
     expect(receipt).toMatchObject({
       usage: { webSearches: 3 },
-      amountMicrocredits: microEach.output + 3n * microEach.webSearch,
+      chargedMicrocredits: microEach.output + 3n * microEach.webSearch,
     });
     expect(await receiptOf(payer.accountId, requestId)).toEqual(receipt);
   });
@@ -112,7 +112,7 @@ describe("holds of internal services", () => {
     await world.billing.placeHold(request, world.admin);
     const { receipt } = await settle(payer, { requestId, usage: { webSearches: 1_000 } });
     expect(receipt).toMatchObject({
-      amountMicrocredits: heldFor(100),
+      chargedMicrocredits: heldFor(100),
       overrunMicrocredits: 1_000n * microEach.webSearch - heldFor(100),
     });
     const over = { webSearches: 2 ** 31 };
@@ -126,17 +126,17 @@ describe("holds of internal services", () => {
     const request = placing(payer);
     const { requestId } = request;
     const placed = await world.billing.placeHold(request, world.admin);
-    expect(placed).toMatchObject({ grantedOutput: 100, holdMicrocredits: heldFor(100) });
+    expect(placed).toMatchObject({ grantedOutputTokens: 100, holdMicrocredits: heldFor(100) });
     await checkpoint(payer, requestId, { output: 7 });
     await checkpoint(payer, requestId, { output: 3 });
     expect(await receiptOf(payer.accountId, requestId)).toMatchObject({
       outcome: Outcome.UNSPECIFIED,
       usage: { output: 7 },
-      amountMicrocredits: 0n,
+      chargedMicrocredits: 0n,
     });
     const { receipt } = await settle(payer, { requestId, usage: { output: 20 } });
     expect(receipt).toMatchObject({
-      amountMicrocredits: 1_000n,
+      chargedMicrocredits: 1_000n,
       holdMicrocredits: heldFor(100),
       outcome: Outcome.COMPLETED,
     });
@@ -182,9 +182,9 @@ describe("holds of internal services", () => {
     for (const more of [
       { nonce: newNonce() },
       { keyId: other.keyId },
-      { input: 101 },
-      { minOutput: 200, maxOutput: 200 },
-      { input: 1_000_000, minOutput: 0 },
+      { maxInputTokens: 101 },
+      { minOutputTokens: 200, maxOutputTokens: 200 },
+      { maxInputTokens: 1_000_000, minOutputTokens: 0 },
     ]) {
       expect(
         await errorOf(world.billing.placeHold({ ...request, ...more }, world.admin)),
@@ -217,11 +217,11 @@ describe("holds of internal services", () => {
     const payer = await world.payer(0n);
     const request = placing(payer, { maxInputTokens: 0, minOutputTokens: 0, maxOutputTokens: 100 });
     expect(await world.billing.placeHold(request, world.admin)).toMatchObject({
-      grantedOutput: 0,
+      grantedOutputTokens: 0,
       holdMicrocredits: 0n,
     });
     const { receipt } = await settle(payer, { requestId: request.requestId, usage: { output: 3 } });
-    expect(receipt).toMatchObject({ amountMicrocredits: 0n, overrunMicrocredits: 150n });
+    expect(receipt).toMatchObject({ chargedMicrocredits: 0n, overrunMicrocredits: 150n });
   });
 
   const bad: { name: string; more: Place; reason: string; field?: string }[] = [
@@ -243,25 +243,25 @@ describe("holds of internal services", () => {
       name: "nothing to cover",
       more: { maxInputTokens: 0, minOutputTokens: 0, maxOutputTokens: 0 },
       reason: "invalid_request",
-      field: "input",
+      field: "max_input_tokens",
     },
     {
       name: "a minimum above the maximum",
       more: { minOutputTokens: 101 },
       reason: "invalid_request",
-      field: "min_output",
+      field: "min_output_tokens",
     },
     {
       name: "too much input",
       more: { maxInputTokens: tokensMax + 1 },
       reason: "invalid_request",
-      field: "input",
+      field: "max_input_tokens",
     },
     {
       name: "too much output",
       more: { maxOutputTokens: tokensMax + 1 },
       reason: "invalid_request",
-      field: "max_output",
+      field: "max_output_tokens",
     },
     {
       name: "a deadline of half a second",
@@ -370,7 +370,7 @@ describe("holds of internal services", () => {
     });
     expect(receipt).toMatchObject({
       usage: { thinking: 100 },
-      amountMicrocredits: 6_000n,
+      chargedMicrocredits: 6_000n,
       overrunMicrocredits: BigInt(tokensMax - 100) * 60n,
     });
     expect(await world.pool(payer)).toEqual({ posted: heldFor(100) + 1n - 6_000n, held: 0n });
@@ -398,7 +398,7 @@ describe("accounts", () => {
     const absent = await errorOf(receiptOf("", newRequestId(), world.keyCall(mine)));
     expect([running, finished]).toEqual([absent, absent]);
     expect(await receiptOf("", hold.requestId, world.keyCall(theirs))).toMatchObject({
-      amountMicrocredits: 50n,
+      chargedMicrocredits: 50n,
     });
 
     const call = world.keyCall(mine);

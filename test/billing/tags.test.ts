@@ -78,7 +78,7 @@ describe("reports by a tag", () => {
   }
   const found = (rows: readonly UsageRow[], nameOf: (row: UsageRow) => string) =>
     Object.fromEntries(rows.map((row) => [nameOf(row), row.sums?.chargedMicrocredits]));
-  const since = (question: Question = {}) => ({ from: stamp(world.daysAgo(20)), ...question });
+  const since = (question: Question = {}) => ({ startAt: stamp(world.daysAgo(20)), ...question });
 
   test("some of the days are written, and some are not", async () => {
     const days = await world.run<{ day: string }>(
@@ -141,7 +141,7 @@ describe("reports by a tag", () => {
     const to = world.daysAgo(1, 3 * hourMs);
     const within = ({ at }: Charged) => at >= from && at < to;
     for (const bucket of [Bucket.NONE, Bucket.HOUR]) {
-      const question = { from: stamp(from), to: stamp(to), bucket, groupByTag: "env" };
+      const question = { startAt: stamp(from), endAt: stamp(to), bucket, groupByTag: "env" };
       const { rows } = await world.query(question, all(payer));
       const hourOf = (at: Date) => (bucket === Bucket.HOUR ? at.toISOString().slice(0, 13) : "");
       expect(found(rows, (row) => [hourOf(new Date(startOf(row))), row.tagValue].join())).toEqual(
@@ -299,14 +299,14 @@ describe("more values than a day keeps", () => {
     ]);
     const found = await fresh.store.verifyLedger();
     expect(found.filter(({ invariant }) => invariant.startsWith("tags"))).toEqual([]);
-    const question = { from: stamp(fresh.daysAgo(6)), groupByTag: "user" };
+    const question = { startAt: stamp(fresh.daysAgo(6)), groupByTag: "user" };
     const { rows, totals } = await fresh.query(question, all(payer));
     expect(rows).toHaveLength(999);
     expect(rows.map(({ tagValue }) => tagValue)).toContain("u2499");
     expect(addUp(rows).amount).toBe(totals?.chargedMicrocredits);
     expect(addUp(rows).requests).toBe(2_500n);
     // Sums lack a value that is among the others. Its failures are counted from the charges.
-    const ofOne = { from: question.from, tags: { user: "u1" }, withOutcomes: true };
+    const ofOne = { startAt: question.startAt, tags: { user: "u1" }, includeOutcomes: true };
     const one = await fresh.query(ofOne, all(payer));
     expect(rows.map(({ tagValue }) => tagValue)).not.toContain("u1");
     expect(one.totals?.requests).toBe(0n);

@@ -109,7 +109,7 @@ test("the payments service books deposits of any amount", async () => {
     },
     { contextValues: payments },
   );
-  expect(made).toMatchObject({ kind: TransferKind.DEPOSIT, actor: "payments" });
+  expect(made).toMatchObject({ kind: TransferKind.DEPOSIT, createdBy: "payments" });
   expect(await postedOf(payer)).toEqual([1n, 0n]);
 });
 

@@ -71,7 +71,7 @@ describe("sums", () => {
     await world.settle(limited, endingWith(tokens));
     const { totals } = await world.query({ startAt: stamp(world.daysAgo(1)) }, all(payer));
     expect(totals).toMatchObject({
-      amountMicrocredits: 867n + 297n,
+      chargedMicrocredits: 867n + 297n,
       inputMicrocredits: 60n,
       cacheMicrocredits: 334n,
       thinkingMicrocredits: 520n,
@@ -125,7 +125,7 @@ describe("groups and filters", () => {
   });
 
   async function outputs(question: Question) {
-    const range = { from: stamp(world.daysAgo(60)) };
+    const range = { startAt: stamp(world.daysAgo(60)) };
     const { rows, totals } = await world.query({ ...range, ...question }, all(first));
     expect(addUp(rows).amount).toBe(totals?.chargedMicrocredits);
     return rows.map(({ sums }) => Number(sums?.usage?.output));
@@ -281,7 +281,7 @@ describe("questions that are not valid", () => {
     const foreign = await world.payer(credits);
     for (const days of [1, 2, 3])
       await world.chargeAt(payer, world.daysAgo(days), endingWith({ output: 1 }));
-    const question = { from: stamp(world.daysAgo(9)), bucket: Bucket.DAY, pageSize: 1 };
+    const question = { startAt: stamp(world.daysAgo(9)), bucket: Bucket.DAY, pageSize: 1 };
     const { nextPageToken: pageToken } = await world.query(question, all(payer));
     expect(pageToken).not.toBe("");
     await world.query({ ...question, pageSize: 2, pageToken }, all(payer));
@@ -289,7 +289,7 @@ describe("questions that are not valid", () => {
     for (const more of [
       { bucket: Bucket.MONTH },
       { groupBy: [UsageGroup.KEY] },
-      { from: stamp(world.daysAgo(8)) },
+      { startAt: stamp(world.daysAgo(8)) },
       { models: ["model-test"] },
       { keyIds: [payer.keyId] },
     ])
@@ -430,7 +430,14 @@ test("any range, buckets and groups add up to the charges of the range, wherever
         if (from.getTime() > Date.now()) return;
         if (bucket === Bucket.HOUR && from < world.daysAgo(100)) return;
         const keyIds = isFiltered ? [payer.keyId] : [];
-        const question = { from: stamp(from), to: stamp(to), bucket, groupBy, keyIds, pageSize };
+        const question = {
+          startAt: stamp(from),
+          endAt: stamp(to),
+          bucket,
+          groupBy,
+          keyIds,
+          pageSize,
+        };
         const pages = await world.queryAll(question, all(payer));
         const [{ startAt: coveredFrom, endAt: coveredTo } = {}] = pages;
         const [start, end] = [coveredFrom, coveredTo].map((at) => at && timestampDate(at));

@@ -130,7 +130,7 @@ describe.each([
     { name: "all requests", filter: {}, condition: "true" },
     { name: "a model", filter: { models: ["model-1"] }, condition: "model = 'model-1'" },
   ])("of $name is the sum of its keys, of its models, of both, and of its charges", async (one) => {
-    const range = { from: stamp(world.daysAgo(7)), to: stamp(world.daysAgo(3)) };
+    const range = { startAt: stamp(world.daysAgo(7)), endAt: stamp(world.daysAgo(3)) };
     const chart = await ask({ ...range, ...one.filter, bucket });
     expect(chart.rows.length).toBe(bucket === Bucket.HOUR ? 9 : 3);
     const amounts = new Set(chart.rows.map(({ sums }) => sums?.chargedMicrocredits));
@@ -138,7 +138,7 @@ describe.each([
     for (const bar of chart.rows) {
       const from = bar.startAt ? timestampDate(bar.startAt) : new Date(0);
       const to = new Date(from.getTime() + ms);
-      const opened = { ...one.filter, from: stamp(from), to: stamp(to) };
+      const opened = { ...one.filter, startAt: stamp(from), endAt: stamp(to) };
       const expected = figuresOf([bar.sums]);
       expect(await charged(from, to, one.condition)).toEqual(expected);
       for (const groupBy of [[KEY], [MODEL], [KEY, MODEL]]) {
@@ -153,7 +153,7 @@ describe.each([
 });
 
 test("failures are counted by outcome: of the filter, not of others, the most frequent first", async () => {
-  const range = { from: stamp(world.daysAgo(7)), to: stamp(world.daysAgo(3)) };
+  const range = { startAt: stamp(world.daysAgo(7)), endAt: stamp(world.daysAgo(3)) };
   const [payer] = payers;
   const filters = [
     { filter: {}, condition: "true" },
@@ -179,7 +179,7 @@ test("failures are counted by outcome: of the filter, not of others, the most fr
 
 test("outcomes are on the first page only, and nowhere else unless they are asked for", async () => {
   const question = {
-    ...{ from: stamp(world.daysAgo(7)), to: stamp(world.daysAgo(3)) },
+    ...{ startAt: stamp(world.daysAgo(7)), endAt: stamp(world.daysAgo(3)) },
     ...{ groupBy: [KEY], pageSize: 1 },
   };
   const first = await ask({ ...question, includeOutcomes: true });
@@ -191,7 +191,7 @@ test("outcomes are on the first page only, and nowhere else unless they are aske
 
 test("a key that is no account reader sees how its own requests failed", async () => {
   const keyId = payers[1]?.keyId ?? "";
-  const range = { from: stamp(world.daysAgo(7)), to: stamp(world.daysAgo(3)) };
+  const range = { startAt: stamp(world.daysAgo(7)), endAt: stamp(world.daysAgo(3)) };
   const own = await world.query(
     { ...range, includeOutcomes: true },
     { accountId: scope().accountId, onlyKey: keyId },
@@ -217,7 +217,7 @@ test("refusals of an hour, by reason, are those of the day's bar and of all", as
 });
 
 test("what the cache saved is exact, stays so when days are closed, and is absent by tag", async () => {
-  const range = { from: stamp(world.daysAgo(7)), to: stamp(world.daysAgo(3)) };
+  const range = { startAt: stamp(world.daysAgo(7)), endAt: stamp(world.daysAgo(3)) };
   const open = await ask({ ...range, bucket: Bucket.DAY });
   await world.days.run();
   const closed = await ask({ ...range, bucket: Bucket.DAY });

@@ -89,10 +89,10 @@ const usage = answer(
           ];
     return {
       rows: days.flatMap(([first = 0n, second = 0n], day) => {
-        const from = at(day === 0 ? "2026-11-20" : "2026-11-22");
-        if (!isGrouped) return [{ from, sums: sumsOf(first + second) }];
+        const startAt = at(day === 0 ? "2026-11-20" : "2026-11-22");
+        if (!isGrouped) return [{ startAt, sums: sumsOf(first + second) }];
         return [first, second].map((n, index) => ({
-          ...{ from, keyId: `key_${index}`, model: `model-${index}`, sums: sumsOf(n) },
+          ...{ startAt, keyId: `key_${index}`, model: `model-${index}`, sums: sumsOf(n) },
         }));
       }),
       totals: sumsOf(18n),
@@ -240,29 +240,33 @@ const transfers = answer(listTransfers, () => ({
 }));
 const order = {
   ...{ orderId: "ord_1", accountId, family: Family.V2, usdCents: 2_000 },
-  ...{ microcredits: 4_000_000_000n, grantedMicrocredits: 3_901_000_000n },
+  ...{ packMicrocredits: 4_000_000_000n, grantedMicrocredits: 3_901_000_000n },
   ...{ processor: "btcpay", method: "btcpay:btc", asset: "BTC", network: "bitcoin" },
-  ...{ quotedAmount: "0.000307", usdRate: "65000.00", payTo: "bc1qexample" },
-  ...{ seenAmount: "0.00001", settledAmount: "0.00003", missingAmount: "0.000267" },
+  ...{ quotedCoins: "0.000307", usdPerCoin: "65000.00", payTo: "bc1qexample" },
+  ...{ seenCoins: "0.00001", settledCoins: "0.00003", missingCoins: "0.000267" },
   ...{ state: OrderState.PARTLY_PAID, createdBy: "person:per_ana", receiptNumber: "R2026-000017" },
   ...{ createdAt: at("2026-11-22T13:50:00Z"), quotedUntil: at("2026-11-22T14:16:00Z") },
   ...{ watchedUntil: at("2026-11-29T13:50:00Z"), lookedAt: at("2026-11-22T14:02:00Z") },
   deposits: [
     {
-      ...{ depositId: "dep_1", asset: "BTC", network: "bitcoin", amount: "0.00003" },
+      ...{ depositId: "dep_1", asset: "BTC", network: "bitcoin", coins: "0.00003" },
       ...{ state: DepositState.SETTLED, confirmations: 3, confirmationsNeeded: 2 },
       ...{ firstSeenAt: at("2026-11-22T13:51:00Z"), valueMicrodollars: 1_950_100n },
     },
     {
-      ...{ depositId: "dep_2", asset: "BTC", network: "bitcoin", amount: "0.00001" },
+      ...{ depositId: "dep_2", asset: "BTC", network: "bitcoin", coins: "0.00001" },
       ...{ state: DepositState.SEEN, confirmations: 1, confirmationsNeeded: 2 },
       firstSeenAt: at("2026-11-22T13:52:00Z"),
     },
   ],
   refunds: [
     {
-      ...{ number: 1, state: RefundState.REFUNDING, amountMicrodollars: 1_110_000n },
-      ...{ microcredits: 222_000_000n, createdAt: at("2026-11-22T13:53:00Z"), reason: "asked" },
+      ...{ number: 1, state: RefundState.REFUNDING, refundedMicrodollars: 1_110_000n },
+      ...{
+        refundedMicrocredits: 222_000_000n,
+        createdAt: at("2026-11-22T13:53:00Z"),
+        reason: "asked",
+      },
     },
   ],
 };
@@ -346,7 +350,7 @@ const catalogue = answer(OperationsService.method.listCatalogModels, () => ({
 }));
 const state = (health: ProviderHealth) => ({
   ...{ provider: "primary", health },
-  lastFailure: { at: at("2026-11-22T13:57:00Z"), status: 529, reason: "busy" },
+  lastFailure: { occurredAt: at("2026-11-22T13:57:00Z"), httpStatus: 529, reason: "busy" },
 });
 const providers = answer(OperationsService.method.listProviders, () => ({
   providers: [
@@ -365,7 +369,7 @@ const node = (nodeId: string, silentSeconds: number) => ({
     nodeId,
     silentSeconds,
     startedAt: at("2026-11-20T01:02:03Z"),
-    isAnswering: nodeId === "n_1",
+    answering: nodeId === "n_1",
   },
   report: {
     ...{

@@ -93,7 +93,7 @@ for (const split of [false, true]) {
         Array.from({ length: 30 }, (_, index) => ask(index % 3 ? gateway.v1 : gateway.v2, index)),
       );
       const { billing } = gateway.admin.core;
-      const asked = { accountId: gateway.accountId, from: timestampFromDate(from) };
+      const asked = { accountId: gateway.accountId, startAt: timestampFromDate(from) };
       const { totals } = await billing.queryUsage(asked, gateway.admin.call);
       const { charges } = await billing.listCharges(
         { ...asked, pageSize: 1_000 },

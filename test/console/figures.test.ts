@@ -488,7 +488,7 @@ describe("reports of usage", () => {
   ])(
     "no refusal from %s on, of %s to %s: what is not kept is named",
     (kept, from, to, expected) => {
-      const errors = { from: timestampFromDate(new Date(kept)) };
+      const errors = { startAt: timestampFromDate(new Date(kept)) };
       const lacks = notKept(errors, { from: new Date(from), ...(to && { to: new Date(to) }) });
       expect(noRefusals("None.", lacks).replace(/\s/g, " ")).toBe(expected);
     },

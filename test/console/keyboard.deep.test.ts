@@ -151,7 +151,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const orderId = new URL(page.url()).pathname.split("/").at(-1) ?? "";
     const amount = (await page.locator(".pay-amount b").textContent()) ?? "";
     const { payments } = gateway.admin.core;
-    const deposit = { orderId, amount: amount.replaceAll(/[^\d.]/g, ""), confirmations: 9 };
+    const deposit = { orderId, coins: amount.replaceAll(/[^\d.]/g, ""), confirmations: 9 };
     await payments.simulateDeposit(deposit, gateway.admin.call);
     await page.getByText("Paid. 1,000.00 credits were added").waitFor();
 

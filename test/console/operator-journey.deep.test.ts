@@ -164,7 +164,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       call,
     );
     const { orderId = "" } = order ?? {};
-    const wrong = { orderId, amount: "0.0001", confirmations: 1, asset: "BTC" };
+    const wrong = { orderId, coins: "0.0001", confirmations: 1, asset: "BTC" };
     await core.payments.simulateDeposit(wrong, call);
     // The deposit is looked at beside the call. The page lists what waits when it opens.
     const waiting = async () => (await core.payments.listAttention({}, call)).orders;

@@ -139,7 +139,7 @@ test("a session brings what each page of an account shows: figures, and names fo
 
   await billing.suspendAccount({ accountId, reason: "Why not." }, gateway.admin.call);
   const after = await people.getSession({}, call);
-  expect(after.accounts).toMatchObject([{ suspended: true, statusReason: "Why not." }]);
+  expect(after.accounts).toMatchObject([{ suspended: true, stateReason: "Why not." }]);
   await billing.resumeAccount({ accountId, reason: "as before" }, gateway.admin.call);
 });
 

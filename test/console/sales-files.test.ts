@@ -24,7 +24,10 @@ let cookie = "";
 let memberCookie = "";
 const from = "2026-01-01";
 const to = "2026-07-01";
-const range = { from: timestampFromDate(new Date(from)), to: timestampFromDate(new Date(to)) };
+const range = {
+  startAt: timestampFromDate(new Date(from)),
+  endAt: timestampFromDate(new Date(to)),
+};
 const query = `from=${from}&to=${to}`;
 
 beforeAll(async () => {
@@ -105,7 +108,7 @@ test("the lines of sales.csv are the rows of the method, on as many pages as the
   expect([first.rows.length, second.nextPageToken]).toEqual([2_000, ""]);
   expect(lines.map((line) => [line.from, line.account_id, line.provider])).toEqual(
     rows.map((row) => [
-      timestampDate(row.startAt ?? range.from)
+      timestampDate(row.startAt ?? range.startAt)
         .toISOString()
         .slice(0, 10),
       row.accountId,

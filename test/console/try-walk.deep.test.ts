@@ -249,7 +249,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
       // The key is an ordinary one, with a budget and an end, and the provider got the message.
       const [key] = await ownKeys();
-      expect(key).toMatchObject({ totalCapMicrocredits: 1_000_000n, status: KeyState.ACTIVE });
+      expect(key).toMatchObject({ totalCapMicrocredits: 1_000_000n, state: KeyState.ACTIVE });
       const endsInMs = Number(key?.expiresAt?.seconds) * 1000 - Date.now();
       expect(endsInMs).toBeGreaterThan(3_000_000);
       expect(endsInMs).toBeLessThan(3_600_000);

@@ -120,7 +120,7 @@ describe("the account of a call", () => {
       { accountId: "acc_b", role: OWNER },
     ],
   });
-  const member = { person: MEMBER, operator: ADMIN, key: true };
+  const member = { person: MEMBER, operatorRole: ADMIN, key: true };
   const ownerAndOperator = { ...inA(OWNER), operator: SUPPORT };
 
   test.for<[string, MessageInitShape<typeof CallersSchema>, Caller, string, string]>([
@@ -378,6 +378,7 @@ const unconfirmed: Readonly<Record<string, string>> = {
   ConfirmEmail: "it is a sign-in",
   RedeemLink: "it is a sign-in, and an invitation gives nothing to the caller's accounts",
   ConfirmIdentity: "it is the confirmation",
+  CreateDepositAddress: "it offers where to pay, and takes nothing",
   CreateOrder: "it offers to pay, and takes nothing",
   CancelOrder: "what is paid to a cancelled order still counts",
   RedeemPromotion: "it only adds credits",

@@ -183,7 +183,7 @@ test("both names of each member are taken, and the data in maps and standard typ
   const { createTransfer } = BillingService.method;
   const { queryUsage } = UsageService.method;
   expect(jsonError(createTransfer, { accountId: "a", idempotency_key: "i" })).toBeUndefined();
-  expect(jsonError(queryUsage, { from: "2026-11-01T00:00:00Z" })).toBeUndefined();
+  expect(jsonError(queryUsage, { start_at: "2026-11-01T00:00:00Z" })).toBeUndefined();
   const { generate } = InferenceService.method;
   const full = toJson(
     generate.input,

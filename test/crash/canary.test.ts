@@ -37,7 +37,7 @@ test("a killed gateway has charged what was seen whole, and leaves one charge of
   await stage.recover();
   expect(await stage.chargeOf(whole.requestId)).toMatchObject({
     outcome: Outcome.COMPLETED,
-    amountMicrocredits: 11n * haiku.input + 9n * haiku.output,
+    chargedMicrocredits: 11n * haiku.input + 9n * haiku.output,
   });
   expect(await stage.chargeOf(requestId)).toMatchObject({ outcome: Outcome.REAPED });
   expect(await stage.ledger.run("select request_id from charges")).toHaveLength(2);

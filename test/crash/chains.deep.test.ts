@@ -167,7 +167,7 @@ for (const moment of [...moments.payments, ...moments.sweep])
     await payments("EndSweep", { sweepId });
     await until(async () => {
       mine();
-      return (await list())?.isRead;
+      return (await list())?.read;
     }).toBe(true);
     const found = await list();
     expect(found.payments).toMatchObject([{ amount: "0.002", asset: "ETH" }]);

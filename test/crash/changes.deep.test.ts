@@ -129,7 +129,7 @@ test("a new price and a new alias under load: each request is charged at the pri
     const { input, output, cost } = usageOf(number);
     expect(await stage.chargeOf(requestId)).toMatchObject({
       usage: { input, output },
-      amountMicrocredits: number < 20 ? cost : cost * 2n,
+      chargedMicrocredits: number < 20 ? cost : cost * 2n,
       price: { input: 1000n * (number < 20 ? haiku.input : haiku.input * 2n) },
     });
   }

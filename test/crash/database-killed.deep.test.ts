@@ -106,7 +106,7 @@ async function expectExact(seen: ClientView, number: number): Promise<void> {
   expect(charge).toMatchObject({
     outcome: Outcome.COMPLETED,
     usage: { input, output },
-    amountMicrocredits: cost,
+    chargedMicrocredits: cost,
   });
 }
 

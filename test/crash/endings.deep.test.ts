@@ -23,7 +23,7 @@ async function expectCharges(requests: readonly Waiting[], moment: Moment, outco
     const isSeen = one.kind === "streamed" && moment === "during content";
     expect(await stage.chargeOf(one.requestId), one.name).toMatchObject({
       outcome,
-      amountMicrocredits: isSeen ? seen : 0n,
+      chargedMicrocredits: isSeen ? seen : 0n,
     });
   }
 }

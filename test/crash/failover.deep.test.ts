@@ -112,7 +112,7 @@ async function expectNothingLost(ended: readonly Sent[]): Promise<void> {
     const [charge] = await store.findCharges(seen.requestId ?? "");
     if (seen.complete) {
       expected += cost;
-      expect(charge).toMatchObject({ usage: { input, output }, amountMicrocredits: cost });
+      expect(charge).toMatchObject({ usage: { input, output }, chargedMicrocredits: cost });
     } else {
       expect(seen.status).toBe(503);
       expect(seen.text).toMatch(/(billing|database)_unavailable/);

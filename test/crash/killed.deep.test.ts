@@ -93,7 +93,7 @@ test("killed when the provider is called: nothing was produced and nothing is ch
   expect(await seen).toMatchObject({ complete: false });
   await stage.recover();
   expect(await chargesOf(payer.keyId)).toMatchObject([
-    { outcome: Outcome.REAPED, amountMicrocredits: 0n, basis: Basis.NONE },
+    { outcome: Outcome.REAPED, chargedMicrocredits: 0n, basis: Basis.NONE },
   ]);
 });
 
@@ -111,7 +111,7 @@ test("killed before any content: nothing is charged, although the provider repor
   expect(await seen).toMatchObject({ status: 200, complete: false });
   await stage.recover();
   const charges = await chargesOf(payer.keyId);
-  expect(charges).toMatchObject([{ outcome: Outcome.REAPED, amountMicrocredits: 0n }]);
+  expect(charges).toMatchObject([{ outcome: Outcome.REAPED, chargedMicrocredits: 0n }]);
   // The client can look it up by its request id.
   expect(charges[0]?.requestId).toBe((await seen).requestId);
 });

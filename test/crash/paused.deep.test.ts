@@ -55,7 +55,7 @@ test("output that was buffered during the pause is not delivered, and the reques
   expect(seen.complete).toBe(false);
   expect(await cluster.chargeOf(seen.requestId)).toMatchObject({
     outcome: Outcome.REAPED,
-    amountMicrocredits: 11n * haiku.input + 10n * haiku.output,
+    chargedMicrocredits: 11n * haiku.input + 10n * haiku.output,
   });
   expect(await cluster.ledger.store.verifyLedger()).toEqual([]);
 });

@@ -78,7 +78,7 @@ test("thirty kills under load: complete answers are charged exactly, all others 
       const { input, output, cost } = usageOf(one.number);
       expect(charge).toMatchObject({
         outcome: Outcome.COMPLETED,
-        amountMicrocredits: cost,
+        chargedMicrocredits: cost,
         usage: { input, output },
       });
     } else if (one.seen.status === 200) {

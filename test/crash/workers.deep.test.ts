@@ -82,7 +82,7 @@ test("workers and parents killed under load lose no charge and double none", {
     if (view.complete)
       expect(charge).toMatchObject({
         outcome: Outcome.COMPLETED,
-        amountMicrocredits: cost,
+        chargedMicrocredits: cost,
         usage: { input, output },
       });
     // Its response head was sent, so it was admitted.

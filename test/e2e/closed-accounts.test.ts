@@ -101,7 +101,7 @@ describe("closing an account", () => {
     const confirm = words("<b>Acme & Co</b>", "1200");
     const closed = await core().billing.closeAccount({ accountId, confirm }, owner);
     expect(closed.forfeitedMicrocredits).toBe(1_200_000_000n);
-    expect(closed.account).toMatchObject({ accountId, status: AccountState.CLOSED });
+    expect(closed.account).toMatchObject({ accountId, state: AccountState.CLOSED });
 
     for (const call of [owner, member, operator, admin()]) {
       const { account } = await core().billing.getAccount({ accountId }, call);
@@ -118,13 +118,13 @@ describe("closing an account", () => {
     expect(last).toMatchObject({
       kind: TransferKind.ADJUSTMENT,
       amountMicrocredits: -1_200_000_000n,
-      actor: expect.stringMatching(/^person:per_/),
+      createdBy: expect.stringMatching(/^person:per_/),
     });
     const method = "CloseAccount";
     const { events } = await core().people.listAuditEvents({ accountId, method }, operator);
     expect(events[0]).toMatchObject({
       outcome: "ok",
-      facts: { amountMicrocredits: "1200000000", revokedKeys: "1" },
+      facts: { forfeitedMicrocredits: "1200000000", revokedKeys: "1" },
     });
   });
 
@@ -399,7 +399,7 @@ describe("a suspended account", () => {
     expect(await reasonOf(invite)).toBe("account_suspended");
     expect(await reasonOf(redeem(link, "patient"))).toBe("account_suspended");
     const { account } = await core().billing.getAccount({ accountId }, owner);
-    expect(account).toMatchObject({ status: AccountState.SUSPENDED, statusReason: "unpaid" });
+    expect(account).toMatchObject({ state: AccountState.SUSPENDED, stateReason: "unpaid" });
     // The link waits.
     await core().billing.resumeAccount({ accountId, reason: "as before" }, operator);
     const patient = await redeem(link, "patient");

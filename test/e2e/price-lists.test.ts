@@ -158,7 +158,7 @@ test("discounts of 0 and of all, and prices of a model's own with conditions", a
   await give(all.priceListId);
   await noteEverywhere("list All 1");
   const free = await receiptAt(addresses[1] ?? "");
-  expect(free).toMatchObject({ amountMicrocredits: 0n, holdMicrocredits: 0n });
+  expect(free).toMatchObject({ chargedMicrocredits: 0n, holdMicrocredits: 0n });
   const own = await newList("Own", {
     discountBp: 5_000,
     models: {
@@ -214,7 +214,13 @@ test("a calling service gets the prices of the key's account", async () => {
   const { charges } = await billing().listCharges({ accountId, pageSize: 1 }, call());
   const request = {
     ...{ requestId: `req_${"a".repeat(20)}`, keyId: charges[0]?.keyId ?? "" },
-    ...{ model: "model-haiku-4.5", input: 10, minOutput: 1, maxOutput: 1, nonce: "12345678" },
+    ...{
+      model: "model-haiku-4.5",
+      maxInputTokens: 10,
+      minOutputTokens: 1,
+      maxOutputTokens: 1,
+      nonce: "12345678",
+    },
   };
   const placed = await billing().placeHold(request, call());
   expect(placed.price).toMatchObject({ priceVersion: price.priceVersion, note: "list Callers 1" });
@@ -332,7 +338,7 @@ test("wrong lists are refused with every problem, and change nothing", async () 
   expect(await refusal(billing().setAccountPriceList(wrongId, call()))).toContain("No such price");
   const { priceLists } = await billing().listPriceLists({}, call());
   expect(priceLists.find(({ name }) => name === "Wrong")?.version).toMatchObject({
-    ...{ n: 1, discountBp: 100, madeBy: "token:ADMIN_TOKEN" },
+    ...{ number: 1, discountBp: 100, createdBy: "token:ADMIN_TOKEN" },
   });
 });
 

@@ -63,7 +63,7 @@ async function suspend(accountId: string, node: number) {
   const { account } = await gateways.admin(`${accounts}/SuspendAccount`, request, node);
   expect(objectOf(account)).toMatchObject({
     status: "ACCOUNT_STATE_SUSPENDED",
-    statusReason: "unpaid",
+    stateReason: "unpaid",
   });
 }
 
@@ -96,7 +96,7 @@ test("streams on both nodes end within a second, and are charged for what was pr
     };
     // The stream ends before its charge is settled.
     await expect.poll(async () => (await receiptOf()).outcome).toBe("OUTCOME_REVOKED");
-    expect(BigInt(String((await receiptOf()).amountMicrocredits))).toBeGreaterThan(0n);
+    expect(BigInt(String((await receiptOf()).chargedMicrocredits))).toBeGreaterThan(0n);
   }
   // The other account does not notice.
   expect((await free.ended).received).toMatch(/message_stop/);
@@ -145,7 +145,7 @@ test("every node refuses the keys at once, in each format, and serves them after
     0,
   );
   expect(objectOf(account)).toMatchObject({ status: "ACCOUNT_STATE_ACTIVE" });
-  expect(objectOf(account)).not.toHaveProperty("statusReason");
+  expect(objectOf(account)).not.toHaveProperty("stateReason");
   for (const node of [0, 1]) await expect.poll(() => statusAt(node, secret), soon).toBe(200);
 });
 

@@ -305,7 +305,7 @@ describe("a method that is added to a service", () => {
     const desc = registry.getService(BillingService.typeName)?.methods.at(-1);
     return desc ?? expect.unreachable("nothing was added");
   }
-  const forMoney = { admin: AdminScope.MONEY, operator: OperatorRole.ADMIN };
+  const forMoney = { admin: AdminScope.MONEY, operatorRole: OperatorRole.ADMIN };
 
   /** Calls the methods of this service over the local binding. */
   function localCall(

@@ -11,6 +11,7 @@ import { pino } from "pino";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { toApiError } from "../../src/base/errors.ts";
+import { allServices } from "../../src/contract/contract.ts";
 import type { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
 import { createHealth } from "../../src/grpc/health.ts";
@@ -154,12 +155,12 @@ describe("health", () => {
     expect(seen).toEqual([]);
     readiness.mockRejectedValue(new Error("the database is gone"));
     await vi.advanceTimersByTimeAsync(1_000);
-    expect(seen).toHaveLength(8);
+    expect(seen).toHaveLength(allServices.length + 1);
     expect(seen).toContain("all NOT_SERVING");
     health.stop();
     readiness.mockImplementation(allReady);
     await vi.advanceTimersByTimeAsync(5_000);
-    expect(seen).toHaveLength(8);
+    expect(seen).toHaveLength(allServices.length + 1);
   });
 });
 

@@ -99,7 +99,7 @@ test("the audit and every report say the same before and after closing and remov
   const ask = async ({ accountId }: Payer) => {
     const scope = { accountId, onlyKey: undefined };
     const groups = [UsageGroup.KEY, UsageGroup.MODEL];
-    const question = { from: stamp(world.monthsAgo(5)), groupBy: groups };
+    const question = { startAt: stamp(world.monthsAgo(5)), groupBy: groups };
     const [pages, totals] = [
       await world.queryAll({ ...question, bucket: Bucket.MONTH }, scope),
       await world.query({ ...question, bucket: Bucket.NONE }, scope),

@@ -73,7 +73,7 @@ test("a page of 5,000 keys is small on the wire", async () => {
       from made`;
   await query(postgres, { name: "", text }, [accountId]);
   await postgres.close();
-  const page = { accountId, pageSize: 50, statuses: ["KEY_STATE_ACTIVE"], reversed: true };
+  const page = { accountId, pageSize: 50, states: ["KEY_STATE_ACTIVE"], reversed: true };
   const { bytes } = await post(listKeys, page, "br");
   const { keys, liveKeys } = JSON.parse(brotliDecompressSync(bytes).toString());
   expect([keys.length, liveKeys >= 5_000]).toEqual([50, true]);

@@ -43,7 +43,7 @@ const price = {
   thinking: 2_100_000n,
 };
 const sonnet = {
-  id: "model-sonnet-4.6",
+  modelId: "model-sonnet-4.6",
   displayName: "Sonnet 4.6",
   tier: "sonnet",
   createdAt: timestampFromDate(new Date("2026-02-05T00:00:00Z")),
@@ -54,8 +54,8 @@ const sonnet = {
 };
 const alias = {
   ...sonnet,
-  id: "sonnet",
-  aliasFor: sonnet.id,
+  modelId: "sonnet",
+  aliasFor: sonnet.modelId,
   displayName: "Sonnet (alias)",
   aliases: [],
 };
@@ -109,7 +109,7 @@ describe("the catalogue", () => {
     ).toEqual(entry);
     expect(
       await (await fetch(`${url}/v1/models/sonnet`, { headers: native })).json(),
-    ).toMatchObject({ alias_for: sonnet.id });
+    ).toMatchObject({ alias_for: sonnet.modelId });
     const unknown = await fetch(`${url}/v1/models/gpt-4o`, { headers: bearer });
     expect(unknown.status).toBe(404);
     expect(await unknown.json()).toMatchObject({
@@ -230,7 +230,7 @@ describe("money", () => {
       requestId: "req_12345678",
       keyId: "key_1",
       family: Family.V2,
-      model: sonnet.id,
+      model: sonnet.modelId,
       usage: { input: 10, output: 20, thinking: 5 },
       reportedUsage: { input: 10, output: 30, thinking: 5 },
       grantedOutputTokens: 25,
@@ -523,7 +523,7 @@ test("the access log has one line per request, with ids and usage, without promp
   const { url, server, script } = await startHttpServer({ log });
   const charge = {
     outcome: Outcome.COMPLETED,
-    amountMicrocredits: 8_400n,
+    chargedMicrocredits: 8_400n,
     usage: { input: 5, output: 2, cacheRead: 70 },
   };
   script.generate = () => play([...answerOf("the answer").slice(0, -1), receipt(charge)]);

@@ -14,8 +14,8 @@ import {
   textStart,
 } from "../support/http-server.ts";
 
-const sonnet = { id: "model-sonnet-4.6", displayName: "Sonnet 4.6", tier: "sonnet" };
-const alias = { ...sonnet, id: "sonnet", aliasFor: sonnet.id };
+const sonnet = { modelId: "model-sonnet-4.6", displayName: "Sonnet 4.6", tier: "sonnet" };
+const alias = { ...sonnet, modelId: "sonnet", aliasFor: sonnet.modelId };
 
 type ClientOptions = { fetch?: typeof fetch };
 const anthropic = ({ url }: ScriptedHttpServer, options: ClientOptions = {}) =>

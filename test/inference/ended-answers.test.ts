@@ -150,7 +150,10 @@ for (const act of ["leave", "revoke", "end", "time limit"] as const)
         const receipt = await charged(one);
         const { outcome, micro } = rows[act][moment][one.kind];
         const amountMicrocredits = micro === "counted" ? counted[one.format] * input : micro;
-        expect(receipt, one.name).toMatchObject({ outcome, amountMicrocredits });
+        expect(receipt, one.name).toMatchObject({
+          outcome,
+          chargedMicrocredits: amountMicrocredits,
+        });
         const status = await one.ended;
         if (act !== "leave" && one.kind !== "streamed")
           expect(status, one.name).toBeGreaterThan(399);

@@ -80,7 +80,10 @@ for (const { read, outcome, amount } of stops) {
     const hangUp = new AbortController();
     const { iterator, requestId } = await readSome(gateway.generate(payer, {}, hangUp), read);
     await iterator.return?.();
-    expect(await gateway.charged(requestId)).toMatchObject({ outcome, amountMicrocredits: amount });
+    expect(await gateway.charged(requestId)).toMatchObject({
+      outcome,
+      chargedMicrocredits: amount,
+    });
     expect(getEventListeners(hangUp.signal, "abort")).toEqual([]);
     expect(seen.called).toBe(1);
     if (outcome !== Outcome.COMPLETED && seen.signal) expect(seen.signal.aborted).toBe(true);
@@ -106,7 +109,7 @@ test("a client that leaves during its admission is charged nothing, and no provi
   if (admission) {
     expect(await gateway.charged(admission.requestId)).toMatchObject({
       outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE,
-      amountMicrocredits: 0n,
+      chargedMicrocredits: 0n,
       basis: Basis.NONE,
     });
   }
@@ -131,7 +134,7 @@ test("a drain charges a reader that has stopped reading at once, and its next re
   expect(seen.signal?.aborted).toBe(true);
   expect(await gateway.charged(requestId)).toMatchObject({
     outcome: Outcome.TIME_LIMIT,
-    amountMicrocredits: whole,
+    chargedMicrocredits: whole,
   });
   // What is on its way is charged, so it is shown.
   expect((await iterator.next()).value?.kind.case).toBe("events");
@@ -145,7 +148,7 @@ test("a revocation charges a reader that has stopped reading at once, and its ne
   gateway.revoke(other.keyId);
   expect(await gateway.charged(requestId)).toMatchObject({
     outcome: Outcome.REVOKED,
-    amountMicrocredits: whole,
+    chargedMicrocredits: whole,
   });
   expect((await iterator.next()).value?.kind.case).toBe("events");
   await expect(iterator.next()).rejects.toMatchObject({ reason: "revoked_key" });
@@ -160,7 +163,7 @@ test("an answer that is cancelled while its end waits for the charge stays compl
   await gateway.inference.cancelAll("declared dead");
   expect(await gateway.charged(requestId)).toMatchObject({
     outcome: Outcome.COMPLETED,
-    amountMicrocredits: whole,
+    chargedMicrocredits: whole,
   });
   expect((await end).value?.kind.case).toBe("events");
   await iterator.return?.();
@@ -231,7 +234,7 @@ test("a drain during an admission does not wait for a client that stopped readin
   await drained;
   expect(await gateway.charged(requestIdOf(value))).toMatchObject({
     outcome: Outcome.TIME_LIMIT,
-    amountMicrocredits: 0n,
+    chargedMicrocredits: 0n,
   });
   await expect(iterator.next()).rejects.toMatchObject({ reason: "gateway_unavailable" });
   expect(provider.called).toBe(0);
@@ -262,7 +265,7 @@ describe("an answer whose charge is not durable within a minute ends with an err
     const charge = await endWithoutLedger({ stream: true }, async (requestId) => {
       expect(await gateway.store.findCharges(requestId)).toEqual([]);
     });
-    expect(charge).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
+    expect(charge).toMatchObject({ outcome: Outcome.COMPLETED, chargedMicrocredits: whole });
   });
 
   test("and a plain answer costs nothing: it was not delivered", async () => {
@@ -271,6 +274,6 @@ describe("an answer whose charge is not durable within a minute ends with an err
       const before = await refused.count();
       await vi.waitFor(async () => expect(await refused.count()).toBeGreaterThan(before + 1));
     });
-    expect(charge).toMatchObject({ outcome: Outcome.GATEWAY_FAILED, amountMicrocredits: 0n });
+    expect(charge).toMatchObject({ outcome: Outcome.GATEWAY_FAILED, chargedMicrocredits: 0n });
   });
 });

@@ -92,7 +92,7 @@ describe("a provider that exceeds its grant", () => {
       outcome: Outcome.COMPLETED,
       usage: { input: 11, output: 100 },
       reportedUsage: { output: 357 },
-      amountMicrocredits: 11n * input + 100n * output,
+      chargedMicrocredits: 11n * input + 100n * output,
       overrunMicrocredits: 257n * output,
     });
   });
@@ -110,7 +110,7 @@ describe("a provider that exceeds its grant", () => {
         expect([stopped, text.length]).toEqual([true, 24 * 200]);
         expect(receipt).toMatchObject({
           usage: { input: 11, output: 100 },
-          amountMicrocredits: 11n * input + 100n * output,
+          chargedMicrocredits: 11n * input + 100n * output,
         });
       }),
       { numRuns: 20 },
@@ -202,7 +202,7 @@ test("a last report of 0 input tokens is charged as reported, counted and logged
   const { receipt } = await run(reads, 100);
   expect(receipt).toMatchObject({
     usage: { input: 0, output: 2 },
-    amountMicrocredits: 2n * output,
+    chargedMicrocredits: 2n * output,
   });
   expect(gateway.inference.counters.providerReportedZero).toBe(before + 1);
   expect(warning.mock.lastCall?.[0]).toMatchObject({

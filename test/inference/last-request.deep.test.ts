@@ -111,7 +111,7 @@ for (const { name, kind, count, counted } of cases) {
             expect(await cluster.chargeOf(seen.requestId)).toMatchObject({
               outcome: Outcome.COMPLETED,
               usage: usageOf(number),
-              amountMicrocredits: costOf(number),
+              chargedMicrocredits: costOf(number),
               overrunMicrocredits: 0n,
             });
           }
@@ -125,7 +125,7 @@ for (const { name, kind, count, counted } of cases) {
             const seen = await send(number);
             expect(seen).toMatchObject({ status: 200, complete: true });
             expect(await cluster.chargeOf(seen.requestId)).toMatchObject({
-              amountMicrocredits: costOf(number),
+              chargedMicrocredits: costOf(number),
               overrunMicrocredits: 0n,
             });
           }

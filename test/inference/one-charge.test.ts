@@ -117,7 +117,7 @@ test("an answer has one charge within hold and grant, and shows it, in any reads
           expect(usage.output + usage.thinking).toBeLessThanOrEqual(maxTokens);
           expect(delta?.cost).toMatchObject({
             requestId: receipt.requestId,
-            amountMicrocredits: receipt.chargedMicrocredits,
+            chargedMicrocredits: receipt.chargedMicrocredits,
           });
           expect(delta?.usage?.outputTokens).toBe(usage.output + usage.thinking);
         }

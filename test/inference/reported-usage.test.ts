@@ -182,8 +182,8 @@ test("output beyond the grant is not charged, and the receipt shows it as overru
   expect(receipt).toMatchObject({
     usage: { input: 10, output: 100 },
     reportedUsage: { input: 10, output: 100_000 },
-    grantedOutput: 100,
-    amountMicrocredits: 10n * haiku.input + 100n * haiku.output,
+    grantedOutputTokens: 100,
+    chargedMicrocredits: 10n * haiku.input + 100n * haiku.output,
     overrunMicrocredits: 99_900n * haiku.output,
   });
   // The client is shown the tokens that it is charged.

@@ -276,7 +276,7 @@ test("a sink that fails at an overlapped answer ends it with an error, and costs
   await expect(answer).rejects.toThrow();
   expect(await gateway.charged(sink.admission?.requestId ?? "")).toMatchObject({
     outcome: Outcome.GATEWAY_FAILED,
-    amountMicrocredits: 0n,
+    chargedMicrocredits: 0n,
   });
 });
 

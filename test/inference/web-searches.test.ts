@@ -118,7 +118,7 @@ test("a web search of 40 KB is no output: its answer ends by itself, by its figu
     outcome: Outcome.COMPLETED,
     usage: { input: 21_000, output: 9, webSearches: 2 },
     price: { webSearch: search },
-    amountMicrocredits: 21_000n * input + 9n * output + 2n * search,
+    chargedMicrocredits: 21_000n * input + 9n * output + 2n * search,
   });
   expect(receipt.holdMicrocredits).toBeGreaterThanOrEqual(8n * search + 4_096n * output);
 

@@ -105,7 +105,7 @@ test("an error of the provider before content costs nothing", async () => {
   const { admission, failure } = await gateway.collect(gateway.generate(payer));
   expect(failure).toMatchObject({ reason: "overloaded" });
   expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
-    amountMicrocredits: 0n,
+    chargedMicrocredits: 0n,
     outcome: Outcome.PROVIDER_FAILED,
     basis: Basis.NONE,
   });
@@ -206,7 +206,7 @@ test("a client that hangs up before acceptance pays nothing", async () => {
   const { admission, failure } = await gateway.collect(gateway.generate(payer, {}, hangUp));
   expect(failure).toMatchObject({ reason: "cancelled" });
   expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
-    amountMicrocredits: 0n,
+    chargedMicrocredits: 0n,
     outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE,
   });
 });
@@ -222,7 +222,7 @@ test("a client that hangs up between a failed call and the acceptance of the nex
   const { admission, failure } = await gateway.collect(gateway.generate(payer, {}, hangUp));
   expect(failure).toMatchObject({ reason: "cancelled" });
   expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
-    amountMicrocredits: 0n,
+    chargedMicrocredits: 0n,
     outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE,
   });
 });
@@ -288,7 +288,7 @@ test("a key revoked during an answer ends the stream and pays input and output s
   const charge = await gateway.charged(admission?.requestId ?? "");
   expect(charge).toMatchObject({
     outcome: Outcome.REVOKED,
-    amountMicrocredits: 11n * input + 5n * 14n + 2n * output,
+    chargedMicrocredits: 11n * input + 5n * 14n + 2n * output,
   });
 });
 
@@ -319,7 +319,7 @@ test("a report above the credits takes what the pool has, and the answer goes on
   expect(receipt).toMatchObject({
     outcome: Outcome.COMPLETED,
     holdMicrocredits: 20_000_000n,
-    amountMicrocredits: 20_000_000n,
+    chargedMicrocredits: 20_000_000n,
     overrunMicrocredits: 200_000n * input + 2n * output - 20_000_000n,
   });
   expect(await gateway.pool(poor)).toEqual({ posted: 0n, held: 0n });
@@ -358,7 +358,7 @@ test("input above the hold that is reported with the end is charged if the credi
   const { receipt } = await gateway.collect(gateway.generate(payer));
   expect(receipt).toMatchObject({
     outcome: Outcome.COMPLETED,
-    amountMicrocredits: 90_000n * input + 2n * output,
+    chargedMicrocredits: 90_000n * input + 2n * output,
   });
 });
 
@@ -379,7 +379,7 @@ test("a hold grows as far as the pool has credits, however the answer is cut int
     expect(receipt).toMatchObject({
       outcome: Outcome.COMPLETED,
       holdMicrocredits: funds,
-      amountMicrocredits: 5_500n * input + 2n * output,
+      chargedMicrocredits: 5_500n * input + 2n * output,
       overrunMicrocredits: 0n,
     });
   }
@@ -392,7 +392,7 @@ test("an internal error before content costs nothing", async () => {
   });
   const { admission } = await gateway.collect(gateway.generate(payer));
   expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
-    amountMicrocredits: 0n,
+    chargedMicrocredits: 0n,
     outcome: Outcome.GATEWAY_FAILED,
   });
 });
@@ -436,7 +436,7 @@ test("input above the hold, but within the margin of the count, is charged up to
     expect(receipt).toMatchObject({
       outcome: Outcome.COMPLETED,
       holdMicrocredits: funds,
-      amountMicrocredits: funds,
+      chargedMicrocredits: funds,
       overrunMicrocredits: BigInt(reported - 8_900) * input,
     });
     expect(await gateway.pool(poor)).toEqual({ posted: 0n, held: 0n });
@@ -451,7 +451,7 @@ test("input beyond the margin of the count is charged up to what the pool has", 
   const { receipt } = await gateway.collect(gateway.generate(poor, counted));
   expect(receipt).toMatchObject({
     outcome: Outcome.COMPLETED,
-    amountMicrocredits: funds,
+    chargedMicrocredits: funds,
     overrunMicrocredits: 700n * input,
   });
 });
@@ -471,7 +471,7 @@ test("if the provider's count fails, the gateway's own decides", async () => {
   playsReport(9_000);
   const { receipt } = await gateway.collect(gateway.generate(poor, counted));
   expect(receipt).toMatchObject({
-    amountMicrocredits: 9_000n * input + 100n * output,
+    chargedMicrocredits: 9_000n * input + 100n * output,
     overrunMicrocredits: 0n,
   });
 });
@@ -511,7 +511,7 @@ test("a client that leaves at the end pays input above the hold that the last re
     admitted.value?.kind.case === "admission" ? admitted.value.kind.value.requestId : "";
   expect(await gateway.charged(requestId)).toMatchObject({
     outcome: Outcome.CLIENT_LEFT,
-    amountMicrocredits: 90_000n * input + 2n * output,
+    chargedMicrocredits: 90_000n * input + 2n * output,
     overrunMicrocredits: 0n,
   });
 });

@@ -104,7 +104,7 @@ test("the first page counts the keys that may use each model, among 5,000", asyn
   });
   const none = { modelKeys: {}, anyModelKeys: 0 };
   expect(await client.listKeys(page)).toMatchObject(none);
-  const next = { ...page, withModelKeys: true, pageToken: first.nextPageToken };
+  const next = { ...page, includeModelKeys: true, pageToken: first.nextPageToken };
   expect(await client.listKeys(next)).toMatchObject(none);
 });
 
@@ -328,7 +328,7 @@ test("keys are listed in each order, both ways, by status and in pages", async (
         const found: string[] = [];
         let pageToken = "";
         do {
-          const request = { accountId, order, reversed, statuses, pageSize: 2, pageToken };
+          const request = { accountId, order, reversed, states: statuses, pageSize: 2, pageToken };
           const page = await client.listKeys(request);
           found.push(...page.keys.map(({ name }) => name));
           pageToken = page.nextPageToken;

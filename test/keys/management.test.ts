@@ -110,7 +110,7 @@ describe("a new management key", () => {
     expect([isManagementSecret(secret), isSecret(secret)]).toEqual([true, false]);
     expect(isManagementSecret(`${secret.slice(0, -1)}!`)).toBe(false);
     expect(key).toMatchObject({
-      ...{ name: "deploy", scopes: [READ, BUY], mostKeys: 7, liveKeys: 0 },
+      ...{ name: "deploy", scopes: [READ, BUY], maxKeys: 7, liveKeys: 0 },
       ...{ createdBy: "person:per_owner", accountId: "acc_a" },
     });
     expect(key.secrets.map(({ hint }) => hint)).toEqual([
@@ -584,9 +584,9 @@ describe("a change", () => {
 
   test("names what it changes, and is only for its own account", async () => {
     const { id } = await make({ childLimits: { requestsPerMinute: 5 } });
-    const changed = await update(id, { name: "new", mostKeys: 3 }, "name", "most_keys");
+    const changed = await update(id, { name: "new", maxKeys: 3 }, "name", "max_keys");
     expect(changed.managementKey).toMatchObject({
-      ...{ name: "new", mostKeys: 3, scopes: [KEYS], childLimits: { requestsPerMinute: 5 } },
+      ...{ name: "new", maxKeys: 3, scopes: [KEYS], childLimits: { requestsPerMinute: 5 } },
     });
     const cleared = await update(id, {}, "child_limits");
     expect(cleared.managementKey?.childLimits?.requestsPerMinute).toBeUndefined();

@@ -164,7 +164,7 @@ test("a revocation ends the streams of the key on every node within a second, an
       objectOf((await gateways.admin("gateway.usage.v1.UsageService/GetReceipt", request)).receipt);
     // The stream ends before its charge is settled.
     await expect.poll(async () => (await receiptOf()).outcome).toBe("OUTCOME_REVOKED");
-    expect(BigInt(String((await receiptOf()).amountMicrocredits)) > 0n).toBeTruthy();
+    expect(BigInt(String((await receiptOf()).chargedMicrocredits)) > 0n).toBeTruthy();
   }
   const { text } = await other.ended;
   expect(text).toMatch(/message_stop/);

@@ -134,7 +134,7 @@ describe("what a person gives away", () => {
       { accountId: gateway.accountId },
       gateway.admin.call,
     );
-    expect(transfers[0]).toMatchObject({ actor: `person:${ann.personId}`, reason: "goodwill" });
+    expect(transfers[0]).toMatchObject({ createdBy: `person:${ann.personId}`, reason: "goodwill" });
     const { events } = await core.people.listAuditEvents(
       { accountId: gateway.accountId, method: "Approve" },
       ann.call,
@@ -263,7 +263,7 @@ describe("what a person gives away", () => {
     const dave = await withoutLimit(() => operators.newOperator(unique("dave")));
     const { approval: his } = await give(600n, dave.call);
     const { approval: anns } = await give(600n);
-    const demoted = { personId: dave.personId, operator: OperatorRole.UNSPECIFIED };
+    const demoted = { personId: dave.personId, operatorRole: OperatorRole.UNSPECIFIED };
     await core.people.updatePerson(demoted, ann.call);
     const before = await posted();
     expect(await reasonOf(approve(his))).toBe("not_permitted");
@@ -358,7 +358,7 @@ describe("of an order", () => {
       gateway.admin.call,
     );
     const orderId = order?.orderId ?? "";
-    const deposit = { orderId, amount, confirmations: 1 };
+    const deposit = { orderId, coins: amount, confirmations: 1 };
     await core.payments.simulateDeposit(deposit, gateway.admin.call);
     await expect
       .poll(async () => (await find(orderId))?.deposits[0]?.state, soon)
@@ -437,8 +437,8 @@ describe("of an order", () => {
   test("a large grant waits, a changed one takes its place, and new facts end it", async () => {
     const orderId = await paid(500, "700");
     await expect.poll(async () => (await find(orderId))?.attention, soon).toBe(Attention.OVERPAID);
-    const decide = async (amountMicrodollars: bigint) => {
-      const choice = { case: "grant", value: { amountMicrodollars } } as const;
+    const decide = async (grantedMicrodollars: bigint) => {
+      const choice = { case: "grant", value: { grantedMicrodollars } } as const;
       return core.payments.decideOrder({ orderId, choice, reason }, ann.call);
     };
     const first = await decide(600_000_000n);
@@ -453,9 +453,9 @@ describe("of an order", () => {
     expect((await find(orderId))?.attention).toBe(Attention.UNSPECIFIED);
 
     const other = await paid(500, "700");
-    const choice = { case: "grant", value: { amountMicrodollars: 600_000_000n } } as const;
+    const choice = { case: "grant", value: { grantedMicrodollars: 600_000_000n } } as const;
     const stale = await core.payments.decideOrder({ orderId: other, choice, reason }, cleo.call);
-    const more = { orderId: other, asset: "ETH", amount: "1", confirmations: 1 };
+    const more = { orderId: other, asset: "ETH", coins: "1", confirmations: 1 };
     await core.payments.simulateDeposit(more, gateway.admin.call);
     await expect.poll(async () => (await find(other))?.deposits.length, soon).toBe(2);
     expect(await reasonOf(approve(stale.approval))).toBe("wrong_state");
@@ -557,7 +557,7 @@ describe("a price list", () => {
     expect((await Promise.all(outcomes)).toSorted()).toEqual(["ok", "wrong_state"]);
     const { priceLists } = await core.billing.listPriceLists({}, ann.call);
     expect(priceLists.filter((one) => one.name === name)).toMatchObject([
-      { version: { n: 1, discountBp: 6_000, reason, madeBy: `person:${ann.personId}` } },
+      { version: { number: 1, discountBp: 6_000, reason, createdBy: `person:${ann.personId}` } },
     ]);
     // Its name may be taken meanwhile.
     const other = unique("list");
@@ -580,7 +580,7 @@ describe("a price list", () => {
     await approve(approval);
     await approve(approval);
     expect((await find(id))?.version).toMatchObject({
-      ...{ n: 2, discountBp: 0, madeBy: `token:${token.name}` },
+      ...{ number: 2, discountBp: 0, createdBy: `token:${token.name}` },
       models: { "model-haiku-4.5": { price: { input: "0.1", output: "3.5" } } },
     });
     const stale = await make({ discountBp: 100 });
@@ -588,7 +588,7 @@ describe("a price list", () => {
     const { approval: late } = await add(staleId, { discountBp: 9_000 });
     await add(staleId, { discountBp: 200 });
     expect(await reasonOf(approve(late))).toBe("wrong_state");
-    expect((await find(staleId))?.version).toMatchObject({ n: 2, discountBp: 200 });
+    expect((await find(staleId))?.version).toMatchObject({ number: 2, discountBp: 200 });
     await reject(late);
     // The machine needs nobody.
     const { priceList: bypassed } = await add(
@@ -609,7 +609,7 @@ describe("a price list", () => {
     const asked = await add(id, { discountBp: 9_000 });
     expect(asked.approval?.what).toContain(", which 1 account has: ");
     await approve(asked.approval);
-    expect((await find(id))?.version).toMatchObject({ n: 2, discountBp: 9_000 });
+    expect((await find(id))?.version).toMatchObject({ number: 2, discountBp: 9_000 });
     await giveTo("");
   });
 
@@ -660,7 +660,12 @@ describe("one person does not become two by", () => {
         (await core.people.updatePerson({ personId, operatorRole: operator }, ann.call)).person
           ?.operatorRole,
       ).toBe(operator);
-    const both = { personId, operator: OperatorRole.ADMIN, disabled: true, keys: KeyAction.PAUSE };
+    const both = {
+      personId,
+      operatorRole: OperatorRole.ADMIN,
+      disabled: true,
+      keys: KeyAction.PAUSE,
+    };
     expect(await reasonOf(core.people.updatePerson(both, ann.call))).toBe("invalid_request");
   });
 

@@ -82,7 +82,7 @@ async function newOrder(accountId: string, amount?: string): Promise<string> {
 
 async function waitingOrder(accountId: string): Promise<string> {
   const orderId = await newOrder(accountId);
-  const deposit = { orderId, amount: "700", confirmations: 1 };
+  const deposit = { orderId, coins: "700", confirmations: 1 };
   await core.payments.simulateDeposit(deposit, machine());
   await vi.waitFor(
     async () => expect((await orderOf(orderId))?.attention).toBe(Attention.OVERPAID),
@@ -149,7 +149,7 @@ const acts: Readonly<Record<string, Act>> = {
   "grant an order": {
     ...{ method: "DecideOrder", prepare: waitingOrder, read: decided, isGift: true },
     run: (orderId, asked, by) => {
-      const choice = { case: "grant", value: { amountMicrodollars: 100_000_000n } } as const;
+      const choice = { case: "grant", value: { grantedMicrodollars: 100_000_000n } } as const;
       return core.payments.decideOrder({ orderId, choice, ...asked }, by);
     },
   },
@@ -198,7 +198,7 @@ const acts: Readonly<Record<string, Act>> = {
   "move credits": {
     ...{ method: "MoveCredits", prepare: withCredits, read: transfers, isGift: false },
     run: async (accountId, asked, by) => {
-      const pools = { from: Family.V1, to: Family.V2 };
+      const pools = { fromFamily: Family.V1, toFamily: Family.V2 };
       const amountMicrocredits = 50n * usd;
       await core.billing.moveCredits({ accountId, ...pools, amountMicrocredits, ...asked }, by);
       return {};

@@ -64,7 +64,13 @@ const freeOf = async (accountId: string) =>
 
 describe("credits that move between pools", () => {
   const moving = (accountId: string, credits: bigint, idempotencyKey: string) => ({
-    ...{ accountId, from: V1, to: V2, amountMicrocredits: credits * million, idempotencyKey },
+    ...{
+      accountId,
+      fromFamily: V1,
+      toFamily: V2,
+      amountMicrocredits: credits * million,
+      idempotencyKey,
+    },
     reason: "bought for the wrong pool",
   });
 
@@ -89,7 +95,7 @@ describe("credits that move between pools", () => {
     expect(await core().billing.moveCredits(moving(accountId, 30n, "a"), call())).toEqual(first);
     await core().billing.resumeAccount({ accountId, reason: "as before" }, call());
     // Back again, under a key that could be taken for one of the first move.
-    const back = { ...moving(accountId, 30n, "in:a"), from: V2, to: V1 };
+    const back = { ...moving(accountId, 30n, "in:a"), fromFamily: V2, toFamily: V1 };
     await core().billing.moveCredits(back, call());
     expect(await freeOf(accountId)).toEqual([100n, 0n]);
   });
@@ -112,7 +118,7 @@ describe("credits that move between pools", () => {
     const accountId = await makeAccount("wrong", 10n);
     const good = moving(accountId, 1n, "b");
     for (const [bad, field] of [
-      [{ ...good, to: V1 }, "to"],
+      [{ ...good, toFamily: V1 }, "to_family"],
       [{ ...good, amountMicrocredits: -1n }, "amount_microcredits"],
       [{ ...good, amountMicrocredits: 2n ** 53n + 1n }, "amount_microcredits"],
       [{ ...good, idempotencyKey: "x".repeat(201) }, "idempotency_key"],
@@ -157,7 +163,7 @@ describe("a note about an account", () => {
     await add("<b>Done</b>", "n2");
     const { notes } = await core().operations.listAccountNotes({ accountId }, call());
     expect(notes).toMatchObject([
-      { text: "<b>Done</b>", by: "token:ADMIN_TOKEN", accountId },
+      { text: "<b>Done</b>", createdBy: "token:ADMIN_TOKEN", accountId },
       { text: "Called.\nWants an invoice." },
     ]);
     expect((await errorOf(add("other", "n1")))?.reason).toBe("idempotency_key_reused");
@@ -308,14 +314,14 @@ describe("all orders", () => {
       byIndex(3, 1),
     );
     expect(await list({ processor: "other" })).toEqual([]);
-    expect(await list({ asset: "USDT", leastMicrodollars: 15_000_000n })).toEqual(byIndex(4, 3, 2));
+    expect(await list({ asset: "USDT", minMicrodollars: 15_000_000n })).toEqual(byIndex(4, 3, 2));
     expect(await list({ needsAttention: true })).toEqual([]);
     const hour = (n: number) => timestampFromDate(new Date(Date.now() + n * 3_600_000));
-    expect(await list({ from: hour(-1), to: hour(1) })).toEqual(byIndex(4, 3, 2, 1, 0));
-    expect(await list({ to: hour(-1) })).toEqual([]);
-    const bad = { allAccounts: true, filter: { leastMicrodollars: -1n } };
+    expect(await list({ startAt: hour(-1), endAt: hour(1) })).toEqual(byIndex(4, 3, 2, 1, 0));
+    expect(await list({ endAt: hour(-1) })).toEqual([]);
+    const bad = { allAccounts: true, filter: { minMicrodollars: -1n } };
     expect((await errorOf(core().payments.listOrders(bad, call())))?.facts.field).toBe(
-      "filter.least_microdollars",
+      "filter.min_microdollars",
     );
   });
 

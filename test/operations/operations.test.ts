@@ -229,7 +229,7 @@ describe("an account", () => {
       call(),
     );
     const { orderId = "" } = order ?? {};
-    const wrong = { orderId, amount: "0.01", confirmations: 1, asset: "BTC" };
+    const wrong = { orderId, coins: "0.01", confirmations: 1, asset: "BTC" };
     await payments.simulateDeposit(wrong, call());
     await expect.poll(() => idsFound("", AccountFilter.WAITING), soon).toEqual([buyer, debtor]);
     expect(await idsFound("debtor", AccountFilter.WAITING)).toEqual([debtor]);
@@ -299,7 +299,7 @@ describe("the installation", () => {
     ]);
     const { nodes, database, running } = await operations().getStatus({}, call());
     expect(nodes).toHaveLength(1);
-    expect(nodes[0]).toMatchObject({ isAnswering: true, silentSeconds: 0 });
+    expect(nodes[0]).toMatchObject({ answering: true, silentSeconds: 0 });
     const { configuration } = await operations().listCatalogModels({}, call());
     expect(nodes[0]?.report).toMatchObject({
       pid: process.pid,
@@ -309,7 +309,7 @@ describe("the installation", () => {
       limits: LimitsStore.MEMORY,
       configuration,
     });
-    expect(database).toMatchObject({ isEmbedded: false, problem: "" });
+    expect(database).toMatchObject({ embedded: false, problem: "" });
     expect(database?.version).toMatch(/^\d+/);
     expect(running).toMatchObject({ requests: 0n, heldMicrocredits: 0n });
     expect(running?.oldestAdmittedAt).toBeUndefined();
@@ -370,7 +370,7 @@ describe("the installation", () => {
       return models.find((model) => model.modelId === id);
     };
     const before = await modelOf("model-broken");
-    expect(before).toMatchObject({ tier: "opus", contextTokens: 10_000, isUsable: false });
+    expect(before).toMatchObject({ tier: "opus", contextTokens: 10_000, usable: false });
     expect(before?.price?.input).toBe(200_000n);
     expect(before?.routes).toMatchObject([{ provider: "nowhere", model: "any", group: 1 }]);
     const version = before?.price?.priceVersion;
@@ -379,7 +379,7 @@ describe("the installation", () => {
     const after = await modelOf("model-broken");
     expect(after?.price?.input).toBe(600_000n);
     expect(after?.prices.map(({ price }) => price?.priceVersion)).toEqual([version]);
-    expect(await modelOf("model-haiku-4.5")).toMatchObject({ isUsable: true });
+    expect(await modelOf("model-haiku-4.5")).toMatchObject({ usable: true });
   });
 
   test("remembers what the last check of the ledger found, and who asked", async () => {

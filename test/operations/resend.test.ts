@@ -40,7 +40,7 @@ async function buys(buyer: SignedIn, idempotencyKey: string) {
     buyer.call,
   );
   const bought = { orderId: order?.orderId ?? "" };
-  const paid = { ...bought, amount: "5", confirmations: 1 };
+  const paid = { ...bought, coins: "5", confirmations: 1 };
   await payments.simulateDeposit(paid, gateway.admin.call);
   return vi.waitFor(async () => {
     const { order: now } = await payments.getOrder(bought, gateway.admin.call);
@@ -310,12 +310,12 @@ test("support sees the mails of invitations among the others, without the whole 
 
 test("it needs a reason, a right, and something to send, and leaves an audit event", async () => {
   const to = DocumentReceiver.OWNERS;
-  const asked = { accountId: gateway.accountId, number, reason, to };
+  const asked = { accountId: gateway.accountId, number, reason, receiver: to };
   const resend = (more: object, by = sue) =>
     errorOf(desk().resendDocument({ ...asked, ...more }, by.call));
   expect(await resend({ reason: "no" })).toBe("invalid_request reason");
   expect(await resend({ number: "R1999-000001" })).toBe("not_found number");
-  expect(await resend({ to: 9 })).toBe("invalid_request to");
+  expect(await resend({ receiver: 9 })).toBe("invalid_request receiver");
   expect(
     await errorOf(
       desk().resendNotice({ accountId: gateway.accountId, alertId: "none", reason }, sue.call),

@@ -257,8 +257,8 @@ test("an account shows the promotions that it used and its documents, and no oth
   const { uses } = await operations().listPromotionUses({ accountId }, call());
   expect(uses).toMatchObject([
     {
-      ...{ codeId, name: "Autumn", family: Family.V1, bonusMicrocredits: 1_000_000n },
-      ...{ orderId: "", isTakenBack: false, transferId },
+      ...{ promotionId: codeId, name: "Autumn", family: Family.V1, bonusMicrocredits: 1_000_000n },
+      ...{ orderId: "", takenBack: false, transferId },
     },
   ]);
   const { documents, nextPageToken } = await operations().listDocuments({ accountId }, call());

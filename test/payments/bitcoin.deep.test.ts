@@ -136,7 +136,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     expect(seen.deposits).toMatchObject([{ confirmations: 0, confirmationsNeeded: 1 }]);
     await generate(1);
     const paid = await orderThat(orderId, isPaid);
-    expect(paid.deposits).toMatchObject([{ amount: "0.0001", network: "regtest" }]);
+    expect(paid.deposits).toMatchObject([{ coins: "0.0001", network: "regtest" }]);
     await balance(accountId).toEqual([pack, 0n]);
     await generate(3);
     expect(await world.transfers(accountId)).toHaveLength(1);

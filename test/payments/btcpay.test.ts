@@ -90,8 +90,8 @@ describe("ordering", () => {
       asset: "BTC",
       network: "bitcoin",
       simulated: false,
-      quotedAmount: "0.00007692",
-      usdRate: "65000.00",
+      quotedCoins: "0.00007692",
+      usdPerCoin: "65000.00",
       payTo: `bc1q-of-${id}`,
       checkoutUrl: `https://pay.example.com/i/${id}`,
       state: OrderState.OPEN,
@@ -151,7 +151,7 @@ describe("crediting", () => {
     const { id } = btcpay.pay(orderId, quotedAmount, { status: "Processing" });
     await knock(orderId);
     const seen = await orderThat(orderId, ({ state }) => state === OrderState.SEEN);
-    expect(seen).toMatchObject({ seenAmount: "0.00007692", grantedMicrocredits: 0n });
+    expect(seen).toMatchObject({ seenCoins: "0.00007692", grantedMicrocredits: 0n });
     btcpay.pay(orderId, quotedAmount, { id, status: "Settled" });
     await knock(orderId);
     const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
@@ -445,12 +445,12 @@ test("a payment is found by the hash of its transaction, or by its id there", as
     world.as(admin).lookUpPayment({ processor, tx });
   for (const tx of [hash, id, `0x${hash.toUpperCase()}`.replace("0X", "0x")])
     expect(await look(tx)).toMatchObject({
-      ...{ isKnown: true, foreignOutputs: 0 },
-      outputs: [{ orderId, accountId, amount: "0.00007693", asset: "BTC", depositId: id }],
+      ...{ known: true, foreignOutputs: 0 },
+      outputs: [{ orderId, accountId, coins: "0.00007693", asset: "BTC", depositId: id }],
     });
   // The look made it be looked at, without a webhook.
   await orderThat(orderId, ({ state }) => state === OrderState.PAID);
-  expect(await look("ef".repeat(32))).toMatchObject({ isKnown: false, outputs: [] });
+  expect(await look("ef".repeat(32))).toMatchObject({ known: false, outputs: [] });
   expect(await errorOf(look(hash, "simulated"))).toMatchObject({ field: "processor" });
   expect(await errorOf(look("a b"))).toMatchObject({ field: "tx" });
   btcpay.troubles.push({ path: "/api/v1/", trouble: { kind: "status", status: 503 } });

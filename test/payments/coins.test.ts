@@ -109,7 +109,7 @@ test("a quote of a chain goes by the market, in the atoms of its network", async
     method: "onchain:eurc-wide",
     idempotencyKey: "wide",
   });
-  expect(order).toMatchObject({ quotedAmount: "4", usdRate: "1.25" });
+  expect(order).toMatchObject({ quotedCoins: "4", usdPerCoin: "1.25" });
 });
 
 test("what is pretended of it is credited by its rate", async () => {

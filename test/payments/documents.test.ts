@@ -48,7 +48,7 @@ test("a paid order has a receipt with seller, buyer, credits, dollars and what w
     lines: [{ microcredits: 4_000_000_000n, microdollars: 20_000_000n }],
   });
   expect(creditNotes).toEqual([]);
-  expect(deposits).toMatchObject([{ asset: "USDC", amount: "20" }]);
+  expect(deposits).toMatchObject([{ asset: "USDC", coins: "20" }]);
   const { order } = await world.as(admin).getOrder({ orderId });
   expect(order?.receiptNumber).toBe(receipt?.number);
 });

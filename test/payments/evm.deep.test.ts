@@ -127,7 +127,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     expect(await world.posted(accountId)).toEqual([0n, 0n]);
     await one().mine(2);
     const paid = await orderThat(orderId, isPaid);
-    expect(paid.deposits).toMatchObject([{ amount: "5", network: "one", asset: "USDC" }]);
+    expect(paid.deposits).toMatchObject([{ coins: "5", network: "one", asset: "USDC" }]);
     await balance(accountId).toEqual([pack, 0n]);
     await reads(2);
     expect(await world.transfers(accountId)).toHaveLength(1);
@@ -139,10 +139,10 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     );
     const asked = { network: "one", tx: sent?.tx ?? "" };
     const found = await world.as(admin).lookUpPayment(asked);
-    expect(found).toMatchObject({ isKnown: true, isFailed: false, foreignOutputs: 0 });
+    expect(found).toMatchObject({ known: true, failed: false, foreignOutputs: 0 });
     expect(found.confirmations).toBeGreaterThanOrEqual(3);
     expect(found.outputs).toMatchObject([
-      { accountId, asset: "USDC", amount: "5", orderId, state: DepositState.SETTLED },
+      { accountId, asset: "USDC", coins: "5", orderId, state: DepositState.SETTLED },
     ]);
     const none = await world.as(admin).lookUpPayment({ ...asked, tx: "ab".repeat(32) });
     expect(none.known).toBe(false);
@@ -240,7 +240,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     await balance(accountId).toEqual([240_000_000n, 0n]);
     const [direct] = await ordersOf(accountId);
     expect(direct).toMatchObject({ method: "onchain:usdc-one", state: OrderState.PAID });
-    expect(direct?.deposits).toMatchObject([{ amount: "1.2" }]);
+    expect(direct?.deposits).toMatchObject([{ coins: "1.2" }]);
     await one().pay(address, ether / 1_000n);
     await one().mine(3);
     await balance(accountId).toEqual([740_000_000n, 0n]);
@@ -387,7 +387,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
       })
       .toBe(true);
     const [recorded] = (await ended()).sweep?.payments ?? [];
-    expect(recorded).toMatchObject({ amount: "0.001", asset: "ETH", grantedBy: "" });
+    expect(recorded).toMatchObject({ coins: "0.001", asset: "ETH", grantedBy: "" });
     expect(await world.posted(accountId)).toEqual([pack, 0n]);
     expect((await ordersOf(accountId)).map(({ attention }) => attention)).toEqual([
       Attention.UNSPECIFIED,

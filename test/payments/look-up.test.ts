@@ -128,36 +128,36 @@ const lookUp = (network: string, tx: string) =>
 describe("a transaction", () => {
   test("of Bitcoin: what it pays us, how deep, and what it pays others", async () => {
     expect(await lookUp("bitcoin", mined)).toMatchObject({
-      ...{ isKnown: true, isFailed: false, confirmations: 3, foreignOutputs: 1 },
+      ...{ known: true, failed: false, confirmations: 3, foreignOutputs: 1 },
       outputs: [
         {
-          ...{ address: ours.bitcoin, accountId: "acc_a", asset: "BTC", amount: "0.0123" },
+          ...{ address: ours.bitcoin, accountId: "acc_a", asset: "BTC", coins: "0.0123" },
           ...{ depositId: "", state: DepositState.UNSPECIFIED },
         },
       ],
     });
     const waits = await lookUp("bitcoin", `0x${waiting.toUpperCase()}`);
-    expect(waits).toMatchObject({ isKnown: true, outputs: [], foreignOutputs: 1 });
+    expect(waits).toMatchObject({ known: true, outputs: [], foreignOutputs: 1 });
     expect(waits.confirmations).toBeUndefined();
   });
 
   test("of an EVM chain: listed tokens by their logs, and Ether by its value", async () => {
     expect(await lookUp("ethereum", mined)).toMatchObject({
-      ...{ isKnown: true, confirmations: 5, foreignOutputs: 1 },
-      outputs: [{ address: ours.evm, accountId: "acc_b", asset: "USDT", amount: "7.5" }],
+      ...{ known: true, confirmations: 5, foreignOutputs: 1 },
+      outputs: [{ address: ours.evm, accountId: "acc_b", asset: "USDT", coins: "7.5" }],
     });
     expect(await lookUp("ethereum", waiting)).toMatchObject({
       maySendMore: false,
-      outputs: [{ accountId: "acc_b", asset: "ETH", amount: "1" }],
+      outputs: [{ accountId: "acc_b", asset: "ETH", coins: "1" }],
     });
     expect(await lookUp("ethereum", failed)).toMatchObject({
-      ...{ isKnown: true, isFailed: true, confirmations: 1, outputs: [], maySendMore: false },
+      ...{ known: true, failed: true, confirmations: 1, outputs: [], maySendMore: false },
     });
   });
 
   test("that calls a contract may have sent Ether that it does not show", async () => {
     expect(await lookUp("ethereum", paidOut)).toMatchObject({
-      ...{ isKnown: true, isFailed: false, outputs: [], maySendMore: true },
+      ...{ known: true, failed: false, outputs: [], maySendMore: true },
     });
   });
 
@@ -238,12 +238,12 @@ describe("a transaction", () => {
     answer(undefined);
     expect(await Promise.all(running)).toHaveLength(8);
     expect(waiting.lookingUp.size).toBe(0);
-    expect(await by("per_ann")).toMatchObject({ isKnown: false });
+    expect(await by("per_ann")).toMatchObject({ known: false });
   });
 
   test("that the node does not have is not known", async () => {
     for (const network of ["bitcoin", "ethereum"])
-      expect(await lookUp(network, unknown)).toMatchObject({ isKnown: false, outputs: [] });
+      expect(await lookUp(network, unknown)).toMatchObject({ known: false, outputs: [] });
   });
 
   test("is asked for by a hash, of a network that is read, from a node that answers", async () => {

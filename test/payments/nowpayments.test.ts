@@ -98,7 +98,7 @@ describe("ordering", () => {
     });
     expect(order).toMatchObject({
       ...{
-        quotedAmount: "0.00007692",
+        quotedCoins: "0.00007692",
         payTo: `address-of-${now.paymentOf(order.orderId).payment_id}`,
       },
       memo: "",
@@ -110,8 +110,8 @@ describe("ordering", () => {
   test("a memo that must be sent along is shown", async () => {
     expect(await orderPack({ coin: "usdttrc20" })).toMatchObject({
       memo: "memo-1",
-      quotedAmount: "5",
-      usdRate: "1.00",
+      quotedCoins: "5",
+      usdPerCoin: "1.00",
     });
   });
 
@@ -437,16 +437,16 @@ test("a payment is found by its id there, as is what was sent once more", async 
   const look = (tx: string) => world.as(admin).lookUpPayment({ processor: "nowpayments", tx });
   const { payment_id: id } = now.paymentOf(orderId);
   // Nothing has arrived, so there is nothing to show.
-  expect(await look(String(id))).toMatchObject({ isKnown: false, outputs: [] });
+  expect(await look(String(id))).toMatchObject({ known: false, outputs: [] });
   now.become(orderId, { payment_status: "finished", actually_paid: 0.00007 });
-  const found = { orderId, accountId, asset: "BTC", amount: "0.00007" };
-  expect(await look(String(id))).toMatchObject({ isKnown: true, outputs: [found] });
+  const found = { orderId, accountId, asset: "BTC", coins: "0.00007" };
+  expect(await look(String(id))).toMatchObject({ known: true, outputs: [found] });
   const paid = { payment_status: "finished", actually_paid: 0.00002, actually_paid_at_fiat: 1.3 };
   const again = now.redeposit(orderId, paid);
   expect(await look(String(again.payment_id))).toMatchObject({
-    outputs: [{ ...found, amount: "0.00002", depositId: String(again.payment_id) }],
+    outputs: [{ ...found, coins: "0.00002", depositId: String(again.payment_id) }],
   });
-  expect(await look("999999999")).toMatchObject({ isKnown: false, outputs: [] });
+  expect(await look("999999999")).toMatchObject({ known: false, outputs: [] });
   // Their list has no hashes.
   await expect(look("ab".repeat(32))).rejects.toThrow("number of a payment");
 });

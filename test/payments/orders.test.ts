@@ -81,14 +81,14 @@ describe("ordering", () => {
     const made = await order(admin, { coin: "btc", accountId: await freshAccount() });
     expect(made).toMatchObject({
       usdCents: 500,
-      microcredits: pack,
+      packMicrocredits: pack,
       asset: "BTC",
       network: "bitcoin",
-      quotedAmount: "0.00007693",
-      usdRate: "65000.00",
+      quotedCoins: "0.00007693",
+      usdPerCoin: "65000.00",
       simulated: true,
       state: OrderState.OPEN,
-      missingAmount: "0.00007693",
+      missingCoins: "0.00007693",
       grantedMicrocredits: 0n,
       createdBy: "token:ADMIN_TOKEN",
     });
@@ -220,12 +220,12 @@ describe("crediting", () => {
     const { orderId, quotedCoins: quotedAmount } = await order(admin, { accountId });
     await admin.simulateDeposit({ orderId, coins: quotedAmount, confirmations: 0 });
     const seen = await stage.orderWhen(orderId, ({ state }) => state === OrderState.SEEN);
-    expect(seen).toMatchObject({ seenAmount: "5", missingAmount: "0", grantedMicrocredits: 0n });
+    expect(seen).toMatchObject({ seenCoins: "5", missingCoins: "0", grantedMicrocredits: 0n });
     const [deposit] = seen.deposits;
     expect(deposit).toMatchObject({ state: DepositState.SEEN, confirmationsNeeded: 1 });
     await admin.simulateDeposit({ orderId, depositId: deposit?.depositId ?? "", confirmations: 1 });
     const paid = await stage.orderWhen(orderId, isPaid);
-    expect(paid).toMatchObject({ settledAmount: "5", grantedMicrocredits: pack });
+    expect(paid).toMatchObject({ settledCoins: "5", grantedMicrocredits: pack });
     expect(paid.deposits).toMatchObject([{ valueMicrodollars: 5_000_000n, confirmations: 1 }]);
     await stage.until(async () => expect(await stage.posted(accountId)).toBe(pack));
     expect(await stage.transfers(accountId)).toMatchObject([
@@ -233,7 +233,7 @@ describe("crediting", () => {
         kind: TransferKind.DEPOSIT,
         amountMicrocredits: pack,
         idempotencyKey: `pay:${orderId}#1`,
-        actor: "payments",
+        createdBy: "payments",
       },
     ]);
   });
@@ -243,7 +243,7 @@ describe("crediting", () => {
     const { orderId } = await order(admin, { accountId, coin: "eth" });
     await pay(orderId, "0.001");
     const part = await stage.orderWhen(orderId, ({ state }) => state === OrderState.PARTLY_PAID);
-    expect(part).toMatchObject({ missingAmount: "0.001", grantedMicrocredits: 0n });
+    expect(part).toMatchObject({ missingCoins: "0.001", grantedMicrocredits: 0n });
     await pay(orderId, "0.001");
     await stage.orderWhen(orderId, isPaid);
     await stage.until(async () => expect(await stage.posted(accountId)).toBe(pack));
@@ -385,7 +385,11 @@ describe("what waits for a person", () => {
     const grant = { rate: GrantRate.QUOTE };
     const choice = { case: "grant", value: grant } as const;
     const { decision, order: decided } = await admin.decideOrder({ orderId, choice, reason });
-    expect(decision).toMatchObject({ microcredits: pack, decidedBy: "token:ADMIN_TOKEN", reason });
+    expect(decision).toMatchObject({
+      grantedMicrocredits: pack,
+      decidedBy: "token:ADMIN_TOKEN",
+      reason,
+    });
     expect(decided).toMatchObject({
       grantedMicrocredits: 12_000_000_000n,
       attention: Attention.UNSPECIFIED,
@@ -523,7 +527,9 @@ describe("refunds", () => {
     const { accountId, orderId, begin } = await paidOrder();
     const { order: begun } = await begin(5_000_000n);
     expect(begun).toMatchObject({ grantedMicrocredits: 0n, refundedMicrodollars: 5_000_000n });
-    expect(begun?.refunds).toMatchObject([{ state: RefundState.REFUNDING, microcredits: pack }]);
+    expect(begun?.refunds).toMatchObject([
+      { state: RefundState.REFUNDING, refundedMicrocredits: pack },
+    ]);
     expect(await stage.posted(accountId)).toBe(0n);
     expect((await stage.transfers(accountId)).at(-1)).toMatchObject({
       kind: TransferKind.REFUND,
@@ -612,7 +618,9 @@ describe("refunds", () => {
     const what = { case: "amountMicrodollars", value: 5_000_000n } as const;
     const { order: begun } = await admin.beginRefund({ orderId, what, reason });
     expect(begun).toMatchObject({ attention: Attention.UNSPECIFIED });
-    expect(begun?.refunds).toMatchObject([{ state: RefundState.REFUNDING, microcredits: 0n }]);
+    expect(begun?.refunds).toMatchObject([
+      { state: RefundState.REFUNDING, refundedMicrocredits: 0n },
+    ]);
     expect(await stage.transfers(accountId)).toHaveLength(1);
     // Given up: the money waits for a person again.
     const { order: cancelled } = await admin.cancelRefund({ orderId });

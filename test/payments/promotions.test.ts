@@ -27,8 +27,8 @@ type New = {
   code?: string;
   family?: Family;
   bonusMicrocredits?: bigint;
-  endsAt?: Timestamp;
-  most?: number;
+  expiresAt?: Timestamp;
+  maxUses?: number;
   needsPurchase?: boolean;
 };
 
@@ -57,7 +57,7 @@ test("a code gives its bonus to each account once, and a repeat returns the same
   const { code, promotionId: codeId } = await newPromotion();
   const [one, other] = [await world.newAccount(), await world.newAccount()];
   const first = await redeem(one, code);
-  expect(first).toMatchObject({ codeId, family: Family.V1, bonusMicrocredits: bonus });
+  expect(first).toMatchObject({ promotionId: codeId, family: Family.V1, bonusMicrocredits: bonus });
   expect(await redeem(one, code)).toEqual(first);
   await redeem(other, code);
   expect(await world.posted(one)).toEqual([bonus, 0n]);
@@ -65,7 +65,7 @@ test("a code gives its bonus to each account once, and a repeat returns the same
     {
       kind: TransferKind.BONUS,
       idempotencyKey: `promo:${codeId}`,
-      actor: "payments",
+      createdBy: "payments",
       transferId: first.transferId,
     },
   ]);
@@ -81,7 +81,7 @@ test("case, spaces and dashes of a code do not count", async () => {
 });
 
 test("of 50 accounts that redeem a code at once for its last use, on two nodes, one gets it", async () => {
-  const { code, promotionId: codeId } = await newPromotion({ most: 1 });
+  const { code, promotionId: codeId } = await newPromotion({ maxUses: 1 });
   const nodes = [world, world.node()];
   const accounts = await Promise.all(Array.from({ length: 50 }, () => world.newAccount()));
   const all = await Promise.allSettled(
@@ -103,7 +103,7 @@ test("of 50 accounts that redeem a code at once for its last use, on two nodes, 
 });
 
 test("50 calls at once for one account give it one bonus", async () => {
-  const { code } = await newPromotion({ most: 2 });
+  const { code } = await newPromotion({ maxUses: 2 });
   const accountId = await world.newAccount();
   const all = await Promise.allSettled(Array.from({ length: 50 }, () => redeem(accountId, code)));
   const done = all.flatMap((one) => (one.status === "fulfilled" ? [one.value.transferId] : []));
@@ -120,7 +120,7 @@ test("a code that was stopped, or has ended, is of no use; what it gave stays", 
   await world.as(admin).stopPromotion({ promotionId: stopped.promotionId });
   const { promotion } = await world.as(admin).stopPromotion({ promotionId: stopped.promotionId });
   expect(promotion?.stoppedAt).toBeDefined();
-  const ended = await newPromotion({ endsAt: timestampFromDate(new Date(Date.now() + 60_000)) });
+  const ended = await newPromotion({ expiresAt: timestampFromDate(new Date(Date.now() + 60_000)) });
   await world.run("update promotions set ends_at = now() where code_id = $1", [ended.promotionId]);
   for (const { code } of [stopped, ended])
     expect(await errorOf(redeem(await world.newAccount(), code))).toEqual({
@@ -249,7 +249,11 @@ test("a generated code is long and random, and only its digest is stored", async
   const rows = await world.run<{ row: string }>("select p::text as row from promotions p");
   expect(rows.join("").includes(made.code)).toBe(false);
   const { promotions } = await world.as(admin).listPromotions({ pageSize: 2 });
-  expect(promotions[1]).toMatchObject({ name: "spring", createdBy: "token:ADMIN_TOKEN", most: 0 });
+  expect(promotions[1]).toMatchObject({
+    name: "spring",
+    createdBy: "token:ADMIN_TOKEN",
+    maxUses: 0,
+  });
 });
 
 const bad: [name: string, more: New, field: string][] = [
@@ -257,12 +261,12 @@ const bad: [name: string, more: New, field: string][] = [
   ["a negative bonus", { bonusMicrocredits: -1n }, "bonus_microcredits"],
   ["a bonus above 2^53", { bonusMicrocredits: 2n ** 53n + 1n }, "bonus_microcredits"],
   ["no family", { family: Family.UNSPECIFIED }, "family"],
-  ["an end in the past", { endsAt: timestampFromDate(new Date(0)) }, "ends_at"],
+  ["an end in the past", { expiresAt: timestampFromDate(new Date(0)) }, "expires_at"],
   ["a short code", { code: "ABC-123" }, "code"],
   ["a code of dashes", { code: "-".repeat(20) }, "code"],
   ["a long code", { code: "A".repeat(65) }, "code"],
   ["a long name", { name: "n".repeat(201) }, "name"],
-  ["more uses than can be counted", { most: 2 ** 31 }, "most"],
+  ["more uses than can be counted", { maxUses: 2 ** 31 }, "max_uses"],
 ];
 for (const [name, more, field] of bad)
   test(`a promotion with ${name} is rejected`, async () => {
@@ -294,7 +298,7 @@ async function withPurchase(usdCents = 500) {
 }
 
 test("a code that needs a purchase is of use only after a paid order for its pool", async () => {
-  const { code } = await newPromotion({ needsPurchase: true, most: 1 });
+  const { code } = await newPromotion({ needsPurchase: true, maxUses: 1 });
   const { code: otherPool } = await newPromotion({ needsPurchase: true, family: Family.V2 });
   const accountId = await world.newAccount();
   const refused = { reason: "promotion_not_usable", field: "code" };

@@ -179,7 +179,7 @@ describe("a member who is removed", () => {
       ["", ""],
     ]);
     expect(kept).toMatchObject({
-      status: KeyState.ACTIVE,
+      state: KeyState.ACTIVE,
       createdBy: `person:${idOf(ben)}`,
       managedBy: managers.get(manager),
     });
@@ -314,7 +314,7 @@ describe("a person who is deleted", () => {
       );
     // The key works, and its account's owners manage it.
     expect(await readKey(key?.keyId ?? "")).toMatchObject({
-      status: KeyState.ACTIVE,
+      state: KeyState.ACTIVE,
       managedBy: "",
       createdBy: `person:${idOf(zoltan)}`,
     });

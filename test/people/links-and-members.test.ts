@@ -274,7 +274,7 @@ describe("operators", () => {
     expect(await errorOf(identify(node, helper.token))).toBe("invalid_session");
     const { token } = await signIn(node, helper);
     expect((await node.as(token).listPeople({ query: "HELP" })).people).toMatchObject([
-      { login: "helper", operator: OperatorRole.SUPPORT },
+      { login: "helper", operatorRole: OperatorRole.SUPPORT },
     ]);
     expect(await errorOf(node.as(token).updatePerson({ personId, disabled: true }))).toBe(
       "not_permitted",
@@ -288,7 +288,7 @@ describe("operators", () => {
   test("the last one who may change everything stays", async () => {
     const { personId } = owner.person;
     const client = node.as(owner.token);
-    for (const change of [{ disabled: true }, { operator: OperatorRole.SUPPORT }])
+    for (const change of [{ disabled: true }, { operatorRole: OperatorRole.SUPPORT }])
       expect(await errorOf(client.updatePerson({ personId, ...change }))).toBe("last_one");
     expect(await errorOf(client.updatePerson({ personId }))).toBe("invalid_request disabled");
     expect(await errorOf(client.updatePerson({ personId: "per_none", disabled: true }))).toBe(

@@ -68,13 +68,13 @@ async function makeDue(): Promise<void> {
 test("an invitation is mailed, and its link is in the mail alone", async () => {
   const { link, invitation } = await invite("Mia@Example.com");
   expect(link).toBe("");
-  expect(invitation).toMatchObject({ email: "mia@example.com", mail: MailState.WAITING });
+  expect(invitation).toMatchObject({ email: "mia@example.com", mailState: MailState.WAITING });
   await expect.poll(() => mailsTo("mia@example.com")).toHaveLength(1);
   const [mail] = mailsTo("mia@example.com");
   expect(mail?.text).toContain("owner invites you to the account “account a”");
   await expect
     .poll(() => invitationTo("mia@example.com"))
-    .toMatchObject({ mail: MailState.SENT, mailProblem: "" });
+    .toMatchObject({ mailState: MailState.SENT, mailProblem: "" });
   const mia = await redeem(node, mail?.links[0] ?? "", "mia");
   // Nobody but the holder of the address could have had the link.
   expect(mia.person.email).toBe("mia@example.com");
@@ -98,7 +98,7 @@ test("without a mail server the link is shown", async () => {
     .as(owner.token)
     .createInvitation({ accountId: "acc_b", role: MEMBER, email: "shown@example.com" });
   expect(made.link).not.toBe("");
-  expect(made.invitation).toMatchObject({ email: "", mail: MailState.UNSPECIFIED });
+  expect(made.invitation).toMatchObject({ email: "", mailState: MailState.UNSPECIFIED });
   const mail = plain
     .as(owner.token)
     .createSignInLink({ personId: owner.person.personId, mail: true, reason: "locked out" });
@@ -128,7 +128,7 @@ test("a refused address is told, and not tried again", async () => {
   await expect
     .poll(() => invitationTo("refused@example.com"))
     .toMatchObject({
-      mail: MailState.FAILED,
+      mailState: MailState.FAILED,
       mailProblem: "The mail server refused the mail: 550 user unknown",
     });
 });
@@ -148,7 +148,7 @@ test("a mail that is refused for now is sent later, and its link works", async (
   await expect
     .poll(() => invitationTo("later@example.com"))
     .toMatchObject({
-      mail: MailState.WAITING,
+      mailState: MailState.WAITING,
       mailProblem: "The mail server refused the mail: 451 try later",
     });
   refusal = undefined;
@@ -171,7 +171,7 @@ test("a mail whose time is over has failed", async () => {
   await invite("wakes-again@example.com");
   await expect
     .poll(() => invitationTo("never@example.com"))
-    .toMatchObject({ mail: MailState.FAILED });
+    .toMatchObject({ mailState: MailState.FAILED });
 });
 
 test("a mail server that hangs holds no request, and another process sends the mail", async () => {

@@ -578,9 +578,9 @@ describe("groups", () => {
   test("give roles at the first sign-in, change them, and take them back", async () => {
     const subject = newPerson();
     const first = await signInWith(subject, ["team", "helpdesk", "unknown", "ghosts"]);
-    expect(first).toMatchObject({ role: MEMBER, operator: OperatorRole.SUPPORT });
+    expect(first).toMatchObject({ role: MEMBER, operatorRole: OperatorRole.SUPPORT });
     const second = await signInWith(subject, ["team", "leads", "gateway-admins"]);
-    expect(second).toMatchObject({ role: OWNER, operator: OperatorRole.ADMIN });
+    expect(second).toMatchObject({ role: OWNER, operatorRole: OperatorRole.ADMIN });
     // The operator role changed: earlier sessions have ended.
     expect(await errorOf(grouped.as(first.token).getSession({}))).toBe("invalid_session");
     // What an owner may invite to, a member may not: his open links end with his role.
@@ -600,7 +600,7 @@ describe("groups", () => {
     await signInWith(subject, ["team", "gateway-admins"]);
     expect(await errorOf(anyone(grouped).beginPasskey(open))).toBe("not_found token");
     const third = await signInWith(subject, []);
-    expect(third).toMatchObject({ role: UNSPECIFIED, operator: OperatorRole.UNSPECIFIED });
+    expect(third).toMatchObject({ role: UNSPECIFIED, operatorRole: OperatorRole.UNSPECIFIED });
   });
 
   test("give roles to whoever takes a link", async () => {
@@ -684,7 +684,7 @@ describe("groups", () => {
     await node.as(owner.token).updatePerson({ personId, operatorRole: OperatorRole.SUPPORT });
     expect(await signInWith(subject, [])).toMatchObject({
       role: OWNER,
-      operator: OperatorRole.SUPPORT,
+      operatorRole: OperatorRole.SUPPORT,
     });
   });
 

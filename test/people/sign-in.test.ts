@@ -40,7 +40,7 @@ async function personWithPassword(login: string): Promise<SignedIn> {
 
 test("the first link makes an operator who owns the account of the first start", async () => {
   const session = await node.as(owner.token).getSession({});
-  expect(session.person).toMatchObject({ login: "owner", operator: OperatorRole.ADMIN });
+  expect(session.person).toMatchObject({ login: "owner", operatorRole: OperatorRole.ADMIN });
   expect(session.operatorRole).toBe(OperatorRole.ADMIN);
   expect(session.accounts).toMatchObject([
     { accountId: "acc_a", name: "account a", role: AccountRole.OWNER },

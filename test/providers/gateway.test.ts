@@ -137,7 +137,7 @@ for (const { kind, stream: play, wire, error } of providers) {
             usage: { input: 30, output: 7 },
           });
           expect(receipt.attempts).toMatchObject([
-            { provider: "real", outcome: "delivered", status: 200 },
+            { provider: "real", outcome: "delivered", httpStatus: 200 },
           ]);
           expect(receipt.attempts[0]?.firstEventAfter).toBeDefined();
         });
@@ -193,7 +193,7 @@ for (const { kind, stream: play, wire, error } of providers) {
               });
               expect(seen.body.toLowerCase()).not.toContain("x-api-key");
               expect(await receiptOf(seen)).toMatchObject({
-                amountMicrocredits: 0n,
+                chargedMicrocredits: 0n,
                 outcome: Outcome.PROVIDER_FAILED,
               });
             }

@@ -63,7 +63,7 @@ async function fresh(cost = "cost: { input: 0.5, output: 2 }") {
     ) => sales.queryRevenue(create(QueryRevenueRequestSchema, question), call),
     liabilities: async (from: Timestamp, to: Timestamp) => {
       const request = create(QueryLiabilitiesRequestSchema, { startAt: from, endAt: to });
-      return (await sales.getLiabilities(request)).rows;
+      return (await sales.queryLiabilities(request)).rows;
     },
   };
 }
@@ -96,7 +96,7 @@ test("rows of every grouping sum up to the totals, with cost and a negative marg
       );
     }
   await addAll(world.ledger.postgres);
-  const range = { from: world.midnight(60), to: world.midnight(-1) };
+  const range = { startAt: world.midnight(60), endAt: world.midnight(-1) };
   const whole = await world.query(range);
   expect(whole.rows).toHaveLength(1);
   expect(whole.totals).toMatchObject({
@@ -150,7 +150,7 @@ test("gifts stand beside the sums, and the sums of a rebuild are no longer compl
       [payer.accountId, kind, amount],
     );
   await addAll(world.ledger.postgres);
-  const range = { from: world.midnight(1), to: world.midnight(-1) };
+  const range = { startAt: world.midnight(1), endAt: world.midnight(-1) };
   expect(await world.query(range)).toMatchObject({
     bonusMicrocredits: 1_005_000_000n,
     adjustmentMicrocredits: -2_000_000n,
@@ -168,8 +168,8 @@ test("13 months of an account without use have no rows, and totals of zero", asy
   const { accountId } = await world.payer(0n);
   const from = world.month(12);
   const range = {
-    from: timestampFromDate(new Date(from)),
-    to: timestampFromDate(new Date(world.month(-1))),
+    startAt: timestampFromDate(new Date(from)),
+    endAt: timestampFromDate(new Date(world.month(-1))),
   };
   const groupBy = [SalesGroup.ACCOUNT, SalesGroup.MODEL, SalesGroup.PROVIDER, SalesGroup.FAMILY];
   const answer = await world.query({ ...range, accountIds: [accountId], groupBy });
@@ -181,7 +181,7 @@ test("13 months of an account without use have no rows, and totals of zero", asy
     marginMicrodollars: 0n,
   });
   expect((await world.revenue(range)).totals).toMatchObject({ orders: 0n, netMicrodollars: 0n });
-  const rows = await world.liabilities(range.from, range.to);
+  const rows = await world.liabilities(range.startAt, range.endAt);
   expect(rows).toHaveLength(
     2 * Math.round((Date.parse(world.month(-1)) - Date.parse(from)) / dayMs),
   );
@@ -201,8 +201,8 @@ test("pages of 2,000 rows have each row once", async () => {
     );
   await sumDays(world.run);
   const question = {
-    from: timestampFromDate(new Date(world.month(11))),
-    to: timestampFromDate(new Date(world.month(-2))),
+    startAt: timestampFromDate(new Date(world.month(11))),
+    endAt: timestampFromDate(new Date(world.month(-2))),
     bucket: SalesBucket.DAY,
     groupBy: [SalesGroup.ACCOUNT, SalesGroup.MODEL],
   };
@@ -231,12 +231,12 @@ test("what is no range of whole UTC days, or too long, is refused by name", asyn
   const refused = [
     [{ from: world.midnight(0), to: world.midnight(0) }, /^to: must be after from/],
     [
-      { from: { ...world.midnight(1), nanos: 1 }, to: world.midnight(0) },
-      /^from: must be the midnight of a UTC day/,
+      { startAt: { ...world.midnight(1), nanos: 1 }, endAt: world.midnight(0) },
+      /^start_at: must be the midnight of a UTC day/,
     ],
     [
-      { from: world.midnight(420), to: world.midnight(0) },
-      /^from: is more than 13 months before to/,
+      { startAt: world.midnight(420), endAt: world.midnight(0) },
+      /^start_at: is more than 13 months before end_at/,
     ],
   ] as const;
   for (const [question, message] of refused)
@@ -389,8 +389,8 @@ test("the bill of a provider stands beside the cost, and is replaced by a later 
   await set({ provider: "vendor", month, billedMicrodollars: 7n, note: "Invoice 12" });
   await set({ provider: "gone", month, billedMicrodollars: 1n });
   const range = {
-    from: timestampFromDate(new Date(world.month(1))),
-    to: timestampFromDate(new Date(world.month(0))),
+    startAt: timestampFromDate(new Date(world.month(1))),
+    endAt: timestampFromDate(new Date(world.month(0))),
   };
   const list = create(ListProviderBillsRequestSchema, range);
   expect((await world.sales.listProviderBills(list, world.call)).bills).toMatchObject([
@@ -477,7 +477,7 @@ test("revenue is what receipts and credit notes say, by their dates", async () =
   await document("receipt", "ord_2", daysAgo(2));
   await document("credit_note", "ord_1", daysAgo(1), { refundN: 1 });
   await document("credit_note", "ord_2", daysAgo(1), { grantN: 2 });
-  const range = { from: world.midnight(10), to: world.midnight(-1) };
+  const range = { startAt: world.midnight(10), endAt: world.midnight(-1) };
   const all = await world.revenue(range);
   expect(all.totals).toMatchObject({
     orders: 2n,
@@ -485,7 +485,7 @@ test("revenue is what receipts and credit notes say, by their dates", async () =
     refundedMicrodollars: 1_000_000n,
     lostMicrodollars: 2_000_000n,
     netMicrodollars: 22_000_000n,
-    coins: [{ asset: "BTC", amount: "0.12345678" }],
+    coins: [{ asset: "BTC", coins: "0.12345678" }],
   });
   for (const groupBy of [
     [RevenueGroup.PACK],
@@ -499,7 +499,7 @@ test("revenue is what receipts and credit notes say, by their dates", async () =
   }
   const { rows } = await world.revenue({ ...range, groupBy: [RevenueGroup.ASSET] });
   expect(rows).toMatchObject([
-    { asset: "BTC", paidMicrodollars: 5_000_000n, coins: [{ amount: "0.12345678" }] },
+    { asset: "BTC", paidMicrodollars: 5_000_000n, coins: [{ coins: "0.12345678" }] },
     { asset: "ETH", lostMicrodollars: 2_000_000n, coins: [] },
   ]);
 });
@@ -513,7 +513,7 @@ test("money that goes back counts as far as it was granted", async () => {
   // 25 USD arrived: 15 were never granted, then 4 of the 10 go back, too.
   await world.refund("ord_1", 1, 15_000_000n, 0n);
   await document("credit_note", "ord_1", daysAgo(4), { refundN: 1 });
-  const range = { from: world.midnight(10), to: world.midnight(-1) };
+  const range = { startAt: world.midnight(10), endAt: world.midnight(-1) };
   expect((await world.revenue(range)).totals).toMatchObject({
     refundedMicrodollars: 0n,
     netMicrodollars: 10_000_000n,
@@ -542,7 +542,7 @@ test("a month that is over keeps its revenue, whatever comes to its orders later
   const before = await of(2);
   expect(before.totals).toMatchObject({
     ...{ orders: 1n, paidMicrodollars: 5_000_000n },
-    coins: [{ amount: "1" }],
+    coins: [{ coins: "1" }],
   });
   await grant("ord_1", 2, 600_000_000n, monthsAgo(1));
   await world.deposit("d2", "ord_1", 50_000_000, monthsAgo(1));
@@ -552,7 +552,7 @@ test("a month that is over keeps its revenue, whatever comes to its orders later
   expect(await of(2)).toEqual(before);
   expect((await of(1)).totals).toMatchObject({
     ...{ orders: 0n, paidMicrodollars: 3_000_000n, lostMicrodollars: 5_000_000n },
-    ...{ netMicrodollars: -2_000_000n, coins: [{ amount: "0.5" }] },
+    ...{ netMicrodollars: -2_000_000n, coins: [{ coins: "0.5" }] },
   });
 });
 
@@ -584,7 +584,7 @@ test("every grouping of any range has the sums of its days", async () => {
         const accountIds = only.map(({ accountId }) => accountId);
         const [first, last] = [Math.max(one, other), Math.min(one, other) - 1];
         const question = {
-          ...{ from: world.midnight(first), to: world.midnight(last) },
+          ...{ startAt: world.midnight(first), endAt: world.midnight(last) },
           ...{ bucket, groupBy, accountIds, pageSize },
         };
         const rows = [];
@@ -601,7 +601,7 @@ test("every grouping of any range has the sums of its days", async () => {
              coalesce(sum(uncosted), 0)::bigint as uncosted
            from sales_daily
            where day >= $1 and day < $2 and (account_id = any ($3) or cardinality($3) = 0)`,
-          [...[question.from, question.to].map((at) => timestampDate(at)), accountIds],
+          [...[question.startAt, question.endAt].map((at) => timestampDate(at)), accountIds],
         );
         const { totals } = page;
         expect({

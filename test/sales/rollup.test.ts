@@ -319,7 +319,7 @@ test("what is owed counts charges that were removed before there were sums", asy
   expect.assert(from && to);
   const owed = async () => {
     const request = create(QueryLiabilitiesRequestSchema, { startAt: from, endAt: to });
-    return (await reports.getLiabilities(request)).rows;
+    return (await reports.queryLiabilities(request)).rows;
   };
   const before = await owed();
   expect(before.length).toBeGreaterThan(0);

@@ -60,7 +60,7 @@ export function admission(init: MessageInitShape<typeof AdmissionSchema> = {}): 
 }
 
 export function receipt(init: MessageInitShape<typeof ReceiptSchema> = {}): GenerateResponse {
-  const value = { receipt: { amountMicrocredits: 1_234_500n, ...init } };
+  const value = { receipt: { chargedMicrocredits: 1_234_500n, ...init } };
   return create(GenerateResponseSchema, { kind: { case: "receipt", value } });
 }
 
@@ -141,7 +141,7 @@ function scriptedCore(script: ScriptedServices): Core {
     keys: client(
       serviceTypes.keys,
       {
-        authenticate: async ({ monthUsage }: { monthUsage: boolean }, { headers }: Options) => {
+        authenticate: async ({ includeUsage }: { includeUsage: boolean }, { headers }: Options) => {
           const secret = headers.get("authorization")?.slice("Bearer ".length) ?? "";
           if (secret.startsWith("sk-gw2-1revoked")) throw new ApiError("revoked_key");
           if (!script.keys.has(secret)) throw new ApiError("invalid_key");
@@ -151,7 +151,7 @@ function scriptedCore(script: ScriptedServices): Core {
               keyId: "key_1",
               accountId: "acc_1",
               family: Family.V1,
-              ...(monthUsage && {
+              ...(includeUsage && {
                 monthSpentMicrocredits: 2_500_000n,
                 monthHeldMicrocredits: 1n,
                 monthResetsAt: timestampFromDate(new Date("2026-12-01T00:00:00Z")),

@@ -119,7 +119,7 @@ async function timeReports(postgres: Postgres, what: string): Promise<Row[]> {
   const now = new Date();
   const at = (months: number) =>
     timestampFromDate(new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + months, 1)));
-  const range = { from: at(1 - historyMonths), to: at(1) };
+  const range = { startAt: at(1 - historyMonths), endAt: at(1) };
   const { ACCOUNT, MODEL, PROVIDER } = SalesGroup;
   const accountIds = [`sum_${sumAccounts}`, busiestAccount];
   const everything = { accountId: "" };
@@ -145,7 +145,7 @@ async function timeReports(postgres: Postgres, what: string): Promise<Row[]> {
       reports.listProviderBills(create(ListProviderBillsRequestSchema, range), everything),
     revenue: () => reports.queryRevenue(create(QueryRevenueRequestSchema, range), everything),
     "liabilities of each day": () =>
-      reports.getLiabilities(create(QueryLiabilitiesRequestSchema, range)),
+      reports.queryLiabilities(create(QueryLiabilitiesRequestSchema, range)),
   };
   const rows: Row[] = [];
   for (const [name, ask] of Object.entries(asked)) {

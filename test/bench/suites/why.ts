@@ -70,8 +70,8 @@ function daysAgo(days: number): Date {
 type Range = { readonly from: Date; readonly to: Date };
 
 const stampsOf = ({ from, to }: Range) => ({
-  from: timestampFromDate(from),
-  to: timestampFromDate(to),
+  startAt: timestampFromDate(from),
+  endAt: timestampFromDate(to),
 });
 
 /** What one bar asks for when it is opened: keys with outcomes and refusals, and models. */

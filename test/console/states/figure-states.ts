@@ -127,9 +127,9 @@ type UsageRequest = {
   readonly groupBy: readonly UsageGroup[];
   readonly keyIds: readonly string[];
   readonly models: readonly string[];
-  readonly withErrors: boolean;
-  readonly withOutcomes: boolean;
-  readonly from?: { readonly seconds: bigint } | undefined;
+  readonly includeRefusals: boolean;
+  readonly includeOutcomes: boolean;
+  readonly startAt?: { readonly seconds: bigint } | undefined;
 };
 
 /** Credits that were spent in a time, by a rhythm of weeks. */
@@ -153,7 +153,7 @@ function shares(ids: readonly string[]): number[] {
 /** A busy account: `scale` times 97 credits a day or so. */
 function usageAnswer(scale: bigint, keyCount = names.length) {
   return answer(UsageService.method.queryUsage, (request: UsageRequest) => {
-    const from = request.from ? new Date(Number(request.from.seconds) * 1000) : now;
+    const from = request.startAt ? new Date(Number(request.startAt.seconds) * 1000) : now;
     // Of two groups, each name of the first comes with each of the second.
     const [group, second] = request.groupBy;
     const ids =
@@ -188,7 +188,7 @@ function usageAnswer(scale: bigint, keyCount = names.length) {
       const spent = spentIn(start, endOf(start));
       return shown.flatMap((id) =>
         others.map((other, index) => ({
-          from: at(start),
+          startAt: at(start),
           keyId: group === UsageGroup.KEY ? id : second === UsageGroup.KEY ? other : "",
           model: group === UsageGroup.MODEL ? id : second === UsageGroup.MODEL ? other : "",
           family: Family.V1,
@@ -204,13 +204,13 @@ function usageAnswer(scale: bigint, keyCount = names.length) {
       rows,
       totals: sumsOf(rows.reduce((sum, row) => sum + (row.sums.chargedMicrocredits ?? 0n), 0n)),
       completeUntil: ago(31),
-      ...(request.from && { startAt: at(from) }),
+      ...(request.startAt && { startAt: at(from) }),
       endAt: at(now),
       keys: [...new Set(rows.map(({ keyId }) => keyId))]
         .filter((id) => id !== "")
         .map((id) => labelOf(Number(id.slice(4)))),
-      ...(request.withErrors && { refusals: refused }),
-      ...(request.withOutcomes && { outcomes: failures }),
+      ...(request.includeRefusals && { refusals: refused }),
+      ...(request.includeOutcomes && { outcomes: failures }),
     };
   });
 }
@@ -230,7 +230,7 @@ const refusedByDay = answer(UsageService.method.queryRefusals, ({ startAt: from,
   for (let time = start; time < now.getTime(); time += step)
     for (const [index, { reason }] of refused.rows.entries()) {
       const requests = BigInt(Math.round(randomOf(time / step + index)() * (90 / (index + 1))));
-      rows.push({ from: at(new Date(time)), reason, requests });
+      rows.push({ startAt: at(new Date(time)), reason, requests });
     }
   return { rows, total: 1_296n, ...(from && { startAt: at(new Date(start)) }) };
 });
@@ -255,10 +255,10 @@ const noUsage = answer(UsageService.method.queryUsage, () => ({
 
 const refused = {
   rows: [
-    { from: ago(86_400), reason: "RATE_LIMITED", requests: 1_204n },
-    { from: ago(86_400), reason: "MONTHLY_CAP_REACHED", requests: 88n },
-    { from: ago(86_400), reason: "CREDITS_EXHAUSTED", requests: 3n },
-    { from: ago(86_400), reason: "SOMETHING_NEW", requests: 1n },
+    { startAt: ago(86_400), reason: "RATE_LIMITED", requests: 1_204n },
+    { startAt: ago(86_400), reason: "MONTHLY_CAP_REACHED", requests: 88n },
+    { startAt: ago(86_400), reason: "CREDITS_EXHAUSTED", requests: 3n },
+    { startAt: ago(86_400), reason: "SOMETHING_NEW", requests: 1n },
   ],
   total: 1_296n,
 };
@@ -278,7 +278,7 @@ const manyKeys = answer(KeysService.method.listKeys, ({ pageSize, pageToken, que
 });
 
 const catalogue = answer(InferenceService.method.listModels, () => ({
-  models: models.map((id) => ({ id, displayName: id })),
+  models: models.map((id) => ({ modelId: id, displayName: id })),
 }));
 
 const manyNames = [
@@ -298,7 +298,7 @@ const soldModels = (count: number) =>
       const over = { ...plain, input: input * 2n, promptOver: 200_000 };
       const listed = index % 5 === 0;
       return {
-        ...{ id, displayName: manyNames[index % 7] ?? `Model ${index}` },
+        ...{ modelId: id, displayName: manyNames[index % 7] ?? `Model ${index}` },
         aliases:
           index % 4 === 0 ? [`small-${index}`, `fast-and-cheap-for-everything-${index}`] : [],
         ...{ contextTokens: 200_000 + (index % 5) * 200_000, maxOutputTokens: 64_000 },
@@ -432,7 +432,7 @@ function orderOf(of: OrderInit = {}): OrderInit {
 
 const seenDeposit = {
   ...{ depositId: "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b:0" },
-  ...{ asset: "BTC", network: "bitcoin", amount: "0.00004", state: DepositState.SEEN },
+  ...{ asset: "BTC", network: "bitcoin", coins: "0.00004", state: DepositState.SEEN },
   ...{ confirmations: 0, confirmationsNeeded: 1, firstSeenAt: ago(20) },
 };
 const settledDeposit = {
@@ -440,7 +440,7 @@ const settledDeposit = {
   ...{ state: DepositState.SETTLED, confirmations: 1, settledAt: ago(10) },
   valueMicrodollars: 2_600_000n,
 };
-const wholeDeposit = { ...settledDeposit, amount: "0.0000769", valueMicrodollars: 4_998_500n };
+const wholeDeposit = { ...settledDeposit, coins: "0.0000769", valueMicrodollars: 4_998_500n };
 
 const orders = {
   open: orderOf(),
@@ -568,7 +568,7 @@ const methods = (simulated: boolean) =>
 
 const party = (name: string, taxId = "") => ({ name, address: "1 Main Street\nDublin", taxId });
 const line = (microdollars: bigint) => ({
-  ...{ microcredits: microdollars * 200n, microdollars, at: ago(86_400) },
+  ...{ microcredits: microdollars * 200n, microdollars, occurredAt: ago(86_400) },
 });
 const documentOf = (isNote: boolean) => ({
   ...{ number: isNote ? "C2026-000003" : "R2026-000017", orderId: "ord_0199e1c0a1b27c3d8e4f" },

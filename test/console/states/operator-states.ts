@@ -149,11 +149,15 @@ const listPeople = answer(people.listPeople, ({ query }) => ({
   people: [
     {
       ...{ personId: "per_ana", login: "ana@gateway.example", name: "Ana Bălan" },
-      ...{ operator: OperatorRole.SUPPORT, createdAt: ago(300 * day), lastSeenAt: ago(2 * hour) },
+      ...{
+        operatorRole: OperatorRole.SUPPORT,
+        createdAt: ago(300 * day),
+        lastSeenAt: ago(2 * hour),
+      },
     },
     {
       ...{ personId: "per_bob", login: "bob@gateway.example", name: "<b>Bob</b>" },
-      ...{ operator: OperatorRole.ADMIN, createdAt: ago(40 * day), lastSeenAt: ago(2 * day) },
+      ...{ operatorRole: OperatorRole.ADMIN, createdAt: ago(40 * day), lastSeenAt: ago(2 * day) },
     },
     {
       personId: "per_gone",
@@ -162,7 +166,7 @@ const listPeople = answer(people.listPeople, ({ query }) => ({
     },
     {
       ...{ personId: "per_olga", login: "olga@gateway.example", name: "Olga Marín" },
-      ...{ operator: OperatorRole.ADMIN, createdAt: ago(265 * day), lastSeenAt: ago(20) },
+      ...{ operatorRole: OperatorRole.ADMIN, createdAt: ago(265 * day), lastSeenAt: ago(20) },
     },
   ].filter(({ login }) => login.includes(query)),
 }));
@@ -202,7 +206,7 @@ const acts = [
 ] as const;
 const events = answer(people.listAuditEvents, () => ({
   events: acts.map(([method, actor, outcome, facts], index) => ({
-    ...{ eventId: `evt_${index}`, at: ago(index * 17 * minute), method, actor, outcome },
+    ...{ eventId: `evt_${index}`, occurredAt: ago(index * 17 * minute), method, actor, outcome },
     ...{ accountId: index % 3 === 1 ? "" : idOf(1), address: "203.0.113.7", facts: { ...facts } },
   })),
   nextPageToken: "more",
@@ -318,7 +322,7 @@ const keys = answer(KeysService.method.listKeys, () => ({
   ...{ liveKeys: 954, maxLiveKeys: 1_000 },
   keys: ["ci", "مفتاح", "<b>nightly</b> jobs of the whole department"].map((name, index) => ({
     ...{ keyId: `key_${index}`, accountId: idOf(1), family: Family.V1, name },
-    status: index === 1 ? KeyState.PAUSED : KeyState.ACTIVE,
+    state: index === 1 ? KeyState.PAUSED : KeyState.ACTIVE,
     secrets: [{ secretId: `sec_${index}`, hint: `sk-gw2-1Ab${index}d…wXyZ` }],
     ...{ monthSpentMicrocredits: 1_204n * credit, lastUsedAt: ago(index * hour + 60) },
   })),
@@ -338,7 +342,14 @@ const transferOf = (
   actor: string,
   reason = "",
 ) => ({
-  ...{ transferId: `tra_${index}`, accountId: idOf(1), family: Family.V1, kind, actor, reason },
+  ...{
+    transferId: `tra_${index}`,
+    accountId: idOf(1),
+    family: Family.V1,
+    kind,
+    createdBy: actor,
+    reason,
+  },
   ...{ amountMicrocredits: amount * credit, createdAt: ago(index * day + 600) },
   postedAfterMicrocredits: BigInt(9 - index) * 1_000n * credit,
 });
@@ -351,7 +362,7 @@ const transfers = answer(billing.listTransfers, () => ({
 }));
 const orders = answer(payments.listOrders, () => ({ orders: [waitingOrder, refundedOrder] }));
 const longText = "x".repeat(120);
-const ofAcme = { accountId: idOf(1), accountName: "ACME Robotics", at: ago(day) };
+const ofAcme = { accountId: idOf(1), accountName: "ACME Robotics", occurredAt: ago(day) };
 const hits = answer(operations.search, () => ({
   hits: [
     {
@@ -373,17 +384,22 @@ const hits = answer(operations.search, () => ({
 const noHits = answer(operations.search, () => ({}));
 const notes = answer(operations.listAccountNotes, () => ({
   notes: ["Wrote that it paid.\n<b>It did.</b>", longText].map((text, index) => ({
-    ...{ noteId: `not_${index}`, accountId: idOf(1), at: ago(index * day), by: "person:per_ana" },
+    ...{
+      noteId: `not_${index}`,
+      accountId: idOf(1),
+      createdAt: ago(index * day),
+      createdBy: "person:per_ana",
+    },
     text,
   })),
 }));
 const noNotes = answer(operations.listAccountNotes, () => ({}));
 const promotionUses = answer(operations.listPromotionUses, () => ({
   uses: [
-    { codeId: "pro_1", name: "Autumn", family: Family.V1, bonusMicrocredits: 25_000_000n },
+    { promotionId: "pro_1", name: "Autumn", family: Family.V1, bonusMicrocredits: 25_000_000n },
     {
-      ...{ codeId: "pro_2", name: longText, family: Family.V2, bonusMicrocredits: 1_000_000n },
-      ...{ orderId: "ord_1", isTakenBack: true, transferId: "tra_1" },
+      ...{ promotionId: "pro_2", name: longText, family: Family.V2, bonusMicrocredits: 1_000_000n },
+      ...{ orderId: "ord_1", takenBack: true, transferId: "tra_1" },
     },
   ].map((use, index) => ({ ...use, usedAt: ago(index * day) })),
   nextPageToken: "more",
@@ -417,7 +433,7 @@ const mails = answer(operations.listMails, () => ({
         address: "",
       },
     ].map(({ address, ...delivery }, index) => ({
-      delivery: { ...delivery, alertId: `alert_${index}`, madeAt: ago(index * day + 60) },
+      delivery: { ...delivery, alertId: `alert_${index}`, createdAt: ago(index * day + 60) },
       address,
     })),
     {
@@ -486,7 +502,7 @@ const catalog = answer(operations.listCatalogModels, () => ({
   configuration: "8d1f0c22ab94",
   models: [
     ...["opus-4.6", "sonnet-4.6", "haiku-4.5"].map((name, index) => ({
-      ...{ id: `model-${name}`, displayName: name, tier: name.split("-")[0] ?? "" },
+      ...{ modelId: `model-${name}`, displayName: name, tier: name.split("-")[0] ?? "" },
       aliases: index === 2 ? ["haiku", "small", "fast-and-cheap-for-everything"] : [],
       ...{ contextTokens: 1_000_000 >> index, maxOutputTokens: 64_000 },
       price: price(`now${index}`, BigInt(700 >> index)),
@@ -495,7 +511,7 @@ const catalog = answer(operations.listCatalogModels, () => ({
         { provider: "primary", model: `vendor-${name}`, weight: 3, group: 1 },
         { provider: "second", model: name, weight: 1, group: 1 },
       ],
-      isUsable: index !== 1,
+      usable: index !== 1,
       prices: [
         { price: price(`now${index}`, BigInt(700 >> index)), firstUsedAt: ago(20 * day) },
         { price: price(`old${index}`, BigInt(900 >> index)), firstUsedAt: ago(200 * day) },
@@ -591,7 +607,7 @@ const salesOf = (trouble: boolean) => [
           ]
         : bucket === SalesBucket.DAY
           ? Array.from({ length: 22 }, (_, n) => ({
-              ...{ from: ago((22 - n) * day), ...sumsOf(BigInt(20 + (n % 7))) },
+              ...{ startAt: ago((22 - n) * day), ...sumsOf(BigInt(20 + (n % 7))) },
             }))
           : ["opus-4.6", "sonnet-4.6", "a-model-with-a-name-of-exactly-sixty-characters-1"].map(
               (name, n) => ({
@@ -636,10 +652,10 @@ const noSales = [
 
 const stateOf = (provider: string, health: ProviderHealth, waitingModels: string[] = []) => ({
   ...{ provider, health, waitingModels, credentialSource: "file /run/secrets/vendor" },
-  credentialEndsAt: ago(-hour),
+  credentialExpiresAt: ago(-hour),
   ...(health === ProviderHealth.UNUSABLE && {
     lastFailure: {
-      ...{ at: ago(hour), status: 529 },
+      ...{ occurredAt: ago(hour), httpStatus: 529 },
       reason: `overloaded_error: ${"no room in the shard, 再試行 ".repeat(19)}`.slice(0, 500),
     },
   }),
@@ -780,8 +796,8 @@ const sweeps = answer(payments.listSweeps, () => ({
       ...{ beganAt: ago(9 * day), until: ago(8 * day), endedAt: ago(8 * day), read: true },
       ...{ createdBy: "person:per_ana" },
       payments: ["", "person:per_ana"].map((grantedBy, index) => ({
-        ...{ paymentId: `pay_${index}`, address: sweptAddress, asset: "ETH", amount: "0.0021" },
-        ...{ at: ago(9 * day), grantedBy },
+        ...{ paymentId: `pay_${index}`, address: sweptAddress, asset: "ETH", coins: "0.0021" },
+        ...{ occurredAt: ago(9 * day), grantedBy },
       })),
     },
   ],

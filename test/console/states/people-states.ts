@@ -240,10 +240,10 @@ const models = ["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5"];
 const usage = answer(billing.queryUsage, ({ keyIds }) => ({
   rows: Array.from({ length: 30 }, (_, index) =>
     models.map((model, at) => ({
-      from: timestampFromDate(new Date(Date.UTC(2026, 9, 24 + index))),
+      startAt: timestampFromDate(new Date(Date.UTC(2026, 9, 24 + index))),
       model,
       sums: {
-        amountMicrocredits:
+        chargedMicrocredits:
           BigInt(((index * 37 + at * 53) % 60) + 4) * (keyIds.length > 0 ? 300_000n : credit),
         requests: BigInt((index * 31 + at * 7) % 400),
       },
@@ -265,7 +265,7 @@ const memberUsage = answer(billing.queryUsage, () => ({
       keyId,
       member: `person:${personId}`,
       sums: {
-        amountMicrocredits: BigInt((index * 37 + at * 53) % 60) * 7_330_000n,
+        chargedMicrocredits: BigInt((index * 37 + at * 53) % 60) * 7_330_000n,
         requests: BigInt((index * 31 + at * 7) % 400),
       },
     })),
@@ -298,7 +298,7 @@ const charges = answer(billing.listCharges, () => ({
     family: Family.V1,
     model: models[index % 3] ?? "",
     usage: { input: 1200 * (index + 1), output: 310 + index, cacheRead: 18_000 },
-    amountMicrocredits: BigInt(index * 13_337 + 4_200),
+    chargedMicrocredits: BigInt(index * 13_337 + 4_200),
     outcome: index === 4 ? Outcome.PROVIDER_BROKE : (outcomes[index % 4] ?? Outcome.COMPLETED),
     admittedAt: ago(20 + index * 95),
     settledAt: ago(15 + index * 95),
@@ -313,7 +313,7 @@ const noCharges = answer(billing.listCharges, () => ({ charges: [] }));
 
 const catalogue = answer(InferenceService.method.listModels, () => ({
   models: models.map((id, index) => ({
-    id,
+    modelId: id,
     displayName: id,
     price: { input: 1_000_000n / BigInt(index + 1), output: 5_000_000n / BigInt(index + 1) },
   })),
@@ -358,7 +358,7 @@ const acts = answer(people.listAuditEvents, () => ({
     ["CreateKey", "token:provisioning", 40 * day],
   ].map(([method, actor, seconds], index) => ({
     eventId: `event_${index}`,
-    at: ago(Number(seconds)),
+    occurredAt: ago(Number(seconds)),
     method: String(method),
     actor: String(actor),
     outcome: index === 1 ? "not_permitted" : "ok",
@@ -396,7 +396,7 @@ const providers = answer(people.beginSignIn, () => ({
 const stranger = failing(people.getSession, "missing_key");
 const role = (
   role: AccountRole,
-  of: { readonly suspended?: boolean; readonly statusReason?: string; readonly name?: string } = {},
+  of: { readonly suspended?: boolean; readonly stateReason?: string; readonly name?: string } = {},
 ): Answer =>
   answer(people.getSession, () => ({
     person: { personId: "person_vic", login: "vic@acme.example", name: "Vic" },
@@ -494,7 +494,7 @@ const alerts = alertsOf({
 
 const { listAlerts, listDeliveries } = AlertsService.method;
 const alertOf = (kind: AlertKind, age: number, facts: Readonly<Record<string, string>>) => ({
-  ...{ kind, accountId, at: ago(age), alertId: `${kind}/${age}`, facts },
+  ...{ kind, accountId, occurredAt: ago(age), alertId: `${kind}/${age}`, facts },
 });
 const everyAlert = alertsOf({
   alerts: [
@@ -532,7 +532,7 @@ const deliveries = answer(listDeliveries, () => ({
       delivery: { state: DeliveryState.WAITING, failures: 1, problem: "No answer within 5 s" },
     },
   ].map((one, index) => ({
-    ...{ ...one, alertId: `alert_${index}`, madeAt: ago(index * day + 60) },
+    ...{ ...one, alertId: `alert_${index}`, createdAt: ago(index * day + 60) },
   })),
 }));
 
@@ -590,7 +590,7 @@ export const peopleStates: readonly PageStates[] = [
       suspended: [
         role(AccountRole.OWNER, {
           suspended: true,
-          statusReason: "We could not reach you about an invoice.",
+          stateReason: "We could not reach you about an invoice.",
         }),
         ...whole,
       ],

@@ -148,7 +148,7 @@ export const commonAnswers: readonly Answer[] = [
       keyId,
       outcome: outcomes[index % outcomes.length] ?? KeyResult_Outcome.GONE,
       revision: 7,
-      key: { keyId, name: `${longModel} ${index}`, status: KeyState.PAUSED },
+      key: { keyId, name: `${longModel} ${index}`, state: KeyState.PAUSED },
       message: "An owner has paused this key. Ask an owner of the account to resume it.",
     })),
   })),

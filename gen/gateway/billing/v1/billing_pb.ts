@@ -274,7 +274,7 @@ export type MoveCreditsRequest = Message<"gateway.billing.v1.MoveCreditsRequest"
   fromFamily: Family;
 
   /**
-   * Another one than `from`.
+   * Another one than `from_family`.
    *
    * @generated from field: gateway.common.v1.Family to_family = 3;
    */

@@ -681,9 +681,9 @@ export const PriceListsService: GenService<{
     output: typeof ListPriceListsResponseSchema;
   },
   /**
-   * Gives an account a price list, or the public prices, as CreatePriceListVersion. A list by which a
-   * model costs less than half waits for another person each time that it is given. Errors:
-   * NOT_FOUND, ACCOUNT_CLOSED, INVALID_REQUEST.
+   * Gives an account a price list, or the public prices, as CreatePriceListVersion. A list by
+   * which a model costs less than half waits for another person each time that it is given.
+   * Errors: NOT_FOUND, ACCOUNT_CLOSED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.PriceListsService.SetAccountPriceList
    */

@@ -145,7 +145,7 @@ export type Receipt = Message<"gateway.billing.v1.Receipt"> & {
 
   /**
    * OUTCOME_UNSPECIFIED while the request runs. `usage` is then the last recorded usage, and
-   * `amount_microcredits` is 0.
+   * `charged_microcredits` is 0.
    *
    * @generated from field: gateway.billing.v1.Outcome outcome = 11;
    */

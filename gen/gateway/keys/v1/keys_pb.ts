@@ -195,7 +195,7 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
 
   /**
    * The limits of credits and of requests at once, and what is left of them. Absent in the answer
-   * of Authenticate without `month_usage`.
+   * of Authenticate without `include_usage`.
    *
    * @generated from field: gateway.common.v1.Budget budget = 35;
    */
@@ -235,7 +235,7 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
 
   /**
    * Charged by UTC day, in micro-credits, of the last 30 days, oldest first: the last one is today.
-   * Only in the answer of ListKeys with `with_days`; empty there: nothing was charged.
+   * Only in the answer of ListKeys with `include_days`; empty there: nothing was charged.
    *
    * @generated from field: repeated int64 days_microcredits = 40;
    */
@@ -521,7 +521,7 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
   order: KeyOrder;
 
   /**
-   * Only keys of one of these statuses. Empty: as `status` says.
+   * Only keys of one of these states. Empty: as `state` says.
    *
    * @generated from field: repeated gateway.keys.v1.KeyState states = 7;
    */
@@ -570,7 +570,7 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
   keyIds: string[];
 
   /**
-   * True: of each key only `key_id`, `revision`, `status` and `managed_by`: who may change it.
+   * True: of each key only `key_id`, `revision`, `state` and `managed_by`: who may change it.
    *
    * @generated from field: bool only_ids = 14;
    */

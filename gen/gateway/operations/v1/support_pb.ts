@@ -130,7 +130,7 @@ export const ListMailsResponseSchema: GenMessage<ListMailsResponse> = /*@__PURE_
  */
 export type AccountMail = Message<"gateway.operations.v1.AccountMail"> & {
   /**
-   * Of an invitation, only `made_at` and what became of it.
+   * Of an invitation, only `created_at` and what became of it.
    *
    * @generated from field: gateway.alerts.v1.ListedDelivery delivery = 1;
    */

@@ -384,7 +384,7 @@ export type ListOrdersResponse = Message<"gateway.payments.v1.ListOrdersResponse
   nextPageToken: string;
 
   /**
-   * With `with_sums`.
+   * With `include_sums`.
    *
    * @generated from field: gateway.payments.v1.OrderSums sums = 3;
    */

@@ -537,7 +537,8 @@ export type QueryUsageRequest = Message<"gateway.usage.v1.QueryUsageRequest"> & 
   startAt?: Timestamp | undefined;
 
   /**
-   * Exclusive. Rounded up likewise. Not before `from`, and at most ten years after it. Absent: now.
+   * Exclusive. Rounded up likewise. Not before `start_at`, and at most ten years after it. Absent:
+   * now.
    *
    * @generated from field: google.protobuf.Timestamp end_at = 3;
    */

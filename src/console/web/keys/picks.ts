@@ -19,7 +19,7 @@ import { account } from "../session.ts";
 export type Pick = Readonly<globalThis.Pick<Key, "keyId" | "revision">>;
 
 /** False: nothing can be done with the key, or not by this person. */
-export function mayPick(key: Readonly<globalThis.Pick<Key, "managedBy" | "status">>): boolean {
+export function mayPick(key: Readonly<globalThis.Pick<Key, "managedBy" | "state">>): boolean {
   return mayManage(key) && key.state !== KeyState.REVOKED;
 }
 
@@ -59,7 +59,7 @@ export function usePicks(question: string, shown: readonly Pick[]): Picks {
 /** The keys of a list, as ListKeysRequest names them. */
 export type KeyFilter = {
   readonly accountId: string;
-  readonly statuses: KeyState[];
+  readonly states: KeyState[];
   readonly query: string;
   readonly tags: Record<string, string>;
   readonly withoutTag: string;

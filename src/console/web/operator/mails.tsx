@@ -145,7 +145,7 @@ type DocumentDialogProps = OfAccount & { readonly number: string; readonly onClo
 export function DocumentDialog({ accountId, number, onClose }: DocumentDialogProps): JSX.Element {
   const [to, setTo] = useState<(typeof receivers)[number]>("OWNERS");
   const resend = async (act: Act) => {
-    const request = { accountId, number, to: DocumentReceiver[to], ...act };
+    const request = { accountId, number, receiver: DocumentReceiver[to], ...act };
     await call(resendDocument, request).finally(mailsChanged);
     notify(words.mails.done);
   };
@@ -153,12 +153,12 @@ export function DocumentDialog({ accountId, number, onClose }: DocumentDialogPro
     <ActDialog
       title={words.mails.documentTitle(number)}
       submit={words.mails.mailIt}
-      fields={["to"]}
+      fields={["receiver"]}
       onAct={resend}
       onClose={onClose}
     >
       <ChoiceField
-        name="to"
+        name="receiver"
         label={words.mails.head.to}
         value={to}
         onInput={setTo}

@@ -189,7 +189,7 @@ function DecideDialog({ order, onClose }: DialogProps): JSX.Element {
     <ActDialog
       title={words.order.decideTitle}
       submit={words.order.submit}
-      fields={["choice", "rate", "amount_microdollars"]}
+      fields={["choice", "rate", granted]}
       onAct={send}
       onClose={onClose}
     >
@@ -200,17 +200,25 @@ function DecideDialog({ order, onClose }: DialogProps): JSX.Element {
         onInput={setChoice}
         options={choices.map((value) => ({ value, ...words.order.choices[value] }))}
       />
-      {choice === "amount" && <DollarsField value={amount} onInput={setAmount} />}
+      {choice === "amount" && <DollarsField name={granted} value={amount} onInput={setAmount} />}
     </ActDialog>
   );
 }
 
-type DollarsFieldProps = { readonly value: string; readonly onInput: (text: string) => void };
+// The fields of the two requests that have an amount.
+const granted = "granted_microdollars";
+const refunded = "amount_microdollars";
 
-function DollarsField({ value, onInput }: DollarsFieldProps): JSX.Element {
+type DollarsFieldProps = {
+  readonly name: string;
+  readonly value: string;
+  readonly onInput: (text: string) => void;
+};
+
+function DollarsField({ name, value, onInput }: DollarsFieldProps): JSX.Element {
   return (
     <TextField
-      name="amount_microdollars"
+      name={name}
       label={words.order.amount}
       type="number"
       value={value}
@@ -229,7 +237,7 @@ function choiceOf(choice: Choice, amount: string): Decided {
     case "reopen":
       return { case: "reopen", value: {} };
     case "amount":
-      return { case: "grant", value: { grantedMicrodollars: dollarsOf(amount) } };
+      return { case: "grant", value: { grantedMicrodollars: dollarsOf(granted, amount) } };
     case "quote":
       return { case: "grant", value: { rate: GrantRate.QUOTE } };
     case "market":
@@ -237,10 +245,9 @@ function choiceOf(choice: Choice, amount: string): Decided {
   }
 }
 
-function dollarsOf(text: string): bigint {
+function dollarsOf(field: string, text: string): bigint {
   const micro = parseDollars(text);
-  if (micro === undefined || micro === 0n)
-    throw fieldError("amount_microdollars", words.order.notAnAmount);
+  if (micro === undefined || micro === 0n) throw fieldError(field, words.order.notAnAmount);
   return micro;
 }
 
@@ -256,7 +263,7 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
       ...{ orderId: order.orderId, ...act },
       what:
         what === ""
-          ? { case: "amountMicrodollars", value: dollarsOf(amount) }
+          ? { case: "amountMicrodollars", value: dollarsOf(refunded, amount) }
           : { case: "depositId", value: what },
     }).finally(orderChanged);
     notify(approval ? words.order.waits : words.order.refundBegun);
@@ -266,7 +273,7 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
       title={words.order.refundTitle}
       kind="danger"
       submit={words.order.refundSubmit}
-      fields={["deposit_id", "amount_microdollars"]}
+      fields={["deposit_id", refunded]}
       onAct={begin}
       onClose={onClose}
     >
@@ -287,7 +294,7 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
           ]}
         />
       )}
-      {what === "" && <DollarsField value={amount} onInput={setAmount} />}
+      {what === "" && <DollarsField name={refunded} value={amount} onInput={setAmount} />}
     </ActDialog>
   );
 }

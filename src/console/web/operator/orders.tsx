@@ -71,9 +71,9 @@ function useFilters() {
     needsAttention: query.attention !== "",
     asset: coin,
     processor: query.processor.trim(),
-    leastMicrodollars: BigInt(least * microdollarsPerDollar),
-    ...(from && { from: timestampFromDate(from) }),
-    ...(to && { to: timestampFromDate(to) }),
+    minMicrodollars: BigInt(least * microdollarsPerDollar),
+    ...(from && { startAt: timestampFromDate(from) }),
+    ...(to && { endAt: timestampFromDate(to) }),
   };
   const range = new URLSearchParams({
     all: "true",

@@ -92,7 +92,7 @@ type Opened = { readonly kind: "disable" | "link"; readonly person: Person };
 
 type PersonChange = {
   readonly disabled?: boolean;
-  readonly operator?: OperatorRole;
+  readonly operatorRole?: OperatorRole;
   readonly keys?: KeyAction;
 };
 
@@ -135,7 +135,7 @@ function columnsOf(onOpen: (opened: Opened) => void): readonly Column<Person>[] 
             roles={roles}
             texts={words.people.roles}
             isFixed={person.personId === session.value.person?.personId}
-            onChange={(role) => update(person, { operator: roleOf[role] })}
+            onChange={(role) => update(person, { operatorRole: roleOf[role] })}
           />
         ) : (
           words.people.roles[roleNameOf(person)]

@@ -184,7 +184,7 @@ async function makePromotion(fields: Fields): Promise<string> {
     code: fields.code.trim(),
     family: familyOf[fields.pool],
     bonusMicrocredits,
-    maxUses: readWhole(fields.most, field.most) ?? 0,
+    maxUses: readWhole(fields.most, field.maxUses) ?? 0,
     needsPurchase: fields.needsPurchase,
     ...(end && { expiresAt: timestampFromDate(end) }),
   });
@@ -215,7 +215,7 @@ function CreateDialog({ onClose }: CreateDialogProps): JSX.Element {
     <Dialog title={texts.formTitle} onClose={onClose}>
       <Form
         submit={texts.submit}
-        fields={["name", "code", "family", "bonus_microcredits", "ends_at", "most"]}
+        fields={["name", "code", "family", "bonus_microcredits", "expires_at", "max_uses"]}
         onSubmit={async () => setMade(await makePromotion(fields))}
         onCancel={onClose}
       >
@@ -266,7 +266,7 @@ function PromotionFields({ fields, onChange }: PromotionFieldsProps): JSX.Elemen
         onInput={(code) => set({ code })}
       />
       <TextField
-        name="ends_at"
+        name="expires_at"
         label={texts.ends}
         hint={texts.endsHint}
         type="date"
@@ -274,7 +274,7 @@ function PromotionFields({ fields, onChange }: PromotionFieldsProps): JSX.Elemen
         onInput={(lastDay) => set({ lastDay })}
       />
       <TextField
-        name="most"
+        name="max_uses"
         label={texts.most}
         hint={texts.mostHint}
         type="number"

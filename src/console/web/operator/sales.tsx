@@ -41,13 +41,8 @@ import { utc } from "../zone.ts";
 import { AccountLink, ListTable, LookOnly, PagedTable, useAccountNames } from "./common.tsx";
 import { words } from "./words.ts";
 
-const {
-  querySales,
-  queryRevenue,
-  queryLiabilities: getLiabilities,
-  listProviderBills,
-  setProviderBill,
-} = SalesService.method;
+const { querySales, queryRevenue, queryLiabilities, listProviderBills, setProviderBill } =
+  SalesService.method;
 const monthsShown = 13;
 const dayMs = 86_400_000;
 
@@ -61,8 +56,8 @@ const monthStart = (month: string, add = 0) => {
 };
 const monthOf = (at: Date) => fieldDay(at).slice(0, "2026-11".length);
 const between = ({ from, to }: Range) => ({
-  from: timestampFromDate(from),
-  to: timestampFromDate(to),
+  startAt: timestampFromDate(from),
+  endAt: timestampFromDate(to),
 });
 
 /** This month and those before it, the newest first. */
@@ -127,7 +122,7 @@ function Overview({ asked: { range, before } }: { readonly asked: Asked }): JSX.
   const end = range.to < tomorrow ? range.to : tomorrow;
   const lastDay = between({ from: new Date(end.getTime() - dayMs), to: end });
   // A browser has six calls at a time: what is below waits for the first ones.
-  const owed = useCall(getLiabilities, days.data && lastDay);
+  const owed = useCall(queryLiabilities, days.data && lastDay);
   const earlier = monthIn(before);
   return (
     <View call={together(days, months, paid)} skeleton={<Skeleton figures={4} chart />}>
@@ -153,8 +148,8 @@ function Overview({ asked: { range, before } }: { readonly asked: Asked }): JSX.
 /** Whether a row is of the month of a range. */
 const monthIn =
   ({ from: start }: Range) =>
-  ({ startAt: from }: Pick<Sales, "from">) =>
-    from !== undefined && toDate(from).getTime() === start.getTime();
+  ({ startAt }: Pick<Sales, "startAt">) =>
+    startAt !== undefined && toDate(startAt).getTime() === start.getTime();
 
 type SalesFiguresProps = {
   readonly now: QuerySalesResponse;

@@ -90,13 +90,13 @@ export function MoveDialog({ account, onClose }: TransferDialogProps): JSX.Eleme
     <ActDialog
       title={words.move.title(name)}
       submit={words.move.submit}
-      fields={["from", "amount_microcredits"]}
+      fields={["from_family", "amount_microcredits"]}
       onAct={send}
       onClose={onClose}
     >
       <p class="muted">{words.move.lead}</p>
       <SelectField
-        name="from"
+        name="from_family"
         label={words.move.from}
         value={from}
         onInput={setFrom}

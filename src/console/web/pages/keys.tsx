@@ -67,7 +67,7 @@ function filterOf(query: Query): KeyFilter {
   const look = Object.hasOwn(looks, query.look) ? choiceOf(query.look, looks, "unused") : undefined;
   return {
     accountId: account.value.accountId,
-    statuses: [...filters[choiceOf(query.status, filters, "usable")]],
+    states: [...filters[choiceOf(query.status, filters, "usable")]],
     query: query.q.trim(),
     tags: parseTags(query.tag),
     withoutTag: query.without,
@@ -83,9 +83,9 @@ function useKeyPages(query: Query, filter: KeyFilter) {
     order,
     reversed: (query.order === "up") !== isUp,
     pageSize,
-    withDays: true,
-    withAttention: true,
-    withTagKeys: true,
+    includeDays: true,
+    includeAttention: true,
+    includeTagKeys: true,
   };
   return usePages(
     KeysService.method.listKeys,
@@ -96,7 +96,7 @@ function useKeyPages(query: Query, filter: KeyFilter) {
 }
 
 function useGroupPages(query: Query, filter: KeyFilter) {
-  const request = { ...filter, groupByTag: query.group, pageSize, withTagKeys: true };
+  const request = { ...filter, groupByTag: query.group, pageSize, includeTagKeys: true };
   return usePages(
     KeysService.method.listKeys,
     query.group === "" ? undefined : { ...request, includeAttention: true },
@@ -311,7 +311,7 @@ function fileOf(filter: KeyFilter): string {
   const look = Object.entries(looks).find(([, one]) => one === filter.attention)?.[0];
   const asked = {
     account: filter.accountId,
-    status: filter.statuses.map((status) => names[status]).join(","),
+    status: filter.states.map((status) => names[status]).join(","),
     query: filter.query,
     tag: tagsText(filter.tags),
     without_tag: filter.withoutTag,

@@ -83,8 +83,8 @@ export function useUsage(chosen: Chosen): UsageCalls {
   const following = { isLive: compared?.isOpen === true };
   const range = compared && {
     ...filter,
-    from: timestampFromDate(compared.range.from),
-    ...(!compared.isOpen && { to: timestampFromDate(compared.range.to) }),
+    startAt: timestampFromDate(compared.range.from),
+    ...(!compared.isOpen && { endAt: timestampFromDate(compared.range.to) }),
   };
   const bucket = plan && buckets[plan.bucket];
   const groupBy = [by === "category" ? "key" : by, second].flatMap((one) =>

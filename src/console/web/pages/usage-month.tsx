@@ -40,7 +40,7 @@ export function MonthSoFar({ chosen }: { readonly chosen: Chosen }): JSX.Element
   const start = startOf("month", now);
   const before = startOf("month", new Date(start.getTime() - 1));
   const request = {
-    ...{ ...filter, from: timestampFromDate(before), bucket: Bucket.DAY },
+    ...{ ...filter, startAt: timestampFromDate(before), bucket: Bucket.DAY },
     groupBy: [UsageGroup.FAMILY],
   };
   const call = useAllPages(UsageService.method.queryUsage, isSeen ? request : undefined, rowsOf, {

@@ -231,8 +231,8 @@ function Refusals({ chosen, compared, plan }: MultiplesProps): JSX.Element {
   const { accountId, keyIds } = chosen.filter;
   const request = {
     ...{ accountId, keyIds, bucket: buckets[plan.bucket], groupBy: [RefusalGroup.REASON] },
-    from: timestampFromDate(range.from),
-    ...(!isOpen && { to: timestampFromDate(range.to) }),
+    startAt: timestampFromDate(range.from),
+    ...(!isOpen && { endAt: timestampFromDate(range.to) }),
   };
   const call = useAllPages(
     UsageService.method.queryRefusals,

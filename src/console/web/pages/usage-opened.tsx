@@ -56,8 +56,8 @@ export function OpenedBar(props: OpenedProps): JSX.Element {
   const { queryUsage } = UsageService.method;
   const request = {
     ...chosen.filter,
-    from: timestampFromDate(opened.from),
-    ...(opened.to && { to: timestampFromDate(opened.to) }),
+    startAt: timestampFromDate(opened.from),
+    ...(opened.to && { endAt: timestampFromDate(opened.to) }),
     bucket: Bucket.NONE,
   };
   // As the chart: a request that was admitted in a past bar may be settled now.
@@ -66,7 +66,7 @@ export function OpenedBar(props: OpenedProps): JSX.Element {
   // The models are on one page, which is read again and again; keys may have many.
   const ofModels = {
     ...{ ...request, groupBy: [UsageGroup.MODEL] },
-    ...{ withErrors: true, withOutcomes: true },
+    ...{ includeRefusals: true, includeOutcomes: true },
   };
   const both = together(
     useAllPages(queryUsage, ofKeys, rowsOf, following),

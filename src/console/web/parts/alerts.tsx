@@ -162,7 +162,7 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
       {settings.webhookUrl && (
         <div class="spread">
           <CheckField
-            name="new_webhook_secret"
+            name="rotate_webhook_secret"
             label={text.newSecret}
             checked={form.isNewSecret}
             onInput={(isNewSecret) => set({ isNewSecret })}

@@ -231,7 +231,7 @@ function readFields({ name, scopes, mostKeys, perMinute, cap, addresses }: Field
   return {
     name: name.trim(),
     scopes: scopes.map((scope) => ManagementScope[scope]),
-    mostKeys: readWhole(mostKeys, CreateManagementKeyRequestSchema.field.mostKeys) ?? 0,
+    maxKeys: readWhole(mostKeys, CreateManagementKeyRequestSchema.field.maxKeys) ?? 0,
     childLimits: {
       ...(rate !== undefined && { requestsPerMinute: rate }),
       ...(amount !== undefined && { monthlyCapMicrocredits: amount }),
@@ -250,14 +250,14 @@ function otherLimits({ childLimits }: ManagementKey) {
 const paths = {
   name: "name",
   scopes: "scopes",
-  mostKeys: "most_keys",
+  mostKeys: "max_keys",
   perMinute: "child_limits",
   cap: "child_limits",
   addresses: "allowed_addresses",
 } as const satisfies Record<keyof Fields, string>;
 
 const shownErrors = [
-  ...["name", "most_keys", "requests_per_minute", "monthly_cap_microcredits"],
+  ...["name", "max_keys", "requests_per_minute", "monthly_cap_microcredits"],
   "allowed_addresses",
 ];
 
@@ -299,7 +299,7 @@ function FormFields({ fields, onChange }: FormFieldsProps): JSX.Element {
         ))}
       </fieldset>
       <TextField
-        name="most_keys"
+        name="max_keys"
         label={texts.mostKeys}
         hint={texts.mostKeysHint}
         type="number"

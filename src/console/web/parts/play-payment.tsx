@@ -45,17 +45,17 @@ export function PlayPayment({ order }: { readonly order: Order }): JSX.Element |
 
 function depositOf(
   one: Case,
-  { orderId, asset, quotedCoins: quotedAmount, missingCoins: missingAmount, quotedUntil }: Order,
+  { orderId, asset, quotedCoins, missingCoins, quotedUntil }: Order,
 ): MessageInitShape<typeof SimulateDepositRequestSchema> {
-  const amount = isZero(missingAmount) ? quotedAmount : missingAmount;
-  const whole = { orderId, amount, confirmations: 1 };
+  const coins = isZero(missingCoins) ? quotedCoins : missingCoins;
+  const whole = { orderId, coins, confirmations: 1 };
   switch (one) {
     case "exact":
       return whole;
     case "tooLittle":
-      return { ...whole, coins: halfOf(amount) };
+      return { ...whole, coins: halfOf(coins) };
     case "tooMuch":
-      return { ...whole, coins: addDecimals(amount, amount) };
+      return { ...whole, coins: addDecimals(coins, coins) };
     case "late":
       return {
         ...whole,
@@ -70,5 +70,5 @@ function depositOf(
   }
 }
 
-const bitcoin = { asset: "BTC", amount: "0.0001" };
-const anotherCoin = { asset: "USDT", amount: "5" };
+const bitcoin = { asset: "BTC", coins: "0.0001" };
+const anotherCoin = { asset: "USDT", coins: "5" };

@@ -11,7 +11,7 @@ import { utc } from "../zone.ts";
  * to `to`; without `to`, until now. Undefined: all are kept.
  */
 export function notKept(
-  errors: Pick<QueryRefusalsResponse, "from">,
+  errors: Pick<QueryRefusalsResponse, "startAt">,
   { from, to = new Date() }: { readonly from: Date; readonly to?: Date | undefined },
 ): string | undefined {
   if (!errors.startAt) return undefined;

@@ -37,11 +37,11 @@ export function useLastDays({
   const month = startOf("month", now);
   const request = {
     accountId,
-    from: timestampFromDate(span === "day" && month < range.from ? month : range.from),
+    startAt: timestampFromDate(span === "day" && month < range.from ? month : range.from),
     bucket: span === "hour" ? Bucket.HOUR : Bucket.DAY,
     groupBy: [UsageGroup.MODEL],
     keyIds: keyId === undefined ? [] : [keyId],
-    withOwnBudgets,
+    includeOwnBudgets: withOwnBudgets,
   };
   return useCall(UsageService.method.queryUsage, request, { isLive: true });
 }

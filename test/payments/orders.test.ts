@@ -443,12 +443,12 @@ describe("what waits for a person", () => {
     const decide = (value: object) =>
       admin.decideOrder({ orderId, choice: { case: "grant", value }, reason });
     expect(await errorOf(decide({ rate: GrantRate.QUOTE }))).toBe("invalid_request grant.rate");
-    for (const amountMicrodollars of [0n, -1n, 10n ** 18n])
-      expect(await errorOf(decide({ amountMicrodollars }))).toBe(
-        "invalid_request grant.amount_microdollars",
+    for (const grantedMicrodollars of [0n, -1n, 10n ** 18n])
+      expect(await errorOf(decide({ grantedMicrodollars }))).toBe(
+        "invalid_request grant.granted_microdollars",
       );
     expect(await errorOf(decide({ rate: GrantRate.QUOTE, amountMicrodollars: 1n }))).toBe(
-      "invalid_request grant.amount_microdollars",
+      "invalid_request grant.granted_microdollars",
     );
     await decide({ amountMicrodollars: 4_900_000n });
     expect(await stage.posted(accountId)).toBe(980_000_000n);

@@ -1,7 +1,7 @@
 // Parameters of an HTTP query. Each names itself in its error.
 
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { invalidField } from "./errors.ts";
+import { ApiError, invalidField } from "./errors.ts";
 
 /** The values of each parameter that was given, in their order. */
 export type Query = ReadonlyMap<string, readonly string[]>;
@@ -76,6 +76,24 @@ export function rangeParams(
   const startAt = timeParam(query, fromName);
   const endAt = timeParam(query, toName);
   return { ...(startAt && { startAt }), ...(endAt && { endAt }) };
+}
+
+/** Parameters from which the fields of a range are read, the usual one first. */
+const rangeNames: Readonly<Record<string, readonly string[]>> = {
+  start_at: ["from", "start_date"],
+  end_at: ["to", "end_date"],
+};
+
+/** The same error, which names the parameter of `parsed` in place of the field of a range. */
+export function asParam(error: ApiError, parsed: unknown): ApiError {
+  const nameOf = (field: string) => {
+    const names = rangeNames[field] ?? [field];
+    return names.find((name) => Object.hasOwn(Object(parsed), name)) ?? names[0] ?? field;
+  };
+  const { field, ...facts } = error.facts;
+  if (field === undefined || !(field in rangeNames)) return error;
+  const message = error.message.replace(/\b(start_at|end_at)\b/g, nameOf);
+  return new ApiError(error.reason, { ...facts, field: nameOf(field), message });
 }
 
 /** The value of one of these names, in any case. Throws `invalid_request` for another name. */

@@ -18,6 +18,7 @@ import { familyName } from "../base/families.ts";
 import { closed, described, oneOf, type Schema, text } from "../base/json-schema.ts";
 import { credits, parseCredits, usd } from "../base/money.ts";
 import {
+  asParam,
   choiceOf,
   listParam,
   type Query,
@@ -280,7 +281,7 @@ export function registerExports(
             .header("content-disposition", `attachment; filename="${name}"`)
             .send(Readable.from(body, { objectMode: false, highWaterMark: 65_536 }));
         } catch (error) {
-          return sendError(reply, toApiError(error));
+          return sendError(reply, asParam(toApiError(error), request.query));
         }
       },
     });

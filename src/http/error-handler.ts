@@ -6,6 +6,7 @@ import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError, toApiError } from "../base/errors.ts";
 import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
+import { asParam } from "../base/query.ts";
 import { dropBody, whenSent } from "./body.ts";
 import { lingerMs } from "./connections.ts";
 import { hijackReply, requestIdHeaders, sendJson, streamHeaders } from "./context.ts";
@@ -23,9 +24,9 @@ export function createErrorHandler(log: Log) {
     reply: FastifyReply,
   ): void => {
     const { context } = request;
-    const apiError = fromFastifyError(error) ?? toApiError(error);
+    const apiError = fromFastifyError(error) ?? asParam(toApiError(error), request.query);
     // The interceptor of the services logs the errors that it wraps.
-    if (apiError !== error && apiError.reason === "internal")
+    if (!(error instanceof ApiError) && apiError.reason === "internal")
       log.error(
         { code: "internal_error", requestId: context.requestId, err: error },
         "request failed",

@@ -447,10 +447,10 @@ describe("what waits for a person", () => {
       expect(await errorOf(decide({ grantedMicrodollars }))).toBe(
         "invalid_request grant.granted_microdollars",
       );
-    expect(await errorOf(decide({ rate: GrantRate.QUOTE, amountMicrodollars: 1n }))).toBe(
+    expect(await errorOf(decide({ rate: GrantRate.QUOTE, grantedMicrodollars: 1n }))).toBe(
       "invalid_request grant.granted_microdollars",
     );
-    await decide({ amountMicrodollars: 4_900_000n });
+    await decide({ grantedMicrodollars: 4_900_000n });
     expect(await stage.posted(accountId)).toBe(980_000_000n);
   });
 

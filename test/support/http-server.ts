@@ -169,7 +169,7 @@ function scriptedCore(script: ScriptedServices): Core {
         generate: (request: GenerateRequest, options: Options) => script.generate(request, options),
         countTokens: async () => create(CountTokensResponseSchema, { inputTokens: 17 }),
         listModels: async () => create(ListModelsResponseSchema, { models: script.models }),
-        getModel: async ({ model }: { model: string }) => {
+        getModel: async ({ modelId: model }: { modelId: string }) => {
           const found = create(ListModelsResponseSchema, { models: script.models }).models.find(
             ({ modelId: id }) => id === model,
           );

@@ -66,7 +66,14 @@ test("an act of the audit log is a sentence in the past", () => {
   expect(
     Object.fromEntries(
       [
-        ...["CreateKey", "CreateAdminToken", "RevokeIdentity", "Invite", "SetPassword", "SignUp"],
+        ...[
+          "CreateKey",
+          "CreateAdminToken",
+          "RevokeIdentity",
+          "CreateInvitation",
+          "SetPassword",
+          "SignUp",
+        ],
         ...[
           "ListMembers",
           "ListPeople",
@@ -81,12 +88,12 @@ test("an act of the audit log is a sentence in the past", () => {
     CreateKey: "made a key",
     CreateAdminToken: "made an admin token",
     RevokeIdentity: "revoked an identity",
-    Invite: "invited",
+    CreateInvitation: "made an invitation",
     SetPassword: "set password",
     SignUp: "signed up",
     ListMembers: "looked at the list of members",
     ListPeople: "looked at the people",
-    ListCatalogModels: "looked at the catalog",
+    ListCatalogModels: "looked at the list of catalog models",
     GetPools: "looked at pools",
     RenameAccount: "renamed an account",
     GetStatus: "looked at status",

@@ -111,7 +111,7 @@ test("no method whose answer has a secret is compressed", () => {
       ),
     );
   expect(secret.map(({ name }) => name)).toEqual(
-    expect.arrayContaining(["CreateKey", "RotateKey", "CreateAdminToken", "Invite"]),
+    expect.arrayContaining(["CreateKey", "RotateKey", "CreateAdminToken", "CreateInvitation"]),
   );
   expect(secret.filter(isCompressible).map(({ name }) => name)).toEqual([]);
 });

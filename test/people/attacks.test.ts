@@ -326,7 +326,7 @@ describe("audit events", () => {
       (await admin.listAuditEvents({ allAccounts: true, method, pageSize: 1 })).events[0]?.facts;
     const { invitation, link } = await admin.createInvitation({ accountId: "acc_a", role: VIEWER });
     const invitationId = invitation?.invitationId ?? "";
-    expect(await newest("Invite")).toMatchObject({ invitationId, role: "VIEWER" });
+    expect(await newest("CreateInvitation")).toMatchObject({ invitationId, role: "VIEWER" });
     await admin.revokeInvitation({ accountId: "acc_a", invitationId });
     expect(await newest("RevokeInvitation")).toMatchObject({ invitationId });
 
@@ -343,6 +343,6 @@ describe("audit events", () => {
     await admin.updatePerson({ personId: person.person.personId, disabled: true });
     expect(await newest("UpdatePerson")).toMatchObject({ oldDisabled: "false", disabled: "true" });
     // The token of the link is in none of them.
-    expect(JSON.stringify(await newest("Invite"))).not.toContain(tokenOf(link));
+    expect(JSON.stringify(await newest("CreateInvitation"))).not.toContain(tokenOf(link));
   });
 });

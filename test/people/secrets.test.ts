@@ -85,7 +85,11 @@ test("what was issued through a facade is nowhere else", async () => {
   const wrong = "a-wrong-password-of-olga";
   expect((await plain("SignInWithPassword", { login: "olga", password: wrong })).status).toBe(401);
   const signedIn = await plain("SignInWithPassword", { login: "olga", password });
-  const invited = await call("Invite", { accountId: "acc_a", role: "ACCOUNT_ROLE_VIEWER" }, cookie);
+  const invited = await call(
+    "CreateInvitation",
+    { accountId: "acc_a", role: "ACCOUNT_ROLE_VIEWER" },
+    cookie,
+  );
   const inviteToken = new URL(invited.json.link).hash.slice(1);
   const created = await call(
     "CreateKey",
@@ -99,7 +103,7 @@ test("what was issued through a facade is nowhere else", async () => {
   await plain("ListMembers", { accountId: "acc_a" }, cookie);
   const events = await plain("ListAuditEvents", { accountId: "acc_a" }, cookie);
   expect(events.json.events.map(({ method }: { method: string }) => method)).toEqual(
-    expect.arrayContaining(["CreateKey", "Invite", "RedeemLink"]),
+    expect.arrayContaining(["CreateKey", "CreateInvitation", "RedeemLink"]),
   );
   await plain("ListPeople", {}, cookie);
   // Failures, too.

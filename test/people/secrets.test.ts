@@ -12,6 +12,7 @@ import { Authenticator } from "../support/authenticator.ts";
 import { contentKey } from "../support/content-key.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
+import { pathOf } from "../support/paths.ts";
 import { query } from "../support/query.ts";
 
 const origin = "http://localhost:8080";
@@ -40,14 +41,11 @@ afterAll(async () => {
 const answers: string[] = [];
 
 async function call(method: string, body: object, cookie = "") {
-  const response = await fetch(
-    `${facade.httpAddress}/gateway.${method.startsWith("Create") ? "keys.v1.Keys" : "people.v1.People"}Service/${method}`,
-    {
-      method: "POST",
-      headers: { "content-type": "application/json", origin, cookie, "user-agent": "a test" },
-      body: JSON.stringify(body),
-    },
-  );
+  const response = await fetch(`${facade.httpAddress}${pathOf(method)}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", origin, cookie, "user-agent": "a test" },
+    body: JSON.stringify(body),
+  });
   const text = await response.text();
   const setCookie = response.headers.get("set-cookie")?.split(";")[0] ?? "";
   return { status: response.status, text, json: Object(JSON.parse(text)), setCookie };

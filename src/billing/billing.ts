@@ -734,9 +734,10 @@ async function placeHold(
   const { webSearches } = request;
   const tags = checkTags(request.tags, "tags");
   if (!isRequestId(requestId)) throw invalidField("request_id", requestIdRule);
-  if (minOutput > maxOutput) throw invalidField("min_output", "is larger than max_output");
+  if (minOutput > maxOutput)
+    throw invalidField("min_output_tokens", "is larger than max_output_tokens");
   if (input === 0 && maxOutput === 0)
-    throw invalidField("input", "a hold needs input or output to cover");
+    throw invalidField("max_input_tokens", "a hold needs input or output to cover");
   const deadlineMs = request.deadline ? durationMs(request.deadline) : defaultDeadlineMs;
   const found = await store.findPayer(keyId);
   const facts = factsOf(request);

@@ -215,7 +215,7 @@ export async function moveCredits(
     throw new ApiError("not_permitted", { message: "Only operators move credits here." });
   const { amountMicrocredits: amount, idempotencyKey } = request;
   const [from, to] = [namedFamily(request.fromFamily), namedFamily(request.toFamily)];
-  if (to === from) throw invalidField("to", "has to be the other family");
+  if (to === from) throw invalidField("to_family", "has to be the other family");
   checkText("idempotency_key", idempotencyKey);
   const reason = readReason(request.reason, call);
   const both = { accountId, kind: TransferKind.ADJUSTMENT, reason, actor: actorOf(caller) };

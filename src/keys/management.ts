@@ -436,7 +436,7 @@ const maskRule = {
   type: ManagementKeySchema,
   selector: "management_key_id",
   changeable: [
-    ...["name", "scopes", "most_keys", "child_limits", "allowed_addresses", "expires_at"],
+    ...["name", "scopes", "max_keys", "child_limits", "allowed_addresses", "expires_at"],
   ],
   values: "management_key.",
 };
@@ -453,7 +453,7 @@ function checkChanges(key: ManagementKey, paths: readonly string[]): Partial<Set
         if (key.scopes.length === 0) throw invalidField(field, "has to name at least one scope");
         changed.scopes = scopeNames(key.scopes);
         break;
-      case "most_keys":
+      case "max_keys":
         if (key.maxKeys === 0) throw invalidField(field, "is at least 1");
         changed.mostKeys = key.maxKeys;
         break;

@@ -378,8 +378,11 @@ export async function listProviderBills(
   call: Pick<AuthenticatedCall, "accountId">,
 ): Promise<ListProviderBillsResponse> {
   const days = readDays(request);
-  for (const field of ["from", "to"] as const)
-    if (!days[field].endsWith("-01")) throw invalidField(field, "must be the first of a month");
+  for (const [field, day] of [
+    ["start_at", days.from],
+    ["end_at", days.to],
+  ] as const)
+    if (!day.endsWith("-01")) throw invalidField(field, "must be the first of a month");
   const all = await reports.run(sql.listBills, days);
   const list = wholeList(all, ({ month, provider }) => `${month} ${provider}`);
   const page = await readPage(SalesService.method.listProviderBills, request, call, list);

@@ -74,8 +74,8 @@ export function createSales({
   return {
     querySales: (...asked: Asked<typeof querySales>) => querySales(parts, ...asked),
     queryRevenue: (...asked: Asked<typeof queryRevenue>) => queryRevenue(parts, ...asked),
-    getLiabilities: (request: Parameters<typeof getLiabilities>[1]) =>
-      getLiabilities(parts, request),
+    queryLiabilities: (request: Parameters<typeof queryLiabilities>[1]) =>
+      queryLiabilities(parts, request),
     listProviderBills: (...asked: Asked<typeof listProviderBills>) =>
       listProviderBills(parts, ...asked),
     setProviderBill: (...asked: Asked<typeof setProviderBill>) => setProviderBill(parts, ...asked),

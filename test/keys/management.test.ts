@@ -128,7 +128,7 @@ describe("a new management key", () => {
     ["without a name", { name: "" }, "invalid_request name"],
     ["without a scope", { scopes: [] }, "invalid_request scopes"],
     ["with a scope twice", { scopes: [KEYS, KEYS] }, "invalid_request scopes[1]"],
-    ["with too many keys", { maxKeys: 1001 }, "invalid_request most_keys"],
+    ["with too many keys", { maxKeys: 1001 }, "invalid_request max_keys"],
     [
       "with a limit that no key has",
       { childLimits: { requestsPerMinute: 1_000_001 } },
@@ -594,7 +594,7 @@ describe("a change", () => {
       [[], "update_mask"],
       [["secrets"], "update_mask"],
       [["*"], "update_mask"],
-      [["most_keys"], "management_key.most_keys"],
+      [["max_keys"], "management_key.max_keys"],
       [["scopes"], "management_key.scopes"],
     ] as const)
       expect(await errorOf(update(id, {}, ...paths))).toBe(`invalid_request ${field}`);

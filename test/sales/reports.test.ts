@@ -229,7 +229,7 @@ test("pages of 2,000 rows have each row once", async () => {
 test("what is no range of whole UTC days, or too long, is refused by name", async () => {
   const world = await fresh();
   const refused = [
-    [{ from: world.midnight(0), to: world.midnight(0) }, /^to: must be after from/],
+    [{ startAt: world.midnight(0), endAt: world.midnight(0) }, /^end_at: must be after start_at/],
     [
       { startAt: { ...world.midnight(1), nanos: 1 }, endAt: world.midnight(0) },
       /^start_at: must be the midnight of a UTC day/,
@@ -247,7 +247,7 @@ test("what is no range of whole UTC days, or too long, is refused by name", asyn
     [{ groupBy: [SalesGroup.UNSPECIFIED] }, /^group_by\[0\]: /],
     [{ families: [9] }, /^families\[0\]: /],
   ] as const;
-  const range = { from: world.midnight(1), to: world.midnight(0) };
+  const range = { startAt: world.midnight(1), endAt: world.midnight(0) };
   for (const [more, message] of unknown) {
     const request = Object.assign(create(QuerySalesRequestSchema, range), more);
     expect(() => checkRequest(QuerySalesRequestSchema, request)).toThrow(message);

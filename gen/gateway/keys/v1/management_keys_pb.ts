@@ -324,7 +324,7 @@ export type UpdateManagementKeyRequest = Message<"gateway.keys.v1.UpdateManageme
   managementKey?: ManagementKey | undefined;
 
   /**
-   * One or more of `name`, `scopes`, `most_keys`, `child_limits`, `allowed_addresses`,
+   * One or more of `name`, `scopes`, `max_keys`, `child_limits`, `allowed_addresses`,
    * `expires_at`. A field that is in the mask and absent in `management_key` is cleared. One
    * that is set and not in it is refused.
    *

@@ -145,7 +145,7 @@ export async function listCatalog(
   const ids = new Set(models.map(({ id }) => id));
   const gone = [...used.keys()]
     .filter((id) => !ids.has(id))
-    .map((id) => ({ id, displayName: id, prices: pricesOf(id) }));
+    .map((id) => ({ modelId: id, displayName: id, prices: pricesOf(id) }));
   const list = wholeList<MessageInitShape<typeof CatalogModelSchema>>(
     [...offered, ...gone],
     ({ modelId: id = "" }) => id,

@@ -35,9 +35,11 @@ export async function listPromotionUses(
       reports.run(sql.listPromotionUses, { accountId, before: after ?? null, rows }),
     cursorOf: ({ codeId }) => codeId,
   });
-  const uses = page.entries.map(({ family, bonusMicro, usedAt, ...use }) =>
+  const uses = page.entries.map(({ codeId, family, bonusMicro, usedAt, isTakenBack, ...use }) =>
     create(PromotionUseSchema, {
       ...use,
+      promotionId: codeId,
+      takenBack: isTakenBack,
       family: familyOf(family),
       bonusMicrocredits: bonusMicro,
       usedAt: timestampFromDate(usedAt),

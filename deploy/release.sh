@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes a release of the commit that is tagged as this version, in release/: the sources, the package
-# that npx starts, the list of their packages (CycloneDX), the chart, and their checksums. From
-# anywhere in the repository, after `npm ci`:
+# Makes a release of the commit that is tagged as this version, in release/: the sources, the
+# package that npx starts, the list of their packages (CycloneDX), the chart, and their checksums.
+# From anywhere in the repository, after `npm ci`:
 #
 #   deploy/release.sh                          # the files
 #   IMAGE=registry.example.com/gateway deploy/release.sh    # and the image, which it pushes

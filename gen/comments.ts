@@ -1195,7 +1195,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.payments.v1.PromotionsService.ListPromotions": "Lists promotions, newest first.",
   "gateway.payments.v1.PromotionsService.RedeemPromotion": "Redeems a promotion code: its credits are added to the pool it is for. An account can use a code once; a repeat returns the same transfer. Wrong codes are slowed like wrong passwords. Errors: NOT_FOUND (code), PROMOTION_NOT_USABLE, ACCOUNT_SUSPENDED, ACCOUNT_CLOSED, AUTH_RATE_LIMITED (with a RetryInfo; also for more than a few calls of one account at once).",
   "gateway.payments.v1.PromotionsService.StopPromotion": "Stops a promotion: its code is of no use from now on. Bonuses that were given stay. Errors: NOT_FOUND.",
-  "gateway.payments.v1.ReceiveWebhookRequest.body": "The bytes as they arrived.",
+  "gateway.payments.v1.ReceiveWebhookRequest.body": "The bytes as they arrived, 64 KiB at most: REQUEST_TOO_LARGE.",
   "gateway.payments.v1.ReceiveWebhookRequest.headers": "By names in lower case. Without credentials and cookies.",
   "gateway.payments.v1.RedeemPromotionRequest.account_id": "Empty: the caller's own account.",
   "gateway.payments.v1.RedeemPromotionRequest.code": "Case, spaces and dashes do not count.",

@@ -80,10 +80,10 @@ const decide =
   (choice: object) =>
   (orderId: string): Promise<unknown> =>
     node.payments.admin.decideOrder({ orderId, reason: "an internal reason", ...choice });
-const grantOf = (amountMicrodollars: bigint) => ({
+const grantOf = (grantedMicrodollars: bigint) => ({
   choice: {
     case: "grant" as const,
-    value: { rate: GrantRate.UNSPECIFIED, amountMicrodollars },
+    value: { rate: GrantRate.UNSPECIFIED, grantedMicrodollars },
   },
 });
 

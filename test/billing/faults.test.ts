@@ -493,7 +493,7 @@ test("a request that cannot be settled delays neither the rest of its batch nor 
   );
   expect(both).toMatchObject([
     { status: "rejected" },
-    { status: "fulfilled", value: { amountMicrocredits: 50n } },
+    { status: "fulfilled", value: { chargedMicrocredits: 50n } },
   ]);
 
   const late = await ledger.holds.place(holdRequest(other, 100), never);

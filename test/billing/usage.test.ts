@@ -227,16 +227,20 @@ describe("ranges", () => {
     {
       name: "that goes backwards",
       question: { startAt: { seconds: 2_000_000n }, endAt: { seconds: 1_000_000n } },
-      field: "to",
+      field: "end_at",
     },
-    { name: "beyond the year 9999", question: { endAt: far }, field: "to" },
-    { name: "before the year 1", question: { startAt: { seconds: -far.seconds } }, field: "from" },
+    { name: "beyond the year 9999", question: { endAt: far }, field: "end_at" },
+    {
+      name: "before the year 1",
+      question: { startAt: { seconds: -far.seconds } },
+      field: "start_at",
+    },
     {
       name: "in the future",
       question: { startAt: stamp(new Date(Date.now() + 2 * hourMs)) },
-      field: "from",
+      field: "start_at",
     },
-    { name: "of more than ten years", question: { startAt: { seconds: 1n } }, field: "from" },
+    { name: "of more than ten years", question: { startAt: { seconds: 1n } }, field: "start_at" },
   ] satisfies { name: string; question: Question; field: string }[]) {
     test(`a range ${name} is rejected`, async () => {
       const payer = await world.payer(0n);
@@ -250,7 +254,7 @@ describe("ranges", () => {
     const from = stamp(world.daysAgo(101));
     expect(await errorOf(world.query({ startAt: from, bucket: Bucket.HOUR }, all(payer)))).toEqual({
       reason: "invalid_request",
-      field: "from",
+      field: "start_at",
     });
     await world.query({ startAt: from, bucket: Bucket.DAY }, all(payer));
     await world.query({ startAt: stamp(world.daysAgo(100)), bucket: Bucket.HOUR }, all(payer));
@@ -301,18 +305,13 @@ describe("questions that are not valid", () => {
     expect(await errorOf(world.query({ ...question, pageToken }, confined))).toEqual(refused);
   });
 
-  for (const { name, question, field } of [
-    { name: "a page of 2,001 rows", question: { pageSize: 2_001 }, field: "page_size" },
-    { name: "a page token of nowhere", question: { pageToken: "AAAA" }, field: "page_token" },
-  ] satisfies { name: string; question: Question; field: string }[]) {
-    test(`${name} is refused`, async () => {
-      const payer = await world.payer(0n);
-      expect(await errorOf(world.query(question, all(payer)))).toEqual({
-        reason: "invalid_request",
-        field,
-      });
+  test("a page token of nowhere is refused", async () => {
+    const payer = await world.payer(0n);
+    expect(await errorOf(world.query({ pageToken: "AAAA" }, all(payer)))).toEqual({
+      reason: "invalid_request",
+      field: "page_token",
     });
-  }
+  });
 
   test("an account that does not exist is not found", async () => {
     const call = callBy(environmentToken, { accountId: "acc_none" });

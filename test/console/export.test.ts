@@ -121,7 +121,7 @@ test("an owner downloads everything, a line for each thing, and no secret", asyn
   expect(all("transfer").map(({ idempotencyKey }) => idempotencyKey)).toEqual([
     ...[`pay:${orderId}#1`, "bonus 2", "bonus 1", "bonus 0"],
   ]);
-  expect(all("order")).toMatchObject([{ orderId, deposits: [{ amount: "5" }] }]);
+  expect(all("order")).toMatchObject([{ orderId, deposits: [{ coins: "5" }] }]);
   expect(all("document")).toMatchObject([{ orderId, kind: "DOCUMENT_KIND_RECEIPT" }]);
   expect(all("key")).toMatchObject([{ name: "of ci", secrets: [{ hint: expect.any(String) }] }]);
   expect(all("managementKey")).toMatchObject([

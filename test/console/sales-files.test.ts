@@ -192,7 +192,7 @@ test("every process serves the same files, and keeps none of them", async () => 
           authorization: `Bearer ${gateway.adminToken}`,
         },
         body: JSON.stringify({
-          ...{ from: `${from}T00:00:00Z`, to: `${to}T00:00:00Z`, pageToken },
+          ...{ startAt: `${from}T00:00:00Z`, endAt: `${to}T00:00:00Z`, pageToken },
           ...{ bucket: "SALES_BUCKET_DAY", groupBy: ["SALES_GROUP_ACCOUNT"], pageSize: 2_000 },
         }),
       });

@@ -180,7 +180,7 @@ describe("the sentence of an error comes from the rule", () => {
     [errorOf(QueryUsageRequestSchema, { groupByTag: " " }), `group_by_tag: is ${tagForm}`],
     [
       errorOf(ListChargesRequestSchema, { filter: { minChargedMicrocredits: -1n } }),
-      "filter.min_amount_microcredits: is at least 0",
+      "filter.min_charged_microcredits: is at least 0",
     ],
     [
       errorOf(ChangeKeysRequestSchema, {
@@ -237,7 +237,7 @@ describe("times and durations", () => {
       { seconds: 0n, nanos: -1 },
       { seconds: 0n, nanos: 1_000_000_000 },
     ])
-      expect(from(at)).toBe("from: is not in the years 1 to 9999");
+      expect(from(at)).toBe("start_at: is not in the years 1 to 9999");
   });
 
   test("that a Duration cannot have are refused", () => {

@@ -17,7 +17,7 @@ let child: ReturnType<typeof launch>;
 let address: string;
 let keys: { v1: string; ownerLink: string };
 
-/** Runs the command of the package in an empty folder, with nothing of the repository in its way. */
+/** Runs the command of the package in an empty folder, with no program of the repository. */
 function launch(...args: readonly string[]) {
   const { PATH = "", npm_config_registry } = process.env;
   const path = PATH.split(":").filter((folder) => !folder.startsWith(root));

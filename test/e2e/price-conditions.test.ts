@@ -79,7 +79,7 @@ type Asked = { readonly format: Format; readonly stream?: boolean; readonly more
 function ask({ format, stream = false, more = {} }: Asked, text = "Hello") {
   const messages = [{ role: "user", content: text }];
   const path = { native: "messages", chat: "chat/completions", responses: "responses" }[format];
-  const members = format === "responses" ? { maxInputTokens: text } : { max_tokens: 20, messages };
+  const members = format === "responses" ? { input: text } : { max_tokens: 20, messages };
   return fetch(`${gateway.address}/v1/${path}`, {
     method: "POST",
     headers: {

@@ -114,7 +114,7 @@ test("gRPC and Connect have a field for tags", async () => {
     const read = async () => {
       for await (const _ of client.generate(wrong, call)) expect.unreachable("an answer");
     };
-    await expect(read()).rejects.toThrow("tags: the tag team has no value");
+    await expect(read()).rejects.toThrow("tags: the value of an entry has fewer than 1 character");
   }
 });
 

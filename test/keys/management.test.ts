@@ -598,8 +598,8 @@ describe("a change", () => {
       [["scopes"], "management_key.scopes"],
     ] as const)
       expect(await errorOf(update(id, {}, ...paths))).toBe(`invalid_request ${field}`);
-    expect(await errorOf(update(id, { name: "new", mostKeys: 3 }, "name"))).toBe(
-      "invalid_request management_key.most_keys",
+    expect(await errorOf(update(id, { name: "new", maxKeys: 3 }, "name"))).toBe(
+      "invalid_request management_key.max_keys",
     );
     const stranger = { ...owner, memberships: [{ accountId: "acc_b", role: AccountRole.OWNER }] };
     const { rotateManagementKey, revokeManagementKey } = open(stranger);

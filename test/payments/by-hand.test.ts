@@ -210,7 +210,7 @@ test("an event takes nothing of a deposit, and names no other order", async () =
     accountId: (await stage.ledger.createAccount({ name: "other" })).account?.accountId ?? "",
   });
   for (const [field, value] of Object.entries({
-    amount: "5",
+    coins: "5",
     confirmations: 1,
     depositId: "sim_x",
     lost: true,

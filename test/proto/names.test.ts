@@ -29,16 +29,7 @@ const reservedWords = new Set([
   ...["sealed", "stackalloc", "string", "uint", "ulong", "unchecked", "unsafe", "ushort"],
 ]);
 
-const reserved = [
-  ...["Callers.operator", "RefusalRow.from", "ExportChargesRequest.from"],
-  ...["ExportDocumentsRequest.from", "ExportTransfersRequest.from", "QueryLiabilitiesRequest.from"],
-  ...["GetSessionResponse.operator", "ListAuditEventsRequest.from", "ListChargesRequest.from"],
-  ...["ListProviderBillsRequest.from", "MoveCreditsRequest.from", "OrderFilter.from"],
-  ...["Person.operator", "QueryRefusalsRequest.from", "QueryRefusalsResponse.from"],
-  ...["QueryRevenueRequest.from", "QuerySalesRequest.from", "QueryUsageRequest.from"],
-  ...["QueryUsageResponse.from", "Revenue.from", "Sales.from", "SignedInPerson.operator"],
-  ...["SimulateDepositRequest.event", "UpdatePersonRequest.operator", "UsageRow.from"],
-];
+const reserved = ["SimulateDepositRequest.event"];
 
 test("no field has a name that a language reserves", () => {
   const found = ourFields.filter(({ name }) => reservedWords.has(name));
@@ -67,22 +58,10 @@ test("a number of money has its unit in its name", () => {
 });
 
 const otherTimes = [
-  ...["AccountNote.at", "Alert.at", "AlertSettings.failing_since", "AuditEvent.at"],
-  ...["BeginSweepRequest.until", "CallFailure.at", "Delivery.at", "DocumentLine.at"],
-  ...["RefusalRow.from", "ExportAccountResponse.archived_before", "ExportChargesRequest.from"],
-  ...["ExportChargesRequest.to", "ExportDocumentsRequest.from", "ExportDocumentsRequest.to"],
-  ...["ExportTransfersRequest.from", "ExportTransfersRequest.to", "QueryLiabilitiesRequest.from"],
-  ...["QueryLiabilitiesRequest.to", "GetStatusResponse.at", "Liabilities.day"],
-  ...["ListAuditEventsRequest.from", "ListAuditEventsRequest.to", "ListChargesRequest.from"],
-  ...["ListChargesRequest.to", "ListChargesResponse.archived_before"],
-  ...["ListChargesResponse.searched_to", "ListProviderBillsRequest.from"],
-  ...["ListProviderBillsRequest.to", "Node.silent_seconds", "OrderEvent.at", "OrderFilter.from"],
-  ...["OrderFilter.to", "QueryRefusalsRequest.from", "QueryRefusalsRequest.to"],
-  ...["QueryRefusalsResponse.from", "QueryRefusalsResponse.to", "QueryRevenueRequest.from"],
-  ...["QueryRevenueRequest.to", "QuerySalesRequest.from", "QuerySalesRequest.to"],
-  ...["QueryUsageRequest.from", "QueryUsageRequest.to", "QueryUsageResponse.from"],
-  ...["QueryUsageResponse.to", "RefusedRequest.at", "Revenue.from", "Sales.from", "SearchHit.at"],
-  ...["Sweep.until", "SweepPayment.at", "UsageRow.from"],
+  ...["AlertSettings.failing_since", "BeginSweepRequest.until"],
+  ...["ExportAccountResponse.archived_before", "Liabilities.day"],
+  ...["ListChargesResponse.archived_before", "ListChargesResponse.searched_to"],
+  ...["Node.silent_seconds", "Sweep.until"],
 ];
 
 test("a time ends in _at or _until, and a span is a Duration", () => {

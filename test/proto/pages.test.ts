@@ -8,6 +8,7 @@ import { beginsWith, ourMethods } from "../support/protos.ts";
 
 /** Lists that have no pages, and why. */
 const whole: Readonly<Record<string, string>> = {
+  QueryLiabilities: "a day of each pool, of thirteen months at most",
   Search: "the best hits of each kind, of which `is_incomplete` says that there are more",
   FindRequests: "what has one id: seldom more than one request",
 };

@@ -220,9 +220,6 @@ test("pages of 2,000 rows have each row once", async () => {
   } while (pageToken !== "");
   expect(pages).toBeGreaterThan(1);
   expect(BigInt(seen.size)).toBe(total);
-  await expect(world.query({ ...question, pageSize: reportRowsMax + 1 })).rejects.toThrow(
-    /at most/,
-  );
   await expect(world.query({ ...question, pageToken: "bm8" })).rejects.toThrow(/page_token/);
 });
 

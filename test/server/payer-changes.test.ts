@@ -46,7 +46,7 @@ const others = [
   ...["createKey", "createManagementKey", "updateManagementKey", "rotateManagementKey"],
   ...["revokeManagementKey", "exportAccount", "settleHold"],
   // What is known of credits is forgotten within a second: that a list costs less is soon met.
-  ...["createPriceList", "addPriceListVersion"],
+  ...["createPriceList", "createPriceListVersion"],
 ];
 /** Answers each call. */
 const answering =

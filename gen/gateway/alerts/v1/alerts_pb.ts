@@ -82,8 +82,8 @@ export type AlertSettings = Message<"gateway.alerts.v1.AlertSettings"> & {
   rules: AlertRule[];
 
   /**
-   * Where alerts are posted: https, a public address. Empty: nowhere. UpdateAlertSettings with an address
-   * also switches the webhook on.
+   * Where alerts are posted: https, a public address. Empty: nowhere. UpdateAlertSettings with an
+   * address also switches the webhook on.
    *
    * @generated from field: string webhook_url = 4;
    */

@@ -17,7 +17,6 @@ import {
   SetProviderBillRequestSchema,
 } from "../../gen/gateway/sales/v1/sales_pb.ts";
 
-import { reportRowsMax } from "../../src/base/shown-figures.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
 import { checkRequest } from "../../src/contract/validate.ts";
 import { marginMicro } from "../../src/sales/reports.ts";

@@ -389,12 +389,7 @@ function byColumn(read: (category: TokenCategory) => JsonValue): JsonObject {
   );
 }
 
-function renderAttempt({
-  provider,
-  outcome,
-  httpStatus: status,
-  firstEventAfter,
-}: Attempt): JsonObject {
+function renderAttempt({ provider, outcome, status, firstEventAfter }: Attempt): JsonObject {
   return {
     provider,
     outcome,

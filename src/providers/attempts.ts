@@ -280,7 +280,7 @@ class Attempted implements CallReader {
       $typeName: "gateway.billing.v1.Attempt",
       provider: this.provider,
       outcome: outcome === "failed" && hasBegun ? "broke" : outcome,
-      httpStatus: end?.status || (hasBegun ? 200 : 0),
+      status: end?.status || (hasBegun ? 200 : 0),
       firstEventAfter:
         this.#firstEventMs === undefined ? undefined : durationOf(this.#firstEventMs),
       model: this.route.target.model,

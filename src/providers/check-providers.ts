@@ -90,7 +90,7 @@ async function check(
     model: route.model,
     modelId: model.id,
     isAnswered: error === undefined,
-    status: run.attempts().at(-1)?.httpStatus ?? 0,
+    status: run.attempts().at(-1)?.status ?? 0,
     ms: Math.round(performance.now() - begunMs),
     reason: error ? (condition?.lastFailure?.reason ?? wordsOf(error)) : "",
   };

@@ -148,11 +148,11 @@ const receipt = {
     overrunMicrocredits: 411_000n,
   },
   attempts: [
-    { provider: "primary", outcome: "failed", httpStatus: 529 },
+    { provider: "primary", outcome: "failed", status: 529 },
     {
       provider: "fallback",
       outcome: "delivered",
-      httpStatus: 200,
+      status: 200,
       firstEventAfter: { nanos: 410_000_000 },
     },
   ],

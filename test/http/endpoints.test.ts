@@ -243,7 +243,7 @@ describe("money", () => {
         {
           provider: "simulated",
           outcome: "delivered",
-          httpStatus: 200,
+          status: 200,
           firstEventAfter: { nanos: 50_000_000 },
         },
         { provider: "away", outcome: "failed" },

@@ -163,7 +163,7 @@ test.each([
   azure.scripts.push(script, script, script);
   const { apiError, ask: asked } = await ask();
   const [first] = asked.run?.attempts() ?? [];
-  expect(`${apiError?.reason} ${first?.outcome} ${first?.httpStatus}`).toBe(expected);
+  expect(`${apiError?.reason} ${first?.outcome} ${first?.status}`).toBe(expected);
   if (alarm) expect(alarms()[0]).toMatch(alarm);
   else expect(alarms()).toEqual([]);
 });

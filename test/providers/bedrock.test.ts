@@ -411,7 +411,7 @@ describe.each(["messages", "invoke"] as const)("a failure over %s", (api) => {
     bedrock.scripts.push(script, script, script);
     const { apiError, ask: asked } = await ask();
     const [first] = asked.run?.attempts() ?? [];
-    expect(`${apiError?.reason} ${first?.outcome} ${first?.httpStatus}`).toBe(expected);
+    expect(`${apiError?.reason} ${first?.outcome} ${first?.status}`).toBe(expected);
     const [reported] = alarms();
     if (alarm) expect(reported).toMatch(alarm);
     else expect(reported).toBeUndefined();

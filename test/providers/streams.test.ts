@@ -233,7 +233,7 @@ for (const format of formats) {
       ask.abort.abort();
       await expect(waiting).rejects.toMatchObject({ reason: "cancelled" });
       expect(await provider.requests[0]?.over).toEqual({ by: "client" });
-      expect(attemptsFor(ask)).toMatchObject([{ outcome: "aborted", httpStatus: 200 }]);
+      expect(attemptsFor(ask)).toMatchObject([{ outcome: "aborted", status: 200 }]);
     });
 
     test("whose reader has left is closed by its signal", async () => {

@@ -229,6 +229,6 @@ export function attemptsFor({ run }: ObservedRequest): Attempt[] {
 /** Provider and outcome of each attempt. */
 export function attemptsOf({ ask }: Outcome): string[] {
   return attemptsFor(ask).map(
-    ({ provider, outcome, httpStatus: status }) => `${provider} ${outcome} ${status}`,
+    ({ provider, outcome, status }) => `${provider} ${outcome} ${status}`,
   );
 }

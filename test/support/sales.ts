@@ -55,7 +55,7 @@ export async function register(postgres: Pick<Postgres, "run">, file: CatalogFil
 export function attemptAt(costVersion: string, provider = "vendor"): Attempt {
   return {
     $typeName: "gateway.billing.v1.Attempt",
-    ...{ provider, outcome: "delivered", httpStatus: 200, model: "vendors-name", costVersion },
+    ...{ provider, outcome: "delivered", status: 200, model: "vendors-name", costVersion },
   };
 }
 

@@ -362,7 +362,7 @@ function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
     chargedMicrocredits: amount,
     attempts: [
       {
-        ...{ provider: "primary", outcome: "delivered", httpStatus: 200 },
+        ...{ provider: "primary", outcome: "delivered", status: 200 },
         firstEventAfter: { seconds: 0n, nanos: 400_000_000 + (index % 7) * 70_000_000 },
       },
     ],
@@ -741,10 +741,10 @@ export const figureStates: readonly PageStates[] = [
           overrunMicrocredits: 16_000_000n,
           reportedUsage: { input: 4_000, output: 2_000, thinking: 2_000, cacheRead: 170_000 },
           attempts: [
-            { provider: "primary", outcome: "failed", httpStatus: 529 },
-            { provider: "primary", outcome: "timeout", httpStatus: 0 },
+            { provider: "primary", outcome: "failed", status: 529 },
+            { provider: "primary", outcome: "timeout", status: 0 },
             {
-              ...{ provider: "fallback", outcome: "delivered", httpStatus: 200 },
+              ...{ provider: "fallback", outcome: "delivered", status: 200 },
               firstEventAfter: { seconds: 3n, nanos: 100_000_000 },
             },
           ],

@@ -288,7 +288,7 @@ function Attempts({ receipt }: { readonly receipt: Receipt }): JSX.Element {
           name: "status",
           head: attemptHead.status,
           end: true,
-          cell: ({ one }) => (one.httpStatus === 0 ? words.requests.none : String(one.httpStatus)),
+          cell: ({ one }) => (one.status === 0 ? words.requests.none : String(one.status)),
         },
         {
           name: "first",

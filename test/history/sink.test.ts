@@ -104,8 +104,6 @@ function failing(db: Runner, name: string, every: number): Runner {
   };
 }
 
-const yesterday = (world: FreshHistory, ms: number) => world.daysAgo(1, ms);
-
 test("files have every charge once and in order, one file for each day of settlement", async () => {
   const world = await fresh();
   const folder = await newFolder();

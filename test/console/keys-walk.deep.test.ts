@@ -379,8 +379,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         ...one,
         role: "ACCOUNT_ROLE_VIEWER",
       }));
-      const operator = "OPERATOR_ROLE_UNSPECIFIED";
-      await route.fulfill({ response, json: { ...session, accounts, operator } });
+      const operatorRole = "OPERATOR_ROLE_UNSPECIFIED";
+      await route.fulfill({ response, json: { ...session, accounts, operatorRole } });
     });
     await keysPage();
     await row(4980).waitFor();

@@ -26,7 +26,6 @@ import {
   UpdateAlertSettingsResponseSchema,
 } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-
 import * as sql from "../../gen/sql/alerts.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
 import { ApiError } from "../base/errors.ts";

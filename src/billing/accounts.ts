@@ -18,7 +18,6 @@ import {
 import type { Account } from "../../gen/gateway/billing/v1/account_pb.ts";
 import type { KeyLabel } from "../../gen/gateway/common/v1/key_label_pb.ts";
 import { ListChargesRequestSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, timeOrderedId } from "../base/ids.ts";

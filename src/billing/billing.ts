@@ -38,7 +38,6 @@ import {
   RefusalGroup,
   UsageService,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import * as sql from "../../gen/sql/billing.ts";
 import { type Clock, withTimeout } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
@@ -89,7 +88,7 @@ import { HoldKeeper, type Holds } from "./holds.ts";
 import { LedgerMetrics } from "./ledger-metrics.ts";
 import { createOverview, type LedgerOverview } from "./overview.ts";
 import {
-  addPriceListVersion,
+  createPriceListVersion,
   carryOutAccountPriceList,
   carryOutPriceList,
   createPriceList,
@@ -115,7 +114,7 @@ import {
 } from "./transfers.ts";
 import { createReports, type Reports, type Scope } from "./usage.ts";
 import { UsageDays } from "./usage-days.ts";
-import { getVerification, type VerificationParts, verifyLedger } from "./verification.ts";
+import { getLastVerification, type VerificationParts, verifyLedger } from "./verification.ts";
 
 export type { Hold } from "./admission.ts";
 export { budgetsOfKeys, budgetsOfMembers } from "./budgets.ts";
@@ -515,7 +514,7 @@ function createService({
     suspendAccount: (request, call) => suspendAccount(accounts, request, call),
     resumeAccount: (request, call) => resumeAccount(accounts, request, call),
     createPriceList: (request, call) => createPriceList(priceLists, request, call),
-    createPriceListVersion: (request, call) => addPriceListVersion(priceLists, request, call),
+    createPriceListVersion: (request, call) => createPriceListVersion(priceLists, request, call),
     listPriceLists: (request, call) => listPriceLists(priceLists, request, call),
     setAccountPriceList: (request, call) => setAccountPriceList(priceLists, request, call),
     previewPrices: (request) => previewPrices(priceLists, request),
@@ -634,13 +633,13 @@ function createService({
       const answer = await usage.queryUsage(request, scope);
       answer.keys = await labelsOf(scope.accountId, distinct(answer.rows));
       if (request.includeRefusals && request.pageToken === "")
-        answer.refusals = await usage.queryErrors(errorsOf(request), scope);
+        answer.refusals = await usage.queryRefusals(refusalsOf(request), scope);
       if (request.includeOwnBudgets && request.pageToken === "" && call.caller.kind === "person")
         answer.ownBudgets = await budgetsOfPerson(reports, { ...scope, ...call.caller });
       return answer;
     },
     async queryRefusals(request, call) {
-      return usage.queryErrors(request, await scopeOf(reports, call));
+      return usage.queryRefusals(request, await scopeOf(reports, call));
     },
     async getForecast(_, { accountId }) {
       const forecasts = await usage.forecast(accountId);
@@ -648,12 +647,12 @@ function createService({
       return create(GetForecastResponseSchema, { forecasts });
     },
     verifyLedger: (_, call) => verifyLedger({ store, reports, log }, call),
-    getLastVerification: () => getVerification(reports),
+    getLastVerification: () => getLastVerification(reports),
   };
 }
 
 /** The rejected requests of a report, by reason. */
-function errorsOf({ startAt, endAt, keyIds }: QueryUsageRequest): QueryRefusalsRequest {
+function refusalsOf({ startAt, endAt, keyIds }: QueryUsageRequest): QueryRefusalsRequest {
   const range = { ...(startAt && { startAt }), ...(endAt && { endAt }) };
   const groupBy = [RefusalGroup.REASON];
   // There are fewer reasons than rows of a page.

@@ -24,7 +24,6 @@ import {
 } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
-
 import * as sql from "../../gen/sql/billing.ts";
 import {
   type BudgetLimits,

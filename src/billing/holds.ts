@@ -6,7 +6,6 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { Basis, Outcome, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
-
 import * as sql from "../../gen/sql/billing.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
 import { type Clock, pause, systemClock, withTimeout } from "../base/clock.ts";

@@ -7,7 +7,6 @@ import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-
 import * as sql from "../../gen/sql/billing.ts";
 import { startsOf } from "../base/budgets.ts";
 import {

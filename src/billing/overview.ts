@@ -3,7 +3,6 @@
 import type { Account } from "../../gen/gateway/billing/v1/account_pb.ts";
 import type { Pool } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
-
 import * as sql from "../../gen/sql/billing.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { toAccount, toPool, toPrice } from "./rows.ts";

@@ -24,7 +24,6 @@ import {
   type SetAccountPriceListRequest,
   SetAccountPriceListResponseSchema,
 } from "../../gen/gateway/billing/v1/price_lists_pb.ts";
-
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -110,7 +109,7 @@ export async function createPriceList(
   return create(CreatePriceListResponseSchema, await answerOf(parts, version, outcome, call));
 }
 
-export async function addPriceListVersion(
+export async function createPriceListVersion(
   parts: PriceListParts,
   request: CreatePriceListVersionRequest,
   call: AuthenticatedCall,

@@ -29,7 +29,6 @@ import {
   type Usage,
   UsageSchema,
 } from "../../gen/gateway/common/v1/usage_pb.ts";
-
 import type * as sql from "../../gen/sql/billing.ts";
 import type { Metered } from "../base/cost.ts";
 import { familyOf } from "../base/families.ts";

@@ -11,7 +11,6 @@ import {
 } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-
 import { familyOf } from "../base/families.ts";
 import type { PlacedHold } from "./admission.ts";
 import { type StoredHold, shownAttempt } from "./rows.ts";

@@ -5,7 +5,6 @@ import { type Pool, type Transfer, TransferKind } from "../../gen/gateway/billin
 import type { Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Violation } from "../../gen/gateway/verification/v1/verification_pb.ts";
-
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";

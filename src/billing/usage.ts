@@ -24,7 +24,6 @@ import {
   type UsageSums,
   UsageSumsSchema,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import * as sql from "../../gen/sql/billing.ts";
 import { readBudget, toBudget } from "../base/budgets.ts";
 import { invalidField } from "../base/errors.ts";
@@ -220,7 +219,10 @@ export function createReports(db: Runner) {
     },
 
     /** Throws `invalid_request` and `report_too_large`. */
-    async queryErrors(request: QueryRefusalsRequest, scope: Scope): Promise<QueryRefusalsResponse> {
+    async queryRefusals(
+      request: QueryRefusalsRequest,
+      scope: Scope,
+    ): Promise<QueryRefusalsResponse> {
       const { bucket, groupBy } = request;
       const keyIds = keysOf(request.keyIds, scope);
       const page = pageOf(askedPage(UsageService.method.queryRefusals, request, scope));

@@ -74,7 +74,7 @@ export async function latestVerification(
 }
 
 /** The same as an answer. */
-export async function getVerification(db: Runner): Promise<GetLastVerificationResponse> {
+export async function getLastVerification(db: Runner): Promise<GetLastVerificationResponse> {
   const { latest, cleanAt } = await latestVerification(db);
   return create(GetLastVerificationResponseSchema, {
     ...(latest && {

@@ -3,7 +3,6 @@
 import { getOption } from "@bufbuild/protobuf";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { VerificationService } from "../../gen/gateway/verification/v1/verification_pb.ts";
-
 import { createLog } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
 import { readCommandConfig } from "../config/environment.ts";

@@ -10,7 +10,6 @@ import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { KeyState, KeysService, type Secret } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { AdminTokensService } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
-
 import { toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { budgetsOfKeys, createBilling } from "../billing/billing.ts";

@@ -11,7 +11,6 @@ import { codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { Bucket, UsageGroup, type UsageRow } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { csvLine, textCell } from "../base/csv.ts";
 import { ApiError, errorCatalog, invalidField, shuttingDown, toApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";

@@ -13,7 +13,6 @@ import {
   type GenerateResponse,
   InferenceService,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";

@@ -20,7 +20,6 @@ import { type Budget, BudgetWindow_Name } from "../../gen/gateway/common/v1/budg
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import {

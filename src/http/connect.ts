@@ -23,7 +23,6 @@ import {
   OidcFlowSchema,
   SignInService,
 } from "../../gen/gateway/people/v1/sign_in_pb.ts";
-
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, type ErrorReason, shuttingDown, toApiError } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";

@@ -11,7 +11,6 @@ import { createContextValues } from "@connectrpc/connect";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-
 import type { ErrorReason } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";

@@ -12,7 +12,6 @@ import type { Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { CostSchema, type Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Admission, GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-
 import { type ApiError, toApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
 import { waitFor } from "../base/stopwatch.ts";

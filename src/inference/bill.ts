@@ -3,7 +3,6 @@
 import type { Attempt, Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-
 import { type Clock, withTimeout } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";

@@ -4,7 +4,6 @@
 import { create } from "@bufbuild/protobuf";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
-
 import type { Counted } from "./counted.ts";
 import type { Output, Reported } from "./reported.ts";
 

@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import type { Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
-
 import { ApiError, type ErrorReason, toApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import {

@@ -39,7 +39,6 @@ import {
   type UpdateKeyResponse,
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-
 import { type BudgetLimits, limitNames, unlimited } from "../base/budgets.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { checkAddresses } from "../base/client-address.ts";

@@ -23,7 +23,6 @@ import {
   type UpdateManagementKeyRequest,
   UpdateManagementKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
-
 import * as sql from "../../gen/sql/keys.ts";
 import type { Changes } from "../base/change-feed.ts";
 import {

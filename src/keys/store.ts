@@ -18,7 +18,6 @@ import {
   type ChildLimits,
   ChildLimitsSchema,
 } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
-
 import * as sql from "../../gen/sql/keys.ts";
 import { type BudgetLimits, limitsOf, readBudget, toBudget } from "../base/budgets.ts";
 import type { ChangePage } from "../base/change-feed.ts";

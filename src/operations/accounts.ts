@@ -12,7 +12,6 @@ import {
   FindAccountsResponseSchema,
   OperationsService,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
-
 import { readPage } from "../base/paging.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { accountsOfExact, type SearchParts } from "./search.ts";

@@ -15,7 +15,6 @@ import {
   type ProviderOnNodeSchema,
   type ProviderSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
-
 import { readPage, wholeList } from "../base/paging.ts";
 import type { CatalogFile, ProviderSettings } from "../config/catalog.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";

@@ -10,7 +10,6 @@ import {
   ListMailsResponseSchema,
   SupportService,
 } from "../../gen/gateway/operations/v1/support_pb.ts";
-
 import { maskAddress } from "../base/mail-address.ts";
 import { askedPage, encodeTimeCursor } from "../base/paging.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";

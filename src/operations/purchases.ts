@@ -13,7 +13,6 @@ import {
   SupportService,
 } from "../../gen/gateway/operations/v1/support_pb.ts";
 import { DocumentKind } from "../../gen/gateway/payments/v1/payments_pb.ts";
-
 import * as sql from "../../gen/sql/operations.ts";
 import { familyOf } from "../base/families.ts";
 import { readPage } from "../base/paging.ts";

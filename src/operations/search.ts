@@ -17,7 +17,6 @@ import {
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { MembersService } from "../../gen/gateway/people/v1/members_pb.ts";
-
 import * as sql from "../../gen/sql/operations.ts";
 import { invalidField } from "../base/errors.ts";
 import { isRequestId } from "../base/ids.ts";

@@ -12,7 +12,6 @@ import {
   ListAttentionResponseSchema,
   PaymentDeskService,
 } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
-
 import * as sql from "../../gen/sql/payments.ts";
 import { invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";

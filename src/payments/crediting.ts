@@ -5,7 +5,6 @@
 
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
-
 import * as sql from "../../gen/sql/payments.ts";
 import { familyOf } from "../base/families.ts";
 import { min } from "../base/money.ts";

@@ -25,7 +25,6 @@ import {
   ListDepositAddressesResponseSchema,
   SweepsService,
 } from "../../gen/gateway/payments/v1/sweeps_pb.ts";
-
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField, tooOften } from "../base/errors.ts";
 import { familyOf, namedFamily } from "../base/families.ts";

@@ -19,7 +19,6 @@ import {
   type StopPromotionRequest,
   StopPromotionResponseSchema,
 } from "../../gen/gateway/payments/v1/promotions_pb.ts";
-
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyOf, namedFamily } from "../base/families.ts";

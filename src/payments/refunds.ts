@@ -13,7 +13,6 @@ import {
   CompleteRefundResponseSchema,
   PaymentDeskService,
 } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
-
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField, toApiError } from "../base/errors.ts";
 import { familyOf } from "../base/families.ts";

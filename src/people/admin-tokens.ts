@@ -18,7 +18,6 @@ import {
   type RevokeAdminTokenRequest,
   RevokeAdminTokenResponseSchema,
 } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
-
 import * as sql from "../../gen/sql/people.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { checkAddresses, type MisplacedUse } from "../base/client-address.ts";

@@ -11,7 +11,6 @@ import {
 } from "../../gen/gateway/audit/v1/audit_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { SupportService } from "../../gen/gateway/operations/v1/support_pb.ts";
-
 import * as sql from "../../gen/sql/people.ts";
 import { encodeTimeCursor, parseTimeCursor, readPage, walkPages } from "../base/paging.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";

@@ -13,7 +13,6 @@ import {
   type UpdatePersonRequest,
   UpdatePersonResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
-
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";

@@ -14,7 +14,6 @@ import {
   type RedeemLinkRequest,
   RedeemLinkResponseSchema,
 } from "../../gen/gateway/people/v1/sign_in_pb.ts";
-
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { randomSecret, timeOrderedId } from "../base/ids.ts";

@@ -5,7 +5,6 @@ import { create } from "@bufbuild/protobuf";
 import { KeyAction, KeyActionSchema } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import { type KeyLabel, KeyLabelSchema } from "../../gen/gateway/common/v1/key_label_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-
 import { invalidField } from "../base/errors.ts";
 import type { AuditFacts, Caller } from "../contract/contract.ts";
 import type { ManagedKey, ManagedKeys } from "./parts.ts";

@@ -22,7 +22,6 @@ import {
   type UpdateMemberRequest,
   UpdateMemberResponseSchema,
 } from "../../gen/gateway/people/v1/members_pb.ts";
-
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, tooOften } from "../base/errors.ts";
 import { readPage, wholeList } from "../base/paging.ts";

@@ -9,7 +9,6 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { type SessionGrant, SessionGrantSchema } from "../../gen/gateway/people/v1/person_pb.ts";
-
 import * as sql from "../../gen/sql/people.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";

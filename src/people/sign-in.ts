@@ -34,7 +34,6 @@ import {
   type SignInWithPasswordRequest,
   SignInWithPasswordResponseSchema,
 } from "../../gen/gateway/people/v1/sign_in_pb.ts";
-
 import * as sql from "../../gen/sql/people.ts";
 import { networkOf, plainAddress } from "../base/client-address.ts";
 import { withTimeout } from "../base/clock.ts";

@@ -9,7 +9,6 @@ import {
   type SignUpRequest,
   SignUpResponseSchema,
 } from "../../gen/gateway/people/v1/sign_in_pb.ts";
-
 import * as sql from "../../gen/sql/people.ts";
 import { networkOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";

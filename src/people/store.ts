@@ -20,7 +20,6 @@ import {
   PersonAccountSchema,
 } from "../../gen/gateway/people/v1/profile_pb.ts";
 import { LinkPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
-
 import * as sql from "../../gen/sql/people.ts";
 import type { ChangePage } from "../base/change-feed.ts";
 import { type AddressMatcher, matcherOf } from "../base/client-address.ts";

@@ -15,7 +15,6 @@ import {
   ViewSchema,
   ViewsService,
 } from "../../gen/gateway/people/v1/views_pb.ts";
-
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";

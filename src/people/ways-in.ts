@@ -13,7 +13,6 @@ import {
   type SetPasswordRequest,
   SetPasswordResponseSchema,
 } from "../../gen/gateway/people/v1/profile_pb.ts";
-
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError } from "../base/errors.ts";
 import { checkName } from "../base/names.ts";

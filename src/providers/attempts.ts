@@ -4,7 +4,6 @@
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
-
 import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";

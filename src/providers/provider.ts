@@ -5,7 +5,6 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-
 import type { ApiError } from "../base/errors.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";
 import type { PriceFacts, ProviderFeatures, Route } from "../config/catalog.ts";

@@ -30,7 +30,6 @@ import {
   type SetProviderBillResponse,
   SetProviderBillResponseSchema,
 } from "../../gen/gateway/sales/v1/sales_pb.ts";
-
 import * as sql from "../../gen/sql/sales.ts";
 import { invalidField } from "../base/errors.ts";
 import { familyOf, namedFamily } from "../base/families.ts";

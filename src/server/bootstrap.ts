@@ -8,7 +8,6 @@ import type { CallOptions } from "@connectrpc/connect";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
-
 import { randomSecret, timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { asService, type Core } from "../contract/contract.ts";

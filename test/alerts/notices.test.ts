@@ -6,7 +6,6 @@ import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } fro
 import { AlertKind, NewestAlertsSchema } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { GrantRate, SimulatedEvent } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
-
 import * as sql from "../../gen/sql/alerts.ts";
 import { raise } from "../../src/alerts/raise.ts";
 import { WebhookSecrets } from "../../src/alerts/secrets.ts";

@@ -16,7 +16,6 @@ import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
-
 import { newRequestId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createBilling, type Hold, type Holds } from "../../src/billing/billing.ts";

@@ -4,7 +4,6 @@ import { create } from "@bufbuild/protobuf";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
-
 import { microRoundedDown } from "../../src/base/cost.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";

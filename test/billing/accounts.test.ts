@@ -13,7 +13,6 @@ import {
   SuspendAccountRequestSchema,
 } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
-
 import type { Payer } from "../../src/billing/admission.ts";
 import { createAlertFigures } from "../../src/billing/alert-figures.ts";
 import { createOverview } from "../../src/billing/overview.ts";

@@ -11,7 +11,6 @@ import {
   QueryUsageRequestSchema,
   UsageGroup,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import type { Payer } from "../../src/billing/admission.ts";
 import type { Call } from "../../src/contract/contract.ts";
 import { errorOf, freshBilling } from "../support/billing.ts";

@@ -25,7 +25,7 @@ afterAll(() => world.close());
 
 type Asked = Parameters<typeof create<typeof QueryRefusalsRequestSchema>>[1];
 const query = (payer: Payer, asked: Asked = {}, onlyKey?: string) =>
-  world.reports.queryErrors(create(QueryRefusalsRequestSchema, asked), {
+  world.reports.queryRefusals(create(QueryRefusalsRequestSchema, asked), {
     accountId: payer.accountId,
     onlyKey,
   });

@@ -5,7 +5,6 @@ import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { FindRequestsRequestSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { isRequestId, newRequestId } from "../../src/base/ids.ts";
 import { byCategory } from "../../src/base/token-categories.ts";
 import { type Payer, requestKeyOf } from "../../src/billing/admission.ts";

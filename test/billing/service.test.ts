@@ -23,7 +23,6 @@ import {
   QueryUsageRequestSchema,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { VerifyLedgerRequestSchema } from "../../gen/gateway/verification/v1/verification_pb.ts";
-
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";

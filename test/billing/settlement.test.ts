@@ -7,7 +7,6 @@ import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Attempt, AttemptSchema, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-
 import { costMicro } from "../../src/base/cost.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { min } from "../../src/base/money.ts";

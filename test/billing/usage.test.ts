@@ -13,7 +13,6 @@ import {
   QueryUsageRequestSchema,
   UsageGroup,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createReports } from "../../src/billing/usage.ts";

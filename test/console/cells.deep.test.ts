@@ -39,7 +39,6 @@ import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ProfileService } from "../../gen/gateway/people/v1/profile_pb.ts";
 import { Bucket, UsageService, type UsageSumsSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { VerificationService } from "../../gen/gateway/verification/v1/verification_pb.ts";
-
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import { hasChromium, startChromium } from "../support/chromium.ts";
 import { type Answer, accountId, answer, now, type PageStates } from "./states/answers.ts";

@@ -12,7 +12,6 @@ import {
   UsageRowSchema,
   UsageSumsSchema,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import { fieldDay } from "../../src/console/web/format.ts";
 import { moneyIn } from "../../src/console/web/pages/unit.ts";

@@ -10,7 +10,6 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyOrder } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { RefusalGroup, UsageGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { type Bundle, loadBundle, readBuilt, writeBundle } from "../../src/console/bundle.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 

@@ -9,7 +9,6 @@ import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { SalesBucket, SalesGroup } from "../../gen/gateway/sales/v1/sales_pb.ts";
-
 import { createLog } from "../../src/base/log.ts";
 import { parseCredits } from "../../src/base/money.ts";
 import { readConfig } from "../../src/config/environment.ts";

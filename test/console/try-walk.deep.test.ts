@@ -12,7 +12,6 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
-
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { hasChromium, openPage, startChromium } from "../support/chromium.ts";

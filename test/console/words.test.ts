@@ -17,7 +17,6 @@ import {
   OrderState,
   RefundState,
 } from "../../gen/gateway/payments/v1/order_pb.ts";
-
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { words as operatorWords } from "../../src/console/web/operator/words.ts";
 import { checklistWords } from "../../src/console/web/operator/words-checklist.ts";

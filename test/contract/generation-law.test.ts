@@ -11,7 +11,6 @@ import {
   GenerateRequestSchema,
   type GenerateResponse,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-
 import { ApiError } from "../../src/base/errors.ts";
 import { callHeaders } from "../../src/contract/contract.ts";
 import {

@@ -4,7 +4,6 @@ import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { ReceiptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { AdmissionSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
-
 import type { Generate, Generation } from "../../src/contract/generation.ts";
 import {
   answerOf,

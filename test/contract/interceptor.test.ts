@@ -27,7 +27,6 @@ import {
   SecretSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { Bucket, QueryUsageResponseSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { ApiError, type ErrorReason, toApiError } from "../../src/base/errors.ts";
 import { createLog, type Log } from "../../src/base/log.ts";
 import {

@@ -36,7 +36,6 @@ import {
   ListChargesRequestSchema,
   QueryUsageRequestSchema,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { ApiError } from "../../src/base/errors.ts";
 import { describedFiles } from "../../src/contract/descriptors.ts";
 import { compileLimits, limitsOf, readLimits } from "../../src/contract/limits.ts";

@@ -11,7 +11,6 @@ import {
   RotateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { MailState } from "../../gen/gateway/people/v1/members_pb.ts";
-
 import { environmentToken } from "../../src/contract/contract.ts";
 import { removeReplays } from "../../src/contract/replays.ts";
 import type { Keys } from "../../src/keys/keys.ts";

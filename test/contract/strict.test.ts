@@ -20,7 +20,6 @@ import { audited, lenient } from "../../gen/gateway/common/v1/options_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import type { ApiError } from "../../src/base/errors.ts";
 import { allServices } from "../../src/contract/contract.ts";
 import { refuseUnknownFields } from "../../src/contract/validate.ts";

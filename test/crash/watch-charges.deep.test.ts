@@ -9,7 +9,6 @@ import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { grpcCore } from "../../src/grpc/client.ts";

@@ -10,7 +10,6 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { Attention } from "../../gen/gateway/payments/v1/order_pb.ts";
-
 import { Authenticator } from "../support/authenticator.ts";
 import { apiErrorOf } from "../support/bindings.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";

@@ -10,7 +10,6 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyState, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { CreateOrderRequestSchema } from "../../gen/gateway/payments/v1/payments_pb.ts";
-
 import { createAlerts } from "../../src/alerts/alerts.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createBilling } from "../../src/billing/billing.ts";

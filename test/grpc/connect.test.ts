@@ -17,7 +17,6 @@ import {
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { AuthenticateResponseSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { UsageService, WatchChargesResponseSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { ApiError, shuttingDown } from "../../src/base/errors.ts";
 import { localCore } from "../../src/contract/contract.ts";
 import { fieldsMax } from "../../src/contract/decode-request.ts";

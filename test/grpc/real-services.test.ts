@@ -12,7 +12,6 @@ import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { KeyOrder } from "../../gen/gateway/keys/v1/keys_pb.ts";
-
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { readConfig } from "../../src/config/environment.ts";

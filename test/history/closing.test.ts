@@ -17,7 +17,6 @@ import {
   ListChargesRequestSchema,
   UsageGroup,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { handOverKeys } from "../../gen/sql/keys.ts";
 import { unlimited } from "../../src/base/budgets.ts";
 import { timeOrderedId } from "../../src/base/ids.ts";

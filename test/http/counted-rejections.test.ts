@@ -3,7 +3,6 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { RefusalGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { ManualClock } from "../support/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 

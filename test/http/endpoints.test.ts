@@ -12,7 +12,6 @@ import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-
 import type { PartState } from "../../src/http/http.ts";
 import {
   admission,

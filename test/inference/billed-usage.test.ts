@@ -8,7 +8,6 @@ import {
   EventSchema,
   ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
-
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
 import { events } from "../support/inference.ts";

@@ -11,7 +11,6 @@ import {
   EventSchema,
   ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
-
 import { Counted, Grant } from "../../src/inference/counted.ts";
 import { type EndingName, endings, seenUsage } from "../../src/inference/endings.ts";
 import { Reported } from "../../src/inference/reported.ts";

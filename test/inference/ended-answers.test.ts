@@ -4,7 +4,6 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { catalogFor } from "../support/catalog.ts";

@@ -5,7 +5,6 @@ import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Outcome, OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
-
 import { ApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { type EndingName, endings } from "../../src/inference/endings.ts";

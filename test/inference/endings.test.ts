@@ -7,7 +7,6 @@ import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
-
 import type { Payer } from "../../src/billing/admission.ts";
 import { ManualClock } from "../support/clock.ts";
 import { events, freshInference, silence, type TestInference } from "../support/inference.ts";

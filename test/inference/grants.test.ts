@@ -6,7 +6,6 @@ import { countTokens } from "gpt-tokenizer";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
-
 import type { Payer } from "../../src/billing/admission.ts";
 import { events, freshInference, type TestInference } from "../support/inference.ts";
 import { log } from "../support/ledger.ts";

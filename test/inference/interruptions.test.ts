@@ -7,7 +7,6 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
-
 import { costMicro } from "../../src/base/cost.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { freshInference, type TestInference } from "../support/inference.ts";

@@ -5,7 +5,6 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
-
 import { costMicro } from "../../src/base/cost.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import * as chat from "../../src/formats/chat/chat.ts";

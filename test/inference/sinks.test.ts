@@ -7,7 +7,6 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
-
 import type { Payer } from "../../src/billing/admission.ts";
 import type { Sink } from "../../src/contract/generation.ts";
 import { createEventEncoder } from "../../src/formats/native/native.ts";

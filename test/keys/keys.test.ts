@@ -3,7 +3,6 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyOrder, KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
-
 import { environmentToken } from "../../src/contract/contract.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
 import { adminCall, adminToken, bearer, errorOf, startTestKeys } from "../support/keys.ts";

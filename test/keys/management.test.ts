@@ -17,7 +17,6 @@ import {
   type UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { CreateManagementKeyRequestSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
-
 import { createLog } from "../../src/base/log.ts";
 import {
   type Caller,

@@ -10,7 +10,6 @@ import {
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
-
 import { ApiError } from "../../src/base/errors.ts";
 import { hintOf, mintSecret } from "../../src/keys/secret.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";

@@ -14,7 +14,6 @@ import {
   OrderState,
   RefundState,
 } from "../../gen/gateway/payments/v1/order_pb.ts";
-
 import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
 import { listBypasses } from "../../src/contract/approvals.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";

@@ -8,7 +8,6 @@ import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { Attention, OrderState, RefundState } from "../../gen/gateway/payments/v1/order_pb.ts";
-
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import type { CatalogFile } from "../../src/config/catalog.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";

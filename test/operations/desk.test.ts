@@ -10,7 +10,6 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
-
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { parseCredits } from "../../src/base/money.ts";
 import { isAdmitted } from "../../src/contract/callers.ts";

@@ -6,7 +6,6 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { DocumentReceiver } from "../../gen/gateway/operations/v1/support_pb.ts";
 import { DepositState, OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
-
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { errorOf } from "../support/keys.ts";

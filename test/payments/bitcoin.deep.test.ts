@@ -4,7 +4,6 @@ import { p2wpkh, SigHash, Transaction } from "@scure/btc-signer";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { Attention, type Order, OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
-
 import { blocksNeeded } from "../../src/payments/bitcoin.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { type Btcd, btcdBinary, startBtcd } from "../support/chain-node.ts";

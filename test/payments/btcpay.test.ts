@@ -10,7 +10,6 @@ import {
   type Order,
   OrderState,
 } from "../../gen/gateway/payments/v1/order_pb.ts";
-
 import { Outbound } from "../../src/base/outbound.ts";
 import { simulatedPayments } from "../../src/config/catalog.ts";
 import type { Caller } from "../../src/contract/contract.ts";

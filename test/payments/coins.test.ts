@@ -3,7 +3,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
-
 import { type Coin, coins, defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import { errorOf } from "../support/billing.ts";
 import { type Nowpayments, startNowpayments } from "../support/nowpayments.ts";

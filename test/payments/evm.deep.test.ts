@@ -10,7 +10,6 @@ import {
   type Order,
   OrderState,
 } from "../../gen/gateway/payments/v1/order_pb.ts";
-
 import { errorOf } from "../support/billing.ts";
 import { type Anvil, anvilBinary, startAnvil } from "../support/chain-node.ts";
 import { evmAccountKey, onchainSettings, startFront, startRates } from "../support/onchain.ts";

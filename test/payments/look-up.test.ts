@@ -5,7 +5,6 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { DepositState } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { LookUpPaymentRequestSchema } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
-
 import { createLog } from "../../src/base/log.ts";
 import { Outbound } from "../../src/base/outbound.ts";
 import { environmentToken } from "../../src/contract/contract.ts";

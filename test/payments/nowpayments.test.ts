@@ -4,7 +4,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { Attention, type Order, OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
-
 import { Outbound } from "../../src/base/outbound.ts";
 import { simulatedPayments } from "../../src/config/catalog.ts";
 import type { Caller } from "../../src/contract/contract.ts";

@@ -12,7 +12,6 @@ import {
   RefundState,
 } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { GrantRate } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
-
 import * as sql from "../../gen/sql/payments.ts";
 import { errorOf } from "../support/keys.ts";
 import {

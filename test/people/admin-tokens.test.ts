@@ -7,7 +7,6 @@ import {
   CreateAdminTokenRequestSchema as createType,
   RevokeAdminTokenRequestSchema as revokeType,
 } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
-
 import { callBy } from "../support/calls.ts";
 import { errorOf } from "../support/keys.ts";
 import {

@@ -10,7 +10,6 @@ import {
   KeyState,
   PauseKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-
 import { createLog } from "../../src/base/log.ts";
 import {
   type AuthenticatedCall,

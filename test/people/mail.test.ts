@@ -4,7 +4,6 @@ import { inspect } from "node:util";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { MailState } from "../../gen/gateway/people/v1/members_pb.ts";
-
 import { createLog } from "../../src/base/log.ts";
 import { createMailer } from "../../src/mail/mail.ts";
 import { errorOf } from "../support/keys.ts";

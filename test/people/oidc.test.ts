@@ -4,7 +4,6 @@ import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OidcPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
-
 import type { Log } from "../../src/base/log.ts";
 import { closedPeople, type OidcSettings, type PeopleSettings } from "../../src/config/catalog.ts";
 import { errorOf } from "../support/keys.ts";

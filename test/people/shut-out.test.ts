@@ -24,7 +24,6 @@ import {
   RevokeManagementKeyRequestSchema,
   RotateManagementKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
-
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import { closedPeople } from "../../src/config/catalog.ts";

@@ -3,7 +3,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { LinkPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
-
 import { closedPeople, type SignUp } from "../../src/config/catalog.ts";
 import { createMailer } from "../../src/mail/mail.ts";
 import { Authenticator } from "../support/authenticator.ts";

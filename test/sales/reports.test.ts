@@ -16,7 +16,6 @@ import {
   SalesGroup,
   SetProviderBillRequestSchema,
 } from "../../gen/gateway/sales/v1/sales_pb.ts";
-
 import { environmentToken } from "../../src/contract/contract.ts";
 import { checkRequest } from "../../src/contract/validate.ts";
 import { marginMicro } from "../../src/sales/reports.ts";

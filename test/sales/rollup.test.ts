@@ -8,7 +8,6 @@ import { Client } from "pg";
 import { afterEach, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { QueryLiabilitiesRequestSchema } from "../../gen/gateway/sales/v1/sales_pb.ts";
-
 import * as sql from "../../gen/sql/sales.ts";
 import { findViolations } from "../../src/billing/verifier.ts";
 import { closeMonth } from "../../src/history/history.ts";

@@ -10,7 +10,6 @@ import { Agent, request } from "undici";
 import { expect } from "vitest";
 import { ReceiptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-
 import { timeOrderedId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { digestBytes, digestSecret, hintOf, mintSecret } from "../../src/keys/secret.ts";

@@ -4,7 +4,6 @@ import { create } from "@bufbuild/protobuf";
 import { InputCategory, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Attempt, Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
-
 import { nanoOf, type Prices } from "../../src/base/cost.ts";
 import type { FamilyName } from "../../src/base/families.ts";
 import { newRequestId, timeOrderedId } from "../../src/base/ids.ts";

@@ -8,7 +8,6 @@ import {
   type GenerateRequest,
   GenerateRequestSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-
 import type { Clock } from "../../src/base/clock.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { createLog, type Log } from "../../src/base/log.ts";

@@ -8,7 +8,6 @@ import {
   ProfileService,
 } from "../../../gen/gateway/people/v1/profile_pb.ts";
 import { UsageService } from "../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { type CallSettings, call, forgetAll, keepAnswer } from "./api.ts";
 import { segments } from "./router.ts";
 

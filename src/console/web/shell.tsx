@@ -6,7 +6,6 @@ import { AccountsService } from "../../../gen/gateway/accounts/v1/accounts_pb.ts
 import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import type { Forecast } from "../../../gen/gateway/common/v1/forecast_pb.ts";
 import { type GetForecastResponse, UsageService } from "../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { type Call, useCall, useStream } from "./api.ts";
 import { credits } from "./format.ts";
 import { Frame, useCurrentInSight } from "./frame.tsx";

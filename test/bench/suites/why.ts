@@ -91,7 +91,7 @@ function opening(range: Range, filter: { models?: string[]; keyIds?: string[] } 
     Promise.all([
       reports.queryUsage(ofKeys, scope),
       reports.queryUsage(ofModels, scope),
-      reports.queryErrors(refused, scope),
+      reports.queryRefusals(refused, scope),
     ]);
 }
 
@@ -114,7 +114,7 @@ function questions(): Readonly<Record<string, Question>> {
     "an hour is opened": opening(hour),
     "a month is opened": opening(month),
     "30 days by day and reason of refusal": (reports) =>
-      reports.queryErrors(
+      reports.queryRefusals(
         create(QueryRefusalsRequestSchema, {
           ...{ ...stampsOf(thirtyDays), bucket: Bucket.DAY, groupBy: [RefusalGroup.REASON] },
         }),

@@ -29,7 +29,6 @@ import {
   UsageService,
   type UsageSumsSchema,
 } from "../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { costMicro } from "../../../src/base/cost.ts";
 import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
 

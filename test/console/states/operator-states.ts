@@ -31,9 +31,7 @@ import {
 } from "../../../gen/gateway/payments/v1/order_pb.ts";
 import { DocumentKind } from "../../../gen/gateway/payments/v1/payments_pb.ts";
 import { SalesBucket, SalesGroup } from "../../../gen/gateway/sales/v1/sales_pb.ts";
-
 import { serviceTypes } from "../../../src/contract/contract.ts";
-
 import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
 
 const { method: billing } = serviceTypes.billing;

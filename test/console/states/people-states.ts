@@ -17,9 +17,7 @@ import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb
 import { KeyOrder, type KeySchema, KeyState } from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import { MailState } from "../../../gen/gateway/people/v1/members_pb.ts";
 import { LinkPurpose } from "../../../gen/gateway/people/v1/sign_in_pb.ts";
-
 import { serviceTypes } from "../../../src/contract/contract.ts";
-
 import {
   type Answer,
   accountId,

@@ -19,7 +19,6 @@ import { ProfileService } from "../../../gen/gateway/people/v1/profile_pb.ts";
 import { SignInService } from "../../../gen/gateway/people/v1/sign_in_pb.ts";
 import { ViewsService } from "../../../gen/gateway/people/v1/views_pb.ts";
 import { UsageService } from "../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { type Answer, accountId, answer, type PageStates } from "./answers.ts";
 import { figureStates } from "./figure-states.ts";
 import { operatorStates } from "./operator-states.ts";

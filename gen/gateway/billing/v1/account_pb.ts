@@ -41,7 +41,8 @@ export type Account = Message<"gateway.billing.v1.Account"> & {
   state: AccountState;
 
   /**
-   * Why the account is suspended or closed, in the operator's words. Empty: not told.
+   * Why the account is suspended or closed, in the words of the operator. Empty: without a reason,
+   * or not for the reader.
    *
    * @generated from field: string state_reason = 5;
    */

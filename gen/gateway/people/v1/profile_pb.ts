@@ -749,8 +749,8 @@ export const ProfileService: GenService<{
   /**
    * Sets the e-mail address of this person, which gets recovery links and notices. A link is mailed
    * to the new address, and the person keeps the old one until ConfirmEmail uses it. Then the old
-   * address is told. A new call ends the links of the earlier ones. The login stays. The answer is
-   * the same for every address. Errors: INVALID_REQUEST (no address; or no mail server,
+   * address gets a notice. A new call ends the links of the earlier ones. The login stays. The
+   * answer is the same for every address. Errors: INVALID_REQUEST (no address; or no mail server,
    * `SMTP_URL`), AUTH_RATE_LIMITED.
    *
    * @generated from rpc gateway.people.v1.ProfileService.SetEmail

@@ -17,7 +17,6 @@ import {
 import { SupportService } from "../../../../gen/gateway/operations/v1/support_pb.ts";
 import { DocumentKind, PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { MembersService } from "../../../../gen/gateway/people/v1/members_pb.ts";
-
 import { call, invalidate, useCall, usePages } from "../api.ts";
 import { credits, day, dollars, relative, signedCredits } from "../format.ts";
 import { familyName, roleName } from "../names.ts";

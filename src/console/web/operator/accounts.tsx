@@ -14,7 +14,6 @@ import {
   type AccountSummary,
   OperationsService,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
-
 import { call, invalidate, usePages } from "../api.ts";
 import { credits } from "../format.ts";
 import { Button } from "../parts/button.tsx";

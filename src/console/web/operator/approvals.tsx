@@ -3,7 +3,6 @@
 import type { JSX } from "preact";
 import type { Approval } from "../../../../gen/gateway/approvals/v1/approval_pb.ts";
 import { ApprovalsService } from "../../../../gen/gateway/approvals/v1/approvals_pb.ts";
-
 import { call, forgetAll } from "../api.ts";
 import { Button } from "../parts/button.tsx";
 import { notify } from "../parts/messages.ts";

@@ -12,7 +12,6 @@ import {
   type Verification,
   VerificationService,
 } from "../../../../gen/gateway/verification/v1/verification_pb.ts";
-
 import { call, useCall, usePages } from "../api.ts";
 import { credits, dollars, duration, relative, toDate } from "../format.ts";
 import { NewestAlerts } from "../parts/alerts.tsx";

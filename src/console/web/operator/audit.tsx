@@ -5,7 +5,6 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type AuditEvent, AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
-
 import { useCall, usePages } from "../api.ts";
 import { credits } from "../format.ts";
 import { actText, factName } from "../parts/acts.ts";

@@ -9,7 +9,6 @@ import {
   DocumentReceiver,
   SupportService,
 } from "../../../../gen/gateway/operations/v1/support_pb.ts";
-
 import { call, invalidate, usePages } from "../api.ts";
 import { kindText } from "../parts/alert-link.tsx";
 import { Button } from "../parts/button.tsx";

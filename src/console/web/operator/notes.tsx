@@ -5,7 +5,6 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { SupportService } from "../../../../gen/gateway/operations/v1/support_pb.ts";
 import { Bucket, RefusalGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { call, invalidate, useCall, usePages } from "../api.ts";
 import { count, credits } from "../format.ts";
 import { Form, fieldError, TextField } from "../parts/form.tsx";

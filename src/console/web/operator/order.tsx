@@ -17,7 +17,6 @@ import {
   PaymentDeskService,
 } from "../../../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
-
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, parseDollars } from "../format.ts";
 import { Button, Copy } from "../parts/button.tsx";

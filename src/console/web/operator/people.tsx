@@ -11,7 +11,6 @@ import {
 } from "../../../../gen/gateway/people/v1/admin_tokens_pb.ts";
 import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import type { Person } from "../../../../gen/gateway/people/v1/person_pb.ts";
-
 import { call, invalidate, usePages } from "../api.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";

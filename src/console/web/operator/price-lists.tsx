@@ -10,7 +10,6 @@ import {
   type PricePreview,
 } from "../../../../gen/gateway/billing/v1/price_lists_pb.ts";
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
-
 import { priceRules } from "../../../base/model-facts.ts";
 import { type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { call, invalidate, useCall } from "../api.ts";

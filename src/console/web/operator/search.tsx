@@ -15,7 +15,6 @@ import {
 } from "../../../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { SweepsService } from "../../../../gen/gateway/payments/v1/sweeps_pb.ts";
-
 import { call, useCall } from "../api.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";

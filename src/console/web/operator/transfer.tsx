@@ -7,7 +7,6 @@ import { AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
 import type { Account } from "../../../../gen/gateway/billing/v1/account_pb.ts";
 import { BillingService, TransferKind } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
-
 import { call, invalidate } from "../api.ts";
 import { credits, dollars, parseSignedCredits } from "../format.ts";
 import { ChoiceField, fieldError, SelectField, TextField } from "../parts/form.tsx";

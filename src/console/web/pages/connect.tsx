@@ -5,7 +5,6 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { Outcome } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { RefusalGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { useCall } from "../api.ts";
 import { clock, count, credits } from "../format.ts";
 import { Copy, LinkButton } from "../parts/button.tsx";

@@ -13,7 +13,6 @@ import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import { Attention, type Order } from "../../../../gen/gateway/payments/v1/order_pb.ts";
 import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { call, invalidate, useCall, usePages } from "../api.ts";
 import { credits, dollars, signedCredits } from "../format.ts";
 import { BudgetBar, BudgetDialog } from "../parts/budget.tsx";

@@ -9,7 +9,6 @@ import {
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { toCallError, useCall } from "../api.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { ChoiceField, Form, SelectField } from "../parts/form.tsx";

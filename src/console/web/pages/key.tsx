@@ -7,7 +7,6 @@ import {
   KeysService,
   type Secret,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
-
 import { call, useCall, usePages } from "../api.ts";
 import { count, credits, day, dollars, moment, relative, toDate } from "../format.ts";
 import { familyName } from "../names.ts";

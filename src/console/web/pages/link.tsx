@@ -8,7 +8,6 @@ import {
   LinkPurpose,
   SignInService,
 } from "../../../../gen/gateway/people/v1/sign_in_pb.ts";
-
 import { type CallError, call, toCallError, useCall } from "../api.ts";
 import { roleName } from "../names.ts";
 import { leaveFor } from "../oidc.ts";

@@ -9,7 +9,6 @@ import {
   UsageService,
   type UsageSums,
 } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { together } from "../api.ts";
 import { count, credits, dollars } from "../format.ts";
 import { useActorNames } from "../parts/actors.ts";

@@ -14,7 +14,6 @@ import {
   type Member,
   MembersService,
 } from "../../../../gen/gateway/people/v1/members_pb.ts";
-
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, day } from "../format.ts";
 import { roleName } from "../names.ts";

@@ -7,7 +7,6 @@ import type { Price } from "../../../../gen/gateway/common/v1/usage_pb.ts";
 import { InferenceService, type Model } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { Bucket, UsageGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import {
   callMicro,
   type ModelFacts,

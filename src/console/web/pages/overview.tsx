@@ -6,7 +6,6 @@ import {
   type ListKeysResponse,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { type Call, together, useCall } from "../api.ts";
 import { credits, dollars } from "../format.ts";
 import { familyName } from "../names.ts";

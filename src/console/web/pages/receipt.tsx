@@ -4,7 +4,6 @@ import type { JSX } from "preact";
 import { Basis, Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Usage } from "../../../../gen/gateway/common/v1/usage_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { costMicro, microRoundedDown, nanoOf } from "../../../base/cost.ts";
 import {
   type TokenCategory,

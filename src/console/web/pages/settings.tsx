@@ -6,7 +6,6 @@ import { KeyAction } from "../../../../gen/gateway/common/v1/key_action_pb.ts";
 import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { ProfileService, type Session } from "../../../../gen/gateway/people/v1/profile_pb.ts";
 import { OidcPurpose, SignInService } from "../../../../gen/gateway/people/v1/sign_in_pb.ts";
-
 import { call, invalidate, useCall } from "../api.ts";
 import { moment, relative } from "../format.ts";
 import { leaveFor } from "../oidc.ts";

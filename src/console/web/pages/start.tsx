@@ -6,7 +6,6 @@ import { useEffect, useState } from "preact/hooks";
 import { Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { RefusalGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { call, invalidate, useCall, useStream } from "../api.ts";
 import { credits } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";

@@ -6,7 +6,6 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { InferenceService, type Model } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { tokenCategories } from "../../../base/token-categories.ts";
 import { call, invalidate, toCallError, useCall } from "../api.ts";
 import { clock, count, credits, parseCount, smallDollars } from "../format.ts";

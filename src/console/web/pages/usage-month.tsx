@@ -12,7 +12,6 @@ import {
   type UsageRow,
   UsageService,
 } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { useCall } from "../api.ts";
 import { useAllPages } from "../parts/all-pages.ts";
 import { Bars, Legend, type Point, type Series } from "../parts/bars.tsx";

@@ -3,7 +3,6 @@
 import { ManagementKeysService } from "../../../../gen/gateway/keys/v1/management_keys_pb.ts";
 import { MembersService } from "../../../../gen/gateway/people/v1/members_pb.ts";
 import type { MemberName } from "../../../../gen/gateway/people/v1/profile_pb.ts";
-
 import { useCall } from "../api.ts";
 import { account, can, session } from "../session.ts";
 import { words } from "../words.ts";

@@ -12,7 +12,6 @@ import {
   BudgetWindow_Name,
 } from "../../../../gen/gateway/common/v1/budget_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { call, invalidate } from "../api.ts";
 import { clock, count, credits, day, dollars, parseCredits, plainCredits } from "../format.ts";
 import { familyName } from "../names.ts";

@@ -4,7 +4,6 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { useCall } from "../api.ts";
 import { asTyped } from "../router.ts";
 import { account } from "../session.ts";

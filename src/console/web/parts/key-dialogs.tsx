@@ -7,7 +7,6 @@ import { useState } from "preact/hooks";
 import { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
 import { type Key, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, moment, relative } from "../format.ts";
 import { familyName } from "../names.ts";

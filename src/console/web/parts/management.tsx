@@ -10,7 +10,6 @@ import {
   type ManagementKey,
   ManagementKeysService,
 } from "../../../../gen/gateway/keys/v1/management_keys_pb.ts";
-
 import { call, invalidate, useCall } from "../api.ts";
 import { count, plainCredits, toDate } from "../format.ts";
 import { account } from "../session.ts";

@@ -4,7 +4,6 @@ import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts
 import { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
 import type { Forecast } from "../../../../gen/gateway/common/v1/forecast_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { invalidate } from "../api.ts";
 import { words } from "../words.ts";
 

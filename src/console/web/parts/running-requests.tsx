@@ -5,7 +5,6 @@ import type { Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
-
 import { call, invalidate, useCall } from "../api.ts";
 import { credits } from "../format.ts";
 import { href } from "../router.ts";

@@ -88,10 +88,10 @@ import { HoldKeeper, type Holds } from "./holds.ts";
 import { LedgerMetrics } from "./ledger-metrics.ts";
 import { createOverview, type LedgerOverview } from "./overview.ts";
 import {
-  createPriceListVersion,
   carryOutAccountPriceList,
   carryOutPriceList,
   createPriceList,
+  createPriceListVersion,
   findPriceList,
   listPriceLists,
   type PriceListParts,

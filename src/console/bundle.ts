@@ -101,8 +101,9 @@ export async function writeBundle(folder = builtFolder): Promise<string> {
   const { html, framedHtml, assets } = await build();
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { recursive: true });
-  for (const [path, { content }] of assets) {
+  for (const [path, { type, content: bundled }] of assets) {
     const file = join(folder, basename(path));
+    const content = type === types.js ? await shrink(bundled) : bundled;
     const { br, gzip } = await compress(content, best);
     await Promise.all([
       writeFile(file, content),
@@ -274,6 +275,16 @@ function toAsset(path: string, content: Buffer): Asset {
     asset.compressed = compressed;
   });
   return asset;
+}
+
+/**
+ * A script without what esbuild leaves: it looks at one expression, terser at whole functions. That
+ * saves 2.7 % of what is sent, and takes seconds.
+ */
+async function shrink(script: Buffer): Promise<Buffer> {
+  const { minify } = await import("terser");
+  const { code } = await minify(script.toString(), { module: true });
+  return code === undefined ? script : Buffer.from(code);
 }
 
 /** Qualities of brotli. The best one saves a tenth, and takes two seconds: no start has them. */

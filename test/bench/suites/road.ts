@@ -68,6 +68,8 @@ export async function measureRoad(lab: Lab): Promise<Road> {
   for (let count = 0; count < 30; count++) await send(gateway);
   const seen: Entered[][] = [];
   for (let round = 0; round < rounds; round++) {
+    // What is remembered for seconds is remembered anew: a round of a busy machine lasts longer.
+    await send(gateway);
     await take(gateway, file);
     await send(gateway);
     seen.push(await take(gateway, file));

@@ -1,10 +1,12 @@
 // Usage, requests, receipts and purchases in Chromium: that their figures are those of the ledger,
 // that they follow along, and what they do when something goes wrong.
 
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Client } from "pg";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import type { SimulateDepositRequestSchema } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import { parseCredits } from "../../src/base/money.ts";
 import {
   type CatalogFile,
@@ -405,8 +407,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   });
 
   const payments = () => gateway.admin.core.payments;
-  const simulate = (orderId: string, deposit: object) =>
-    payments().simulateDeposit({ orderId, ...deposit }, gateway.admin.call);
+  const simulate = (
+    orderId: string,
+    deposit: MessageInitShape<typeof SimulateDepositRequestSchema>,
+  ) => payments().simulateDeposit({ orderId, ...deposit }, gateway.admin.call);
   const orderIdOf = (page: Page) => new URL(page.url()).pathname.split("/").at(-1) ?? "";
   const postedOf = async () => {
     const { pools } = await gateway.admin.core.billing.getPools(
@@ -440,13 +444,13 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const orderId = orderIdOf(page);
 
     // An exchange took its fee.
-    const { depositId } = await simulate(orderId, { amount: "4.5" });
+    const { depositId } = await simulate(orderId, { coins: "4.5" });
     await page.getByText("We see 4.5 of 5 USDT. 0 of 1 confirmation.").waitFor();
     await simulate(orderId, { depositId, confirmations: 1 });
     await page.getByText("4.5 USDT arrived, 0.5 USDT are missing.").waitFor();
     await page.getByText(/^Less arrived than the pack costs, .* Send the rest/).waitFor();
     expect(await page.locator(".pay-amount b").textContent()).toBe("0.5");
-    await simulate(orderId, { amount: "0.5", confirmations: 1 });
+    await simulate(orderId, { coins: "0.5", confirmations: 1 });
     await page.getByText("Paid. 1,000.00 credits were added to the v1 pool.").waitFor();
     await expect.poll(postedOf).toBe(before + 1_000_000_000n);
 
@@ -472,7 +476,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   test("a purchase: too much arrives, and what waits for a person is said", async () => {
     const page = await buy("USDC on Base");
     const orderId = orderIdOf(page);
-    await simulate(orderId, { amount: "100", confirmations: 1 });
+    await simulate(orderId, { coins: "100", confirmations: 1 });
     await page.getByText("Paid. 11,000.00 credits were added to the v1 pool.").waitFor();
     await page.getByText("More arrived than is credited without asking.").waitFor();
     await page.getByRole("link", { name: "Credits", exact: true }).first().click();
@@ -496,7 +500,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByRole("link", { name: "Order again" }).waitFor();
     expect(await page.locator(".pay").count()).toBe(0);
     const longAgo = { seconds: BigInt(Math.floor(Date.now() / 1000) - 600), nanos: 0 };
-    await simulate(orderId, { amount: "0.0000769", confirmations: 1, firstSeenAt: longAgo });
+    await simulate(orderId, { coins: "0.0000769", confirmations: 1, firstSeenAt: longAgo });
     await page
       .getByText("Money arrived late, and the operator decides what it is worth.")
       .waitFor();

@@ -271,7 +271,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     // A field says what it takes.
     await viewer.getByLabel("Tokens in").fill("1,5");
     await viewer.keyboard.press("Tab");
-    await viewer.getByText("Whole numbers, such as 10,000").first().waitFor();
+    await viewer.getByText("A whole number, such as 10,000").first().waitFor();
     await look(viewer, "models-wrong");
   });
 

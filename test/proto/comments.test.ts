@@ -1,7 +1,9 @@
 // Comments in the protos: they are the reference of the API.
 
+import type { DescMethod } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { comments } from "../../gen/comments.ts";
+import { ReasonSchema } from "../../gen/gateway/common/v1/error_pb.ts";
 import { ourEnums, ourFields, ourMessages, ourMethods, shortName } from "../support/protos.ts";
 
 const methodOf = new Set(ourMethods.flatMap(({ input, output }) => [input, output]));
@@ -60,9 +62,33 @@ test("messages, fields and enums have comments, but for those of methods, which 
   expect(found.sort()).toEqual(listed.sort());
 });
 
+/** What a comment of a method says of errors, without their causes. */
+function errorsOf({ parent, name }: DescMethod): string | undefined {
+  const [, errors] = /Errors?: (.*)/s.exec(comments[`${parent.typeName}.${name}`] ?? "") ?? [];
+  return errors?.replaceAll(/\([^()]*\)/g, "");
+}
+
 test("a method says which errors it has of its own", () => {
+  const found = ourMethods.filter((method) => errorsOf(method) === undefined);
+  expect(found.map(({ name }) => name)).toEqual([]);
+});
+
+test("a method names its errors as the list of reasons has them, and not by another method", () => {
+  const reasons = new Set(ReasonSchema.values.map(({ localName }) => localName));
+  const found = ourMethods.flatMap((method) => {
+    const errors = errorsOf(method) ?? "";
+    const names = errors.match(/\b[A-Z][A-Z_]{3,}\b/g) ?? [];
+    const isNone = errors.startsWith("none of its own.");
+    const unknown = names.filter((name) => !reasons.has(name));
+    return names.length === 0 && !isNone ? [method.name] : unknown;
+  });
+  expect(found).toEqual([]);
+});
+
+test("a method that takes an idempotency key says what another body under the same one gets", () => {
   const found = ourMethods.filter(
-    ({ parent, name }) => !/Errors?: /.test(comments[`${parent.typeName}.${name}`] ?? ""),
+    (method) =>
+      method.input.field.idempotencyKey && !errorsOf(method)?.includes("IDEMPOTENCY_KEY_REUSED"),
   );
   expect(found.map(({ name }) => name)).toEqual([]);
 });

@@ -1752,7 +1752,7 @@ export const KeyOrderSchema: GenEnum<KeyOrder> = /*@__PURE__*/
 export const KeysService: GenService<{
   /**
    * Creates a key with one secret. Errors: NOT_FOUND (account), ACCOUNT_CLOSED, MODEL_NOT_FOUND,
-   * INVALID_REQUEST.
+   * TOO_MANY_KEYS, IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.CreateKey
    */
@@ -1787,8 +1787,8 @@ export const KeysService: GenService<{
    * other calls within one second. A person who raises or removes a limit, allows further models or
    * addresses, or lets the key live longer or read its account, needs a confirmation, as for
    * methods marked `strong`. Of a key whose limits an owner has set, a member may only tighten
-   * them. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, CONFIRM_IDENTITY, NOT_PERMITTED,
-   * INVALID_REQUEST.
+   * them. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, TOO_MANY_KEYS (an expired one gets a
+   * new time), CONFIRM_IDENTITY, NOT_PERMITTED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.UpdateKey
    */
@@ -1814,7 +1814,8 @@ export const KeysService: GenService<{
   },
   /**
    * Adds a secret to a key and lets its earlier secrets expire. The key keeps its limits, cap and
-   * usage. Errors: NOT_FOUND, KEY_NOT_ACTIVE, INVALID_REQUEST.
+   * usage. Errors: NOT_FOUND, KEY_NOT_ACTIVE, NOT_PERMITTED (of a key that reads the account, by a
+   * management key), IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.RotateKey
    */

@@ -502,7 +502,8 @@ export const ManagementKeysService: GenService<{
   /**
    * Creates a management key with one secret: with it a program of the account creates and changes
    * keys, reads, and orders credits, as its scopes say. It pays for nothing. At most 20 an account.
-   * Errors: NOT_FOUND (account), ACCOUNT_CLOSED, LIMIT_REACHED, INVALID_REQUEST.
+   * Errors: NOT_FOUND (account), ACCOUNT_CLOSED, LIMIT_REACHED, IDEMPOTENCY_KEY_REUSED,
+   * INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.ManagementKeysService.CreateManagementKey
    */

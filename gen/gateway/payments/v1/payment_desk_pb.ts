@@ -845,7 +845,7 @@ export const PaymentDeskService: GenService<{
   /**
    * Decides about everything that waits in an order. What brings a person above
    * `second_approval_above_usd` in this UTC day waits for another one: see Approve. Errors:
-   * NOT_FOUND, WRONG_STATE (nothing waits), INVALID_REQUEST.
+   * NOT_FOUND, WRONG_STATE (nothing waits), IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.payments.v1.PaymentDeskService.DecideOrder
    */
@@ -857,7 +857,8 @@ export const PaymentDeskService: GenService<{
   /**
    * Begins to return money: first takes back the credits that were granted for it. Then send the
    * coins yourself, and call CompleteRefund. Errors: NOT_FOUND, WRONG_STATE (nothing to refund, or
-   * another refund is under way), INSUFFICIENT_FUNDS (the credits were spent), INVALID_REQUEST.
+   * another refund is under way), INSUFFICIENT_FUNDS (the credits were spent),
+   * IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.payments.v1.PaymentDeskService.BeginRefund
    */

@@ -1065,7 +1065,7 @@ export const PaymentsService: GenService<{
   /**
    * Streams orders as CSV, newest first: a line of column names, then a line for each order. Times
    * are UTC, amounts exact decimals. A text that a spreadsheet would take for a formula begins with
-   * `'`. Errors: as ListOrders.
+   * `'`. Errors: INVALID_REQUEST, REPORT_TOO_LARGE (the filter is of too few among too many).
    *
    * @generated from rpc gateway.payments.v1.PaymentsService.ExportOrders
    */

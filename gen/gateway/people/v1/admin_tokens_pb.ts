@@ -272,7 +272,7 @@ export const RevokeAdminTokenResponseSchema: GenMessage<RevokeAdminTokenResponse
 export const AdminTokensService: GenService<{
   /**
    * Makes an admin token: a credential for programs of the operator, with a name and a scope.
-   * Errors: NAME_TAKEN, INVALID_REQUEST, NOT_PERMITTED.
+   * Errors: NAME_TAKEN, IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST, NOT_PERMITTED.
    *
    * @generated from rpc gateway.people.v1.AdminTokensService.CreateAdminToken
    */

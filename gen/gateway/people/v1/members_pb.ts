@@ -579,7 +579,8 @@ export const MembersService: GenService<{
    * Makes a link by which one person joins the account, within seven days, and mails it if the
    * request has an address and the gateway has a mail server. Errors: NOT_FOUND (account),
    * ACCOUNT_SUSPENDED, ACCOUNT_CLOSED, RATE_LIMITED (20 invitations a day and account),
-   * LIMIT_REACHED (open invitations of the account, mails to the address), INVALID_REQUEST.
+   * LIMIT_REACHED (open invitations of the account, mails to the address), IDEMPOTENCY_KEY_REUSED,
+   * INVALID_REQUEST.
    *
    * @generated from rpc gateway.people.v1.MembersService.CreateInvitation
    */

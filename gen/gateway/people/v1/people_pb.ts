@@ -347,7 +347,7 @@ export const PeopleService: GenService<{
   },
   /**
    * Makes a recovery link for a person who has lost every way in. It is good for 24 hours. Errors:
-   * NOT_FOUND, INVALID_REQUEST (it cannot be mailed).
+   * NOT_FOUND, IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST (it cannot be mailed).
    *
    * @generated from rpc gateway.people.v1.PeopleService.CreateSignInLink
    */

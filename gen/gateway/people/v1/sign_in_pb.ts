@@ -871,7 +871,9 @@ export const SignInService: GenService<{
   },
   /**
    * Proves once more who the person is. For 15 minutes the methods marked `strong` then need no
-   * further confirmation. BeginOidc does the same at a provider. Errors: as for signing in.
+   * further confirmation. BeginOidc does the same at a provider. Errors: SIGN_IN_FAILED,
+   * AUTH_RATE_LIMITED (after several failures; with a RetryInfo), GATEWAY_UNAVAILABLE (too many at
+   * once), INVALID_REQUEST (neither a passkey nor a password, or both).
    *
    * @generated from rpc gateway.people.v1.SignInService.ConfirmIdentity
    */

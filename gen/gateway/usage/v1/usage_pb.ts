@@ -1307,7 +1307,8 @@ export const UsageService: GenService<{
    * Lists the requests with an id in all accounts: two accounts may use the same id. Those of an id
    * that tells its time, as the gateway's own do, are looked for near that time, and elsewhere only
    * if there is none. Any other id is looked for in every account, which takes longer. A request
-   * that was refused is found for 7 days. Errors: ARCHIVED, as GetReceipt.
+   * that was refused is found for 7 days. Errors: ARCHIVED (its id is of a month whose charges were
+   * archived).
    *
    * @generated from rpc gateway.usage.v1.UsageService.FindRequests
    */
@@ -1319,7 +1320,8 @@ export const UsageService: GenService<{
   /**
    * Lists the charges of an account that match a filter, in the order of their admission, newest
    * first. Looks at 20,000 charges for each page at most: a page can have fewer entries than asked
-   * for, or none, and others follow. Errors: INVALID_REQUEST (range, page), REPORT_TOO_LARGE.
+   * for, or none, and others follow. Errors: NOT_FOUND (account), INVALID_REQUEST (range, page),
+   * REPORT_TOO_LARGE.
    *
    * @generated from rpc gateway.usage.v1.UsageService.ListCharges
    */
@@ -1332,8 +1334,8 @@ export const UsageService: GenService<{
    * Streams the charges of a range as CSV (RFC 4180), in the order of their admission: a line of
    * column names, then a line for each charge. Times are UTC, credits are exact decimals. A text
    * that a spreadsheet would take for a formula begins with `'`. At most 5,000,000 charges: a range
-   * with more fails before its first line. Errors: INVALID_REQUEST (range, number of charges),
-   * ARCHIVED (charges of the range were archived), REPORT_TOO_LARGE.
+   * with more fails before its first line. Errors: NOT_FOUND (account), INVALID_REQUEST (range,
+   * number of charges), ARCHIVED (charges of the range were archived), REPORT_TOO_LARGE.
    *
    * @generated from rpc gateway.usage.v1.UsageService.ExportCharges
    */
@@ -1346,7 +1348,8 @@ export const UsageService: GenService<{
    * Streams the charges of an account as they are settled, by whichever node, and begins with those
    * of the ten seconds before the call: list charges, then watch, and none is missed. At most 20
    * charges a second. The first message comes at once and may be empty, as may one after each 15 s
-   * without a charge. Errors: INVALID_REQUEST, RATE_LIMITED (an account has 100 streams at a node).
+   * without a charge. Errors: NOT_FOUND (account), INVALID_REQUEST, RATE_LIMITED (an account has
+   * 100 streams at a node).
    *
    * @generated from rpc gateway.usage.v1.UsageService.WatchCharges
    */
@@ -1369,8 +1372,8 @@ export const UsageService: GenService<{
   },
   /**
    * Counts the requests of an account that were rejected before their admission, by UTC time, key
-   * and reason. Kept for 100 days. The counts of the last seconds may be missing. Errors: as
-   * QueryUsage.
+   * and reason. Kept for 100 days. The counts of the last seconds may be missing. Errors: NOT_FOUND
+   * (account), INVALID_REQUEST, REPORT_TOO_LARGE.
    *
    * @generated from rpc gateway.usage.v1.UsageService.QueryRefusals
    */

@@ -157,7 +157,8 @@ export type Transfer = Message<"gateway.billing.v1.Transfer"> & {
   amountMicrocredits: bigint;
 
   /**
-   * As the request gave it. One that the gateway made itself is in a form of its own.
+   * As the request gave it. Those of the gateway itself begin with `pay:`, `refund:`, `promo:`,
+   * `move:` or `first-start`, or are the id of the transfer.
    *
    * @generated from field: string idempotency_key = 6;
    */

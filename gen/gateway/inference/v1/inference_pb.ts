@@ -262,7 +262,7 @@ export const GenerateResponseSchema: GenMessage<GenerateResponse> = /*@__PURE__*
  */
 export type Events = Message<"gateway.inference.v1.Events"> & {
   /**
-   * Events in the order of the answer, at least one.
+   * Events in the order of the answer.
    *
    * @generated from field: repeated gateway.inference.v1.Event events = 1;
    */

@@ -43,6 +43,8 @@ export const file_gateway_accounts_v1_accounts: GenFile = /*@__PURE__*/
  */
 export type SuspendAccountRequest = Message<"gateway.accounts.v1.SuspendAccountRequest"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -67,6 +69,8 @@ export const SuspendAccountRequestSchema: GenMessage<SuspendAccountRequest> = /*
  */
 export type SuspendAccountResponse = Message<"gateway.accounts.v1.SuspendAccountResponse"> & {
   /**
+   * The account as it is now.
+   *
    * @generated from field: gateway.billing.v1.Account account = 1;
    */
   account?: Account | undefined;
@@ -84,6 +88,8 @@ export const SuspendAccountResponseSchema: GenMessage<SuspendAccountResponse> = 
  */
 export type ResumeAccountRequest = Message<"gateway.accounts.v1.ResumeAccountRequest"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -108,6 +114,8 @@ export const ResumeAccountRequestSchema: GenMessage<ResumeAccountRequest> = /*@_
  */
 export type ResumeAccountResponse = Message<"gateway.accounts.v1.ResumeAccountResponse"> & {
   /**
+   * The account as it is now.
+   *
    * @generated from field: gateway.billing.v1.Account account = 1;
    */
   account?: Account | undefined;
@@ -152,6 +160,8 @@ export const CreateAccountRequestSchema: GenMessage<CreateAccountRequest> = /*@_
  */
 export type CreateAccountResponse = Message<"gateway.accounts.v1.CreateAccountResponse"> & {
   /**
+   * The new account.
+   *
    * @generated from field: gateway.billing.v1.Account account = 1;
    */
   account?: Account | undefined;
@@ -188,6 +198,8 @@ export const GetAccountRequestSchema: GenMessage<GetAccountRequest> = /*@__PURE_
  */
 export type GetAccountResponse = Message<"gateway.accounts.v1.GetAccountResponse"> & {
   /**
+   * The account as it is now.
+   *
    * @generated from field: gateway.billing.v1.Account account = 1;
    */
   account?: Account | undefined;
@@ -231,6 +243,8 @@ export const RenameAccountRequestSchema: GenMessage<RenameAccountRequest> = /*@_
  */
 export type RenameAccountResponse = Message<"gateway.accounts.v1.RenameAccountResponse"> & {
   /**
+   * The account as it is now.
+   *
    * @generated from field: gateway.billing.v1.Account account = 1;
    */
   account?: Account | undefined;
@@ -274,6 +288,8 @@ export const SetBillingDetailsRequestSchema: GenMessage<SetBillingDetailsRequest
  */
 export type SetBillingDetailsResponse = Message<"gateway.accounts.v1.SetBillingDetailsResponse"> & {
   /**
+   * The account as it is now.
+   *
    * @generated from field: gateway.billing.v1.Account account = 1;
    */
   account?: Account | undefined;
@@ -318,6 +334,8 @@ export const CloseAccountRequestSchema: GenMessage<CloseAccountRequest> = /*@__P
  */
 export type CloseAccountResponse = Message<"gateway.accounts.v1.CloseAccountResponse"> & {
   /**
+   * The account as it is now.
+   *
    * @generated from field: gateway.billing.v1.Account account = 1;
    */
   account?: Account | undefined;
@@ -361,11 +379,15 @@ export const ExportAccountRequestSchema: GenMessage<ExportAccountRequest> = /*@_
  */
 export type ExportAccountResponse = Message<"gateway.accounts.v1.ExportAccountResponse"> & {
   /**
+   * The account itself, in the first message alone.
+   *
    * @generated from field: gateway.billing.v1.Account account = 1;
    */
   account?: Account | undefined;
 
   /**
+   * One pool of each family, in the first message alone.
+   *
    * @generated from field: repeated gateway.billing.v1.Pool pools = 2;
    */
   pools: Pool[];
@@ -385,11 +407,15 @@ export type ExportAccountResponse = Message<"gateway.accounts.v1.ExportAccountRe
   keys: Key[];
 
   /**
+   * In the order of their logins, at most 1,000.
+   *
    * @generated from field: repeated gateway.people.v1.Member members = 5;
    */
   members: Member[];
 
   /**
+   * The open ones, newest first.
+   *
    * @generated from field: repeated gateway.people.v1.Invitation invitations = 6;
    */
   invitations: Invitation[];
@@ -490,6 +516,8 @@ export const ListAccountsRequestSchema: GenMessage<ListAccountsRequest> = /*@__P
  */
 export type ListAccountsResponse = Message<"gateway.accounts.v1.ListAccountsResponse"> & {
   /**
+   * The accounts of this page.
+   *
    * @generated from field: repeated gateway.billing.v1.Account accounts = 1;
    */
   accounts: Account[];
@@ -540,6 +568,8 @@ export const SetDefaultMemberLimitsRequestSchema: GenMessage<SetDefaultMemberLim
  */
 export type SetDefaultMemberLimitsResponse = Message<"gateway.accounts.v1.SetDefaultMemberLimitsResponse"> & {
   /**
+   * The account of the call.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -563,6 +593,7 @@ export const SetDefaultMemberLimitsResponseSchema: GenMessage<SetDefaultMemberLi
 export const AccountsService: GenService<{
   /**
    * Creates an account with two empty pools.
+   * Errors: IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST (name).
    *
    * @generated from rpc gateway.accounts.v1.AccountsService.CreateAccount
    */
@@ -583,6 +614,7 @@ export const AccountsService: GenService<{
   },
   /**
    * Lists accounts, oldest first: all of them, or those that match a query.
+   * Errors: INVALID_REQUEST (query, page token).
    *
    * @generated from rpc gateway.accounts.v1.AccountsService.ListAccounts
    */

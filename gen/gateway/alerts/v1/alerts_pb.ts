@@ -23,6 +23,8 @@ export const file_gateway_alerts_v1_alerts: GenFile = /*@__PURE__*/
  */
 export type AlertRule = Message<"gateway.alerts.v1.AlertRule"> & {
   /**
+   * Which alerts it is for.
+   *
    * @generated from field: gateway.alerts.v1.AlertKind kind = 1;
    */
   kind: AlertKind;
@@ -42,6 +44,8 @@ export type AlertRule = Message<"gateway.alerts.v1.AlertRule"> & {
   mail: boolean;
 
   /**
+   * To `webhook_url` of the settings. Empty there: to nobody.
+   *
    * @generated from field: bool webhook = 4;
    */
   webhook: boolean;
@@ -55,6 +59,8 @@ export const AlertRuleSchema: GenMessage<AlertRule> = /*@__PURE__*/
   messageDesc(file_gateway_alerts_v1_alerts, 0);
 
 /**
+ * When alerts are raised, and how they are delivered.
+ *
  * @generated from message gateway.alerts.v1.AlertSettings
  */
 export type AlertSettings = Message<"gateway.alerts.v1.AlertSettings"> & {
@@ -129,6 +135,8 @@ export const AlertSettingsSchema: GenMessage<AlertSettings> = /*@__PURE__*/
   messageDesc(file_gateway_alerts_v1_alerts, 1);
 
 /**
+ * Something that somebody should know. It is raised once, with one id.
+ *
  * @generated from message gateway.alerts.v1.Alert
  */
 export type Alert = Message<"gateway.alerts.v1.Alert"> & {
@@ -147,11 +155,15 @@ export type Alert = Message<"gateway.alerts.v1.Alert"> & {
   accountId: string;
 
   /**
+   * What it is about.
+   *
    * @generated from field: gateway.alerts.v1.AlertKind kind = 3;
    */
   kind: AlertKind;
 
   /**
+   * When it was raised.
+   *
    * @generated from field: google.protobuf.Timestamp occurred_at = 4;
    */
   occurredAt?: Timestamp | undefined;
@@ -234,6 +246,8 @@ export type Delivery = Message<"gateway.alerts.v1.Delivery"> & {
   personId?: string | undefined;
 
   /**
+   * What became of it.
+   *
    * @generated from field: gateway.alerts.v1.DeliveryState state = 2;
    */
   state: DeliveryState;
@@ -287,6 +301,8 @@ export type UpdateAlertSettingsRequest = Message<"gateway.alerts.v1.UpdateAlertS
   allAccounts: boolean;
 
   /**
+   * All of them: what is missing here is removed.
+   *
    * @generated from field: gateway.alerts.v1.AlertSettings settings = 3;
    */
   settings?: AlertSettings | undefined;
@@ -311,6 +327,8 @@ export const UpdateAlertSettingsRequestSchema: GenMessage<UpdateAlertSettingsReq
  */
 export type UpdateAlertSettingsResponse = Message<"gateway.alerts.v1.UpdateAlertSettingsResponse"> & {
   /**
+   * The settings as they are now.
+   *
    * @generated from field: gateway.alerts.v1.AlertSettings settings = 1;
    */
   settings?: AlertSettings | undefined;
@@ -383,6 +401,8 @@ export const ListAlertsRequestSchema: GenMessage<ListAlertsRequest> = /*@__PURE_
  */
 export type ListAlertsResponse = Message<"gateway.alerts.v1.ListAlertsResponse"> & {
   /**
+   * The alerts of this page.
+   *
    * @generated from field: repeated gateway.alerts.v1.Alert alerts = 1;
    */
   alerts: Alert[];
@@ -436,6 +456,8 @@ export type DismissAlertRequest = Message<"gateway.alerts.v1.DismissAlertRequest
   allAccounts: boolean;
 
   /**
+   * Id of the alert.
+   *
    * @generated from field: string alert_id = 3;
    */
   alertId: string;
@@ -552,10 +574,14 @@ export const WatchAlertsResponseSchema: GenMessage<WatchAlertsResponse> = /*@__P
   messageDesc(file_gateway_alerts_v1_alerts, 13);
 
 /**
+ * What a page shows of the alerts of an account.
+ *
  * @generated from message gateway.alerts.v1.NewestAlerts
  */
 export type NewestAlerts = Message<"gateway.alerts.v1.NewestAlerts"> & {
   /**
+   * The newest 20, newest first, without their deliveries.
+   *
    * @generated from field: repeated gateway.alerts.v1.Alert alerts = 1;
    */
   alerts: Alert[];
@@ -627,6 +653,8 @@ export const ListDeliveriesRequestSchema: GenMessage<ListDeliveriesRequest> = /*
  */
 export type ListDeliveriesResponse = Message<"gateway.alerts.v1.ListDeliveriesResponse"> & {
   /**
+   * The deliveries of this page.
+   *
    * @generated from field: repeated gateway.alerts.v1.ListedDelivery deliveries = 1;
    */
   deliveries: ListedDelivery[];
@@ -653,16 +681,22 @@ export const ListDeliveriesResponseSchema: GenMessage<ListDeliveriesResponse> = 
  */
 export type ListedDelivery = Message<"gateway.alerts.v1.ListedDelivery"> & {
   /**
+   * What became of it, and to whom.
+   *
    * @generated from field: gateway.alerts.v1.Delivery delivery = 1;
    */
   delivery?: Delivery | undefined;
 
   /**
+   * Id of the alert.
+   *
    * @generated from field: string alert_id = 2;
    */
   alertId: string;
 
   /**
+   * What the alert is about.
+   *
    * @generated from field: gateway.alerts.v1.AlertKind kind = 3;
    */
   kind: AlertKind;
@@ -708,6 +742,8 @@ export type ResendDeliveryRequest = Message<"gateway.alerts.v1.ResendDeliveryReq
   allAccounts: boolean;
 
   /**
+   * Id of the alert.
+   *
    * @generated from field: string alert_id = 3;
    */
   alertId: string;
@@ -734,6 +770,8 @@ export const ResendDeliveryResponseSchema: GenMessage<ResendDeliveryResponse> = 
   messageDesc(file_gateway_alerts_v1_alerts, 19);
 
 /**
+ * What an alert is about.
+ *
  * @generated from enum gateway.alerts.v1.AlertKind
  */
 export const AlertKind = {
@@ -909,6 +947,8 @@ export const AlertKind = {
 } as const;
 
 /**
+ * What an alert is about.
+ *
  * @generated from enum gateway.alerts.v1.AlertKind
  */
 export type AlertKind = (typeof AlertKind)[keyof typeof AlertKind] | UnknownEnum;
@@ -920,6 +960,8 @@ export const AlertKindSchema: GenEnum<AlertKind> = /*@__PURE__*/
   enumDesc(file_gateway_alerts_v1_alerts, 0);
 
 /**
+ * What is posted to a webhook.
+ *
  * @generated from enum gateway.alerts.v1.WebhookForm
  */
 export const WebhookForm = {
@@ -946,6 +988,8 @@ export const WebhookForm = {
 } as const;
 
 /**
+ * What is posted to a webhook.
+ *
  * @generated from enum gateway.alerts.v1.WebhookForm
  */
 export type WebhookForm = (typeof WebhookForm)[keyof typeof WebhookForm] | UnknownEnum;
@@ -957,6 +1001,8 @@ export const WebhookFormSchema: GenEnum<WebhookForm> = /*@__PURE__*/
   enumDesc(file_gateway_alerts_v1_alerts, 1);
 
 /**
+ * What became of a delivery.
+ *
  * @generated from enum gateway.alerts.v1.DeliveryState
  */
 export const DeliveryState = {
@@ -973,6 +1019,8 @@ export const DeliveryState = {
   WAITING: 1,
 
   /**
+   * The mail server or the receiver of the webhook has taken it.
+   *
    * @generated from enum value: DELIVERY_STATE_SENT = 2;
    */
   SENT: 2,
@@ -986,6 +1034,8 @@ export const DeliveryState = {
 } as const;
 
 /**
+ * What became of a delivery.
+ *
  * @generated from enum gateway.alerts.v1.DeliveryState
  */
 export type DeliveryState = (typeof DeliveryState)[keyof typeof DeliveryState] | UnknownEnum;

@@ -23,11 +23,15 @@ export const file_gateway_approvals_v1_approval: GenFile = /*@__PURE__*/
  */
 export type Approval = Message<"gateway.approvals.v1.Approval"> & {
   /**
+   * Id of the approval, which begins with `apv_`.
+   *
    * @generated from field: string approval_id = 1;
    */
   approvalId: string;
 
   /**
+   * What waits.
+   *
    * @generated from field: gateway.approvals.v1.ApprovalKind kind = 2;
    */
   kind: ApprovalKind;
@@ -83,6 +87,8 @@ export type Approval = Message<"gateway.approvals.v1.Approval"> & {
   personId: string;
 
   /**
+   * When it was requested.
+   *
    * @generated from field: google.protobuf.Timestamp requested_at = 10;
    */
   requestedAt?: Timestamp | undefined;

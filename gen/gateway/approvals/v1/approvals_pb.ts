@@ -47,6 +47,8 @@ export const ListApprovalsRequestSchema: GenMessage<ListApprovalsRequest> = /*@_
  */
 export type ListApprovalsResponse = Message<"gateway.approvals.v1.ListApprovalsResponse"> & {
   /**
+   * The approvals of this page: those that still wait.
+   *
    * @generated from field: repeated gateway.approvals.v1.Approval approvals = 1;
    */
   approvals: Approval[];
@@ -71,6 +73,8 @@ export const ListApprovalsResponseSchema: GenMessage<ListApprovalsResponse> = /*
  */
 export type ApproveRequest = Message<"gateway.approvals.v1.ApproveRequest"> & {
   /**
+   * Id of the approval.
+   *
    * @generated from field: string approval_id = 1;
    */
   approvalId: string;
@@ -101,6 +105,8 @@ export const ApproveResponseSchema: GenMessage<ApproveResponse> = /*@__PURE__*/
  */
 export type RejectRequest = Message<"gateway.approvals.v1.RejectRequest"> & {
   /**
+   * Id of the approval.
+   *
    * @generated from field: string approval_id = 1;
    */
   approvalId: string;
@@ -135,6 +141,7 @@ export const RejectResponseSchema: GenMessage<RejectResponse> = /*@__PURE__*/
 export const ApprovalsService: GenService<{
   /**
    * Lists what waits for the approval of another person, newest first.
+   * Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.approvals.v1.ApprovalsService.ListApprovals
    */

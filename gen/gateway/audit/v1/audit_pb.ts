@@ -17,15 +17,21 @@ export const file_gateway_audit_v1_audit: GenFile = /*@__PURE__*/
   fileDesc("ChxnYXRld2F5L2F1ZGl0L3YxL2F1ZGl0LnByb3RvEhBnYXRld2F5LmF1ZGl0LnYxIooCCgpBdWRpdEV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEi8KC29jY3VycmVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgDIAEoCRISCgphY2NvdW50X2lkGAQgASgJEg4KBm1ldGhvZBgFIAEoCRIPCgdvdXRjb21lGAYgASgJEjYKBWZhY3RzGAcgAygLMicuZ2F0ZXdheS5hdWRpdC52MS5BdWRpdEV2ZW50LkZhY3RzRW50cnkSDwoHYWRkcmVzcxgIIAEoCRosCgpGYWN0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEihgIKFkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRINCgVhY3RvchgCIAEoCRIOCgZtZXRob2QYAyABKAkSLAoIc3RhcnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKBmVuZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoJcGFnZV9zaXplGAYgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAcgASgJQgi6SAVyAxiACBIUCgxhbGxfYWNjb3VudHMYCCABKAgSDgoGa2V5X2lkGAkgASgJImAKF0xpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlEiwKBmV2ZW50cxgBIAMoCzIcLmdhdGV3YXkuYXVkaXQudjEuQXVkaXRFdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkyhQEKDEF1ZGl0U2VydmljZRJ1Cg9MaXN0QXVkaXRFdmVudHMSKC5nYXRld2F5LmF1ZGl0LnYxLkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QaKS5nYXRld2F5LmF1ZGl0LnYxLkxpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlIg2QAgHqxxgGEAEYAyABQjwKEGdhdGV3YXkuYXVkaXQudjFQAVombW9kZWwtZ2F0ZXdheS9nYXRld2F5L2F1ZGl0L3YxO2F1ZGl0djFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
+ * One administrative act, or the attempt of one.
+ *
  * @generated from message gateway.audit.v1.AuditEvent
  */
 export type AuditEvent = Message<"gateway.audit.v1.AuditEvent"> & {
   /**
+   * Id of the event, which begins with `aud_`.
+   *
    * @generated from field: string event_id = 1;
    */
   eventId: string;
 
   /**
+   * When it happened.
+   *
    * @generated from field: google.protobuf.Timestamp occurred_at = 2;
    */
   occurredAt?: Timestamp | undefined;
@@ -162,6 +168,8 @@ export const ListAuditEventsRequestSchema: GenMessage<ListAuditEventsRequest> = 
  */
 export type ListAuditEventsResponse = Message<"gateway.audit.v1.ListAuditEventsResponse"> & {
   /**
+   * The events of this page.
+   *
    * @generated from field: repeated gateway.audit.v1.AuditEvent events = 1;
    */
   events: AuditEvent[];
@@ -191,6 +199,7 @@ export const AuditService: GenService<{
   /**
    * Lists administrative acts, newest first: those of one account, or all of them for operators.
    * Acts on notes about an account, and why operators acted, are shown to operators alone.
+   * Errors: INVALID_REQUEST (page token, times).
    *
    * @generated from rpc gateway.audit.v1.AuditService.ListAuditEvents
    */

@@ -17,25 +17,35 @@ export const file_gateway_billing_v1_account: GenFile = /*@__PURE__*/
   fileDesc("CiBnYXRld2F5L2JpbGxpbmcvdjEvYWNjb3VudC5wcm90bxISZ2F0ZXdheS5iaWxsaW5nLnYxIuUCCgdBY2NvdW50EhgKCmFjY291bnRfaWQYASABKAlCBJjIGAESDAoEbmFtZRgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgVzdGF0ZRgEIAEoDjIgLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50U3RhdGUSFAoMc3RhdGVfcmVhc29uGAUgASgJEjQKEHN0YXRlX2NoYW5nZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjsKD2JpbGxpbmdfZGV0YWlscxgHIAEoCzIiLmdhdGV3YXkuYmlsbGluZy52MS5CaWxsaW5nRGV0YWlscxIVCg1wcmljZV9saXN0X2lkGAggASgJEjEKDXByaWNlX2xpc3RfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlwKDkJpbGxpbmdEZXRhaWxzEhYKBG5hbWUYASABKAlCCLpIBXIDGMgBEhkKB2FkZHJlc3MYAiABKAlCCLpIBXIDGOgHEhcKBnRheF9pZBgDIAEoCUIHukgEcgIYMip+CgxBY2NvdW50U3RhdGUSHQoZQUNDT1VOVF9TVEFURV9VTlNQRUNJRklFRBAAEhgKFEFDQ09VTlRfU1RBVEVfQUNUSVZFEAESGwoXQUNDT1VOVF9TVEFURV9TVVNQRU5ERUQQAhIYChRBQ0NPVU5UX1NUQVRFX0NMT1NFRBADQkIKEmdhdGV3YXkuYmlsbGluZy52MVABWiptb2RlbC1nYXRld2F5L2dhdGV3YXkvYmlsbGluZy92MTtiaWxsaW5ndjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
+ * A customer: two pools of credits, keys that spend them, and members.
+ *
  * @generated from message gateway.billing.v1.Account
  */
 export type Account = Message<"gateway.billing.v1.Account"> & {
   /**
+   * Id of the account, which begins with `acc_`. It never changes.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
 
   /**
+   * What people call it. Two accounts may have the same name.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * When it was created.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 3;
    */
   createdAt?: Timestamp | undefined;
 
   /**
+   * Whether its keys and its members may act.
+   *
    * @generated from field: gateway.billing.v1.AccountState state = 4;
    */
   state: AccountState;
@@ -105,6 +115,8 @@ export type BillingDetails = Message<"gateway.billing.v1.BillingDetails"> & {
   address: string;
 
   /**
+   * Such as `DE123456789`. The gateway does not check it.
+   *
    * @generated from field: string tax_id = 3;
    */
   taxId: string;
@@ -118,6 +130,8 @@ export const BillingDetailsSchema: GenMessage<BillingDetails> = /*@__PURE__*/
   messageDesc(file_gateway_billing_v1_account, 1);
 
 /**
+ * What an account may do.
+ *
  * @generated from enum gateway.billing.v1.AccountState
  */
 export const AccountState = {
@@ -127,6 +141,8 @@ export const AccountState = {
   UNSPECIFIED: 0,
 
   /**
+   * Everything: its keys are accepted, its members may buy and invite.
+   *
    * @generated from enum value: ACCOUNT_STATE_ACTIVE = 1;
    */
   ACTIVE: 1,
@@ -147,6 +163,8 @@ export const AccountState = {
 } as const;
 
 /**
+ * What an account may do.
+ *
  * @generated from enum gateway.billing.v1.AccountState
  */
 export type AccountState = (typeof AccountState)[keyof typeof AccountState] | UnknownEnum;

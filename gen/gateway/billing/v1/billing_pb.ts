@@ -33,6 +33,8 @@ export const file_gateway_billing_v1_billing: GenFile = /*@__PURE__*/
  */
 export type Pool = Message<"gateway.billing.v1.Pool"> & {
   /**
+   * The keys of this family spend it.
+   *
    * @generated from field: gateway.common.v1.Family family = 1;
    */
   family: Family;
@@ -114,25 +116,35 @@ export const GetPoolsResponseSchema: GenMessage<GetPoolsResponse> = /*@__PURE__*
   messageDesc(file_gateway_billing_v1_billing, 2);
 
 /**
+ * Credits that were added to a pool or taken out of it. Never changed: a correction is a new one.
+ *
  * @generated from message gateway.billing.v1.Transfer
  */
 export type Transfer = Message<"gateway.billing.v1.Transfer"> & {
   /**
+   * Id of the transfer, which begins with `tra_`.
+   *
    * @generated from field: string transfer_id = 1;
    */
   transferId: string;
 
   /**
+   * The account of the pool.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
 
   /**
+   * The pool.
+   *
    * @generated from field: gateway.common.v1.Family family = 3;
    */
   family: Family;
 
   /**
+   * Why it was made.
+   *
    * @generated from field: gateway.billing.v1.TransferKind kind = 4;
    */
   kind: TransferKind;
@@ -145,11 +157,16 @@ export type Transfer = Message<"gateway.billing.v1.Transfer"> & {
   amountMicrocredits: bigint;
 
   /**
+   * As the request gave it. Those of the gateway itself begin with `pay:`, `refund:`, `promo:`,
+   * `move:` or `first-start`, or are the id of the transfer.
+   *
    * @generated from field: string idempotency_key = 6;
    */
   idempotencyKey: string;
 
   /**
+   * In the words of the caller. Empty: a program gave none.
+   *
    * @generated from field: string reason = 7;
    */
   reason: string;
@@ -163,6 +180,8 @@ export type Transfer = Message<"gateway.billing.v1.Transfer"> & {
   createdBy: string;
 
   /**
+   * When it was booked.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 9;
    */
   createdAt?: Timestamp | undefined;
@@ -187,16 +206,22 @@ export const TransferSchema: GenMessage<Transfer> = /*@__PURE__*/
  */
 export type CreateTransferRequest = Message<"gateway.billing.v1.CreateTransferRequest"> & {
   /**
+   * Id of the account of the pool.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
 
   /**
+   * The pool.
+   *
    * @generated from field: gateway.common.v1.Family family = 2;
    */
   family: Family;
 
   /**
+   * Why it is made. DEPOSIT fails with NOT_PERMITTED.
+   *
    * @generated from field: gateway.billing.v1.TransferKind kind = 3;
    */
   kind: TransferKind;
@@ -210,7 +235,7 @@ export type CreateTransferRequest = Message<"gateway.billing.v1.CreateTransferRe
 
   /**
    * Unique within the account. The gateway itself uses those that begin with `pay:`, `refund:`,
-   * `promo:` or `first-start`: NOT_PERMITTED for all others.
+   * `promo:`, `move:` or `first-start`: NOT_PERMITTED for all others.
    *
    * @generated from field: string idempotency_key = 5;
    */
@@ -269,6 +294,8 @@ export type MoveCreditsRequest = Message<"gateway.billing.v1.MoveCreditsRequest"
   accountId: string;
 
   /**
+   * The pool that gives.
+   *
    * @generated from field: gateway.common.v1.Family from_family = 2;
    */
   fromFamily: Family;
@@ -281,16 +308,22 @@ export type MoveCreditsRequest = Message<"gateway.billing.v1.MoveCreditsRequest"
   toFamily: Family;
 
   /**
+   * Micro-credits to move, at most what is free: INSUFFICIENT_FUNDS.
+   *
    * @generated from field: int64 amount_microcredits = 4;
    */
   amountMicrocredits: bigint;
 
   /**
+   * Unique among the moves of the account.
+   *
    * @generated from field: string idempotency_key = 5;
    */
   idempotencyKey: string;
 
   /**
+   * For the transfers and the audit event.
+   *
    * @generated from field: string reason = 6;
    */
   reason: string;
@@ -341,6 +374,8 @@ export type ExportTransfersRequest = Message<"gateway.billing.v1.ExportTransfers
   allAccounts: boolean;
 
   /**
+   * When the first of them was booked. Absent: from the oldest.
+   *
    * @generated from field: google.protobuf.Timestamp start_at = 3;
    */
   startAt?: Timestamp | undefined;
@@ -417,6 +452,8 @@ export const ListTransfersRequestSchema: GenMessage<ListTransfersRequest> = /*@_
  */
 export type ListTransfersResponse = Message<"gateway.billing.v1.ListTransfersResponse"> & {
   /**
+   * The transfers of this page.
+   *
    * @generated from field: repeated gateway.billing.v1.Transfer transfers = 1;
    */
   transfers: Transfer[];
@@ -481,7 +518,7 @@ export type PlaceHoldRequest = Message<"gateway.billing.v1.PlaceHoldRequest"> & 
   minOutputTokens: number;
 
   /**
-   * The requested output tokens, thinking included. At least min_output.
+   * The requested output tokens, thinking included. At least `min_output_tokens`.
    *
    * @generated from field: uint32 max_output_tokens = 7;
    */
@@ -525,11 +562,15 @@ export type PlaceHoldRequest = Message<"gateway.billing.v1.PlaceHoldRequest"> & 
   speed: string;
 
   /**
+   * Where the request is processed, such as `us`. Empty: no condition.
+   *
    * @generated from field: string geo = 13;
    */
   geo: string;
 
   /**
+   * The service tier, such as `priority`. Empty: no condition.
+   *
    * @generated from field: string tier = 14;
    */
   tier: string;
@@ -547,23 +588,29 @@ export const PlaceHoldRequestSchema: GenMessage<PlaceHoldRequest> = /*@__PURE__*
  */
 export type PlaceHoldResponse = Message<"gateway.billing.v1.PlaceHoldResponse"> & {
   /**
-   * The output tokens that the hold covers, from min_output to max_output.
+   * The output tokens that the hold covers, from `min_output_tokens` to `max_output_tokens`.
    *
    * @generated from field: uint32 granted_output_tokens = 1;
    */
   grantedOutputTokens: number;
 
   /**
+   * Micro-credits that are reserved. No more are charged.
+   *
    * @generated from field: int64 hold_microcredits = 2;
    */
   holdMicrocredits: bigint;
 
   /**
+   * The price of the request, whatever the prices become until it ends.
+   *
    * @generated from field: gateway.common.v1.Price price = 3;
    */
   price?: Price | undefined;
 
   /**
+   * When the hold was placed. The charge counts in reports by this time.
+   *
    * @generated from field: google.protobuf.Timestamp admitted_at = 4;
    */
   admittedAt?: Timestamp | undefined;
@@ -588,6 +635,8 @@ export const PlaceHoldResponseSchema: GenMessage<PlaceHoldResponse> = /*@__PURE_
  */
 export type CheckpointHoldRequest = Message<"gateway.billing.v1.CheckpointHoldRequest"> & {
   /**
+   * As in PlaceHold.
+   *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
@@ -632,6 +681,8 @@ export const CheckpointHoldResponseSchema: GenMessage<CheckpointHoldResponse> = 
  */
 export type SettleHoldRequest = Message<"gateway.billing.v1.SettleHoldRequest"> & {
   /**
+   * As in PlaceHold.
+   *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
@@ -649,11 +700,15 @@ export type SettleHoldRequest = Message<"gateway.billing.v1.SettleHoldRequest"> 
   outcome: Outcome;
 
   /**
+   * Where `usage` is from. Unspecified: the receipt does not say.
+   *
    * @generated from field: gateway.billing.v1.Basis basis = 4;
    */
   basis: Basis;
 
   /**
+   * The calls of providers, in their order. Empty: the receipt shows none.
+   *
    * @generated from field: repeated gateway.billing.v1.Attempt attempts = 5;
    */
   attempts: Attempt[];
@@ -678,6 +733,8 @@ export const SettleHoldRequestSchema: GenMessage<SettleHoldRequest> = /*@__PURE_
  */
 export type SettleHoldResponse = Message<"gateway.billing.v1.SettleHoldResponse"> & {
   /**
+   * The receipt, as GetReceipt returns it from now on.
+   *
    * @generated from field: gateway.billing.v1.Receipt receipt = 1;
    */
   receipt?: Receipt | undefined;
@@ -702,6 +759,8 @@ export type SetBudgetRequest = Message<"gateway.billing.v1.SetBudgetRequest"> & 
   accountId: string;
 
   /**
+   * Whose limits. One of a key is refused.
+   *
    * @generated from field: gateway.common.v1.Payer payer = 2;
    */
   payer?: Payer | undefined;
@@ -740,6 +799,8 @@ export type SetBudgetResponse = Message<"gateway.billing.v1.SetBudgetResponse"> 
   budgets: Budget[];
 
   /**
+   * The account of the call.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
@@ -764,6 +825,8 @@ export type ResetBudgetRequest = Message<"gateway.billing.v1.ResetBudgetRequest"
   accountId: string;
 
   /**
+   * Whose total.
+   *
    * @generated from field: gateway.common.v1.Payer payer = 2;
    */
   payer?: Payer | undefined;
@@ -795,6 +858,8 @@ export type ResetBudgetResponse = Message<"gateway.billing.v1.ResetBudgetRespons
   budgets: Budget[];
 
   /**
+   * The account of the call.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
@@ -876,6 +941,8 @@ export const ListBudgetsResponseSchema: GenMessage<ListBudgetsResponse> = /*@__P
   messageDesc(file_gateway_billing_v1_billing, 23);
 
 /**
+ * Why credits are added to a pool or taken out of it.
+ *
  * @generated from enum gateway.billing.v1.TransferKind
  */
 export const TransferKind = {
@@ -929,6 +996,8 @@ export const TransferKind = {
 } as const;
 
 /**
+ * Why credits are added to a pool or taken out of it.
+ *
  * @generated from enum gateway.billing.v1.TransferKind
  */
 export type TransferKind = (typeof TransferKind)[keyof typeof TransferKind] | UnknownEnum;
@@ -953,11 +1022,15 @@ export const InputCategory = {
   UNSPECIFIED: 0,
 
   /**
+   * Input that the provider may write to its prompt cache for five minutes.
+   *
    * @generated from enum value: INPUT_CATEGORY_CACHE_WRITE_5M = 1;
    */
   CACHE_WRITE_5M: 1,
 
   /**
+   * Input that the provider may write to its prompt cache for one hour.
+   *
    * @generated from enum value: INPUT_CATEGORY_CACHE_WRITE_1H = 2;
    */
   CACHE_WRITE_1H: 2,
@@ -1065,6 +1138,7 @@ export const BillingService: GenService<{
   },
   /**
    * Lists the transfers of an account, newest first.
+   * Errors: NOT_FOUND (account), INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.billing.v1.BillingService.ListTransfers
    */
@@ -1089,9 +1163,10 @@ export const BillingService: GenService<{
    * Reserves the worst-case cost of one request durably. A repeat with the same request id and the
    * same nonce returns the first hold, from any gateway process. The hold remains until it is
    * settled or its deadline passes, even if the process that placed it dies. Errors:
-   * REQUEST_ID_USED, CREDITS_EXHAUSTED, CREDITS_HELD, MONTHLY_CAP_REACHED, REVOKED_KEY,
-   * KEY_EXPIRED, KEY_PAUSED, ACCOUNT_SUSPENDED, MODEL_NOT_ALLOWED, MODEL_NOT_FOUND, NOT_FOUND
-   * (key), BILLING_UNAVAILABLE, INVALID_REQUEST.
+   * REQUEST_ID_USED, CREDITS_EXHAUSTED, CREDITS_HELD, MONTHLY_CAP_REACHED, BUDGET_REACHED,
+   * TOO_MANY_RUNNING, REVOKED_KEY, KEY_EXPIRED, KEY_PAUSED, ACCOUNT_SUSPENDED, MODEL_NOT_ALLOWED,
+   * MODEL_NOT_FOUND, FEATURE_NOT_OFFERED (speed, geo, tier), NOT_FOUND (key), BILLING_UNAVAILABLE,
+   * INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.BillingService.PlaceHold
    */

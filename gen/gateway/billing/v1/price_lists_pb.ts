@@ -36,6 +36,8 @@ export type PriceTerms = Message<"gateway.billing.v1.PriceTerms"> & {
   input: string;
 
   /**
+   * Per million tokens.
+   *
    * @generated from field: string output = 2;
    */
   output: string;
@@ -49,22 +51,28 @@ export type PriceTerms = Message<"gateway.billing.v1.PriceTerms"> & {
   thinking: string;
 
   /**
+   * Per million tokens, written for five minutes.
+   *
    * @generated from field: string cache_write_5m = 4;
    */
   cacheWrite5m: string;
 
   /**
+   * Per million tokens, written for one hour.
+   *
    * @generated from field: string cache_write_1h = 5;
    */
   cacheWrite1h: string;
 
   /**
+   * Per million tokens.
+   *
    * @generated from field: string cache_read = 6;
    */
   cacheRead: string;
 
   /**
-   * Per 1,000 searches. Empty: they are not offered.
+   * Per 1,000 searches. Empty: as in the public price.
    *
    * @generated from field: string web_search = 7;
    */
@@ -106,41 +114,57 @@ export type PriceCondition = Message<"gateway.billing.v1.PriceCondition"> & {
   speed: string;
 
   /**
+   * A geography in small letters, such as `us`. Empty: any.
+   *
    * @generated from field: string geo = 3;
    */
   geo: string;
 
   /**
+   * A service tier in small letters, such as `priority`. Empty: any.
+   *
    * @generated from field: string tier = 4;
    */
   tier: string;
 
   /**
+   * Per million tokens, in US dollars, as the other prices. Empty: with `multiply`.
+   *
    * @generated from field: string input = 5;
    */
   input: string;
 
   /**
+   * Per million tokens. Empty: with `multiply`.
+   *
    * @generated from field: string output = 6;
    */
   output: string;
 
   /**
+   * Per million tokens. Empty: derived, as for PriceTerms.
+   *
    * @generated from field: string thinking = 7;
    */
   thinking: string;
 
   /**
+   * Per million tokens. Empty: derived.
+   *
    * @generated from field: string cache_write_5m = 8;
    */
   cacheWrite5m: string;
 
   /**
+   * Per million tokens. Empty: derived.
+   *
    * @generated from field: string cache_write_1h = 9;
    */
   cacheWrite1h: string;
 
   /**
+   * Per million tokens. Empty: derived.
+   *
    * @generated from field: string cache_read = 10;
    */
   cacheRead: string;
@@ -217,6 +241,8 @@ export type PriceListVersion = Message<"gateway.billing.v1.PriceListVersion"> & 
   models: { [key: string]: ListedModel };
 
   /**
+   * In the words of who made it.
+   *
    * @generated from field: string reason = 4;
    */
   reason: string;
@@ -229,6 +255,8 @@ export type PriceListVersion = Message<"gateway.billing.v1.PriceListVersion"> & 
   createdBy: string;
 
   /**
+   * Since when it counts.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 6;
    */
   createdAt?: Timestamp | undefined;
@@ -242,15 +270,21 @@ export const PriceListVersionSchema: GenMessage<PriceListVersion> = /*@__PURE__*
   messageDesc(file_gateway_billing_v1_price_lists, 3);
 
 /**
+ * Prices of models that the accounts which have it pay in place of the public ones.
+ *
  * @generated from message gateway.billing.v1.PriceList
  */
 export type PriceList = Message<"gateway.billing.v1.PriceList"> & {
   /**
+   * Id of the price list, which begins with `plist_`.
+   *
    * @generated from field: string price_list_id = 1;
    */
   priceListId: string;
 
   /**
+   * What operators call it. No other list has this name.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
@@ -263,6 +297,8 @@ export type PriceList = Message<"gateway.billing.v1.PriceList"> & {
   version?: PriceListVersion | undefined;
 
   /**
+   * When its first version was made.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 4;
    */
   createdAt?: Timestamp | undefined;
@@ -301,16 +337,22 @@ export type CreatePriceListRequest = Message<"gateway.billing.v1.CreatePriceList
   name: string;
 
   /**
+   * Hundredths of a percent off the price of every model. 0: no discount.
+   *
    * @generated from field: uint32 discount_bp = 2;
    */
   discountBp: number;
 
   /**
+   * By the ids of models. One that is missing has its public price, less the discount.
+   *
    * @generated from field: map<string, gateway.billing.v1.ListedModel> models = 3;
    */
   models: { [key: string]: ListedModel };
 
   /**
+   * For the version and the audit event.
+   *
    * @generated from field: string reason = 4;
    */
   reason: string;
@@ -361,6 +403,8 @@ export const CreatePriceListResponseSchema: GenMessage<CreatePriceListResponse> 
  */
 export type CreatePriceListVersionRequest = Message<"gateway.billing.v1.CreatePriceListVersionRequest"> & {
   /**
+   * Id of the price list.
+   *
    * @generated from field: string price_list_id = 1;
    */
   priceListId: string;
@@ -373,6 +417,8 @@ export type CreatePriceListVersionRequest = Message<"gateway.billing.v1.CreatePr
   after: number;
 
   /**
+   * Hundredths of a percent off the price of every model. 0: no discount.
+   *
    * @generated from field: uint32 discount_bp = 3;
    */
   discountBp: number;
@@ -385,6 +431,8 @@ export type CreatePriceListVersionRequest = Message<"gateway.billing.v1.CreatePr
   models: { [key: string]: ListedModel };
 
   /**
+   * For the version and the audit event.
+   *
    * @generated from field: string reason = 5;
    */
   reason: string;
@@ -461,6 +509,8 @@ export const ListPriceListsRequestSchema: GenMessage<ListPriceListsRequest> = /*
  */
 export type ListPriceListsResponse = Message<"gateway.billing.v1.ListPriceListsResponse"> & {
   /**
+   * The price lists of this page.
+   *
    * @generated from field: repeated gateway.billing.v1.PriceList price_lists = 1;
    */
   priceLists: PriceList[];
@@ -485,6 +535,8 @@ export const ListPriceListsResponseSchema: GenMessage<ListPriceListsResponse> = 
  */
 export type SetAccountPriceListRequest = Message<"gateway.billing.v1.SetAccountPriceListRequest"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -497,6 +549,8 @@ export type SetAccountPriceListRequest = Message<"gateway.billing.v1.SetAccountP
   priceListId: string;
 
   /**
+   * For the audit event.
+   *
    * @generated from field: string reason = 3;
    */
   reason: string;
@@ -547,11 +601,15 @@ export type PreviewPricesRequest = Message<"gateway.billing.v1.PreviewPricesRequ
   priceListId: string;
 
   /**
+   * Hundredths of a percent off the price of every model. 0: no discount.
+   *
    * @generated from field: uint32 discount_bp = 2;
    */
   discountBp: number;
 
   /**
+   * As in CreatePriceListRequest: the list whose prices are those after.
+   *
    * @generated from field: map<string, gateway.billing.v1.ListedModel> models = 3;
    */
   models: { [key: string]: ListedModel };
@@ -599,20 +657,28 @@ export const PreviewPricesResponseSchema: GenMessage<PreviewPricesResponse> = /*
   messageDesc(file_gateway_billing_v1_price_lists, 14);
 
 /**
+ * The prices of one model before and after.
+ *
  * @generated from message gateway.billing.v1.PricePreview
  */
 export type PricePreview = Message<"gateway.billing.v1.PricePreview"> & {
   /**
+   * Id of the model.
+   *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
+   * The plain price before.
+   *
    * @generated from field: gateway.common.v1.Price before = 2;
    */
   before?: Price | undefined;
 
   /**
+   * The plain price after.
+   *
    * @generated from field: gateway.common.v1.Price after = 3;
    */
   after?: Price | undefined;
@@ -625,6 +691,8 @@ export type PricePreview = Message<"gateway.billing.v1.PricePreview"> & {
   conditionalBefore: Price[];
 
   /**
+   * The same after.
+   *
    * @generated from field: repeated gateway.common.v1.Price conditional_after = 5;
    */
   conditionalAfter: Price[];
@@ -672,6 +740,7 @@ export const PriceListsService: GenService<{
   },
   /**
    * Lists the price lists with their newest versions, by name.
+   * Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.billing.v1.PriceListsService.ListPriceLists
    */
@@ -694,7 +763,7 @@ export const PriceListsService: GenService<{
   },
   /**
    * Shows what every model costs before and after a price list, and changes nothing. Errors:
-   * INVALID_REQUEST.
+   * NOT_FOUND (price list), INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.PriceListsService.PreviewPrices
    */

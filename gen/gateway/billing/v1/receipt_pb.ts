@@ -84,21 +84,29 @@ export const AttemptSchema: GenMessage<Attempt> = /*@__PURE__*/
  */
 export type Receipt = Message<"gateway.billing.v1.Receipt"> & {
   /**
+   * Id of the request: unique in its account, not among all.
+   *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
 
   /**
+   * The account that pays.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
 
   /**
+   * The key that pays.
+   *
    * @generated from field: string key_id = 3;
    */
   keyId: string;
 
   /**
+   * The pool that pays.
+   *
    * @generated from field: gateway.common.v1.Family family = 4;
    */
   family: Family;
@@ -118,6 +126,8 @@ export type Receipt = Message<"gateway.billing.v1.Receipt"> & {
   usage?: Usage | undefined;
 
   /**
+   * The price at its admission. Later changes of prices do not count for it.
+   *
    * @generated from field: gateway.common.v1.Price price = 7;
    */
   price?: Price | undefined;
@@ -152,16 +162,22 @@ export type Receipt = Message<"gateway.billing.v1.Receipt"> & {
   outcome: Outcome;
 
   /**
+   * Where `usage` is from. Unspecified while the request runs.
+   *
    * @generated from field: gateway.billing.v1.Basis basis = 12;
    */
   basis: Basis;
 
   /**
+   * The calls of providers, in their order. Empty while the request runs.
+   *
    * @generated from field: repeated gateway.billing.v1.Attempt attempts = 13;
    */
   attempts: Attempt[];
 
   /**
+   * When the credits were held, before a provider was called.
+   *
    * @generated from field: google.protobuf.Timestamp admitted_at = 14;
    */
   admittedAt?: Timestamp | undefined;

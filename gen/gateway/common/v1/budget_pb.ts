@@ -79,6 +79,8 @@ export type Payer = Message<"gateway.common.v1.Payer"> & {
    */
   payer: {
     /**
+     * One key.
+     *
      * @generated from field: string key_id = 1;
      */
     value: string;
@@ -125,16 +127,22 @@ export const PayerSchema: GenMessage<Payer> = /*@__PURE__*/
  */
 export type Budget = Message<"gateway.common.v1.Budget"> & {
   /**
+   * Whose budget it is. Absent: of who manages the key that asks, which reads no account.
+   *
    * @generated from field: gateway.common.v1.Payer payer = 1;
    */
   payer?: Payer | undefined;
 
   /**
+   * The pool that it bounds.
+   *
    * @generated from field: gateway.common.v1.Family family = 2;
    */
   family: Family;
 
   /**
+   * The limits as they were set. Absent: as for `payer`, and for the pool that pays for such a key.
+   *
    * @generated from field: gateway.common.v1.BudgetLimits limits = 3;
    */
   limits?: BudgetLimits | undefined;
@@ -155,6 +163,8 @@ export type Budget = Message<"gateway.common.v1.Budget"> & {
   heldMicrocredits: bigint;
 
   /**
+   * Requests that run now and count for `requests_at_once`.
+   *
    * @generated from field: uint32 running = 6;
    */
   running: number;
@@ -168,10 +178,14 @@ export const BudgetSchema: GenMessage<Budget> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_budget, 2);
 
 /**
+ * One time in which a budget counts charges.
+ *
  * @generated from message gateway.common.v1.BudgetWindow
  */
 export type BudgetWindow = Message<"gateway.common.v1.BudgetWindow"> & {
   /**
+   * Which window it is.
+   *
    * @generated from field: gateway.common.v1.BudgetWindow.Name window = 1;
    */
   window: BudgetWindow_Name;
@@ -213,6 +227,8 @@ export const BudgetWindowSchema: GenMessage<BudgetWindow> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_budget, 3);
 
 /**
+ * How long a window is.
+ *
  * @generated from enum gateway.common.v1.BudgetWindow.Name
  */
 export const BudgetWindow_Name = {
@@ -222,27 +238,37 @@ export const BudgetWindow_Name = {
   UNSPECIFIED: 0,
 
   /**
+   * A UTC day.
+   *
    * @generated from enum value: NAME_DAY = 1;
    */
   DAY: 1,
 
   /**
+   * A UTC week, which begins on Monday.
+   *
    * @generated from enum value: NAME_WEEK = 2;
    */
   WEEK: 2,
 
   /**
+   * A UTC calendar month.
+   *
    * @generated from enum value: NAME_MONTH = 3;
    */
   MONTH: 3,
 
   /**
+   * All the time that BudgetLimits.total_microcredits counts.
+   *
    * @generated from enum value: NAME_TOTAL = 4;
    */
   TOTAL: 4,
 } as const;
 
 /**
+ * How long a window is.
+ *
  * @generated from enum gateway.common.v1.BudgetWindow.Name
  */
 export type BudgetWindow_Name = (typeof BudgetWindow_Name)[keyof typeof BudgetWindow_Name] | UnknownEnum;

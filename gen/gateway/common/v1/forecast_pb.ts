@@ -23,11 +23,15 @@ export const file_gateway_common_v1_forecast: GenFile = /*@__PURE__*/
  */
 export type Forecast = Message<"gateway.common.v1.Forecast"> & {
   /**
+   * The pool that it is about.
+   *
    * @generated from field: gateway.common.v1.Family family = 1;
    */
   family: Family;
 
   /**
+   * What new requests can use now: posted minus held, in micro-credits. Negative: a debt.
+   *
    * @generated from field: int64 free_microcredits = 2;
    */
   freeMicrocredits: bigint;

@@ -19,11 +19,15 @@ export const file_gateway_common_v1_key_label: GenFile = /*@__PURE__*/
  */
 export type KeyLabel = Message<"gateway.common.v1.KeyLabel"> & {
   /**
+   * Id of the key.
+   *
    * @generated from field: string key_id = 1;
    */
   keyId: string;
 
   /**
+   * Name of the key, as people gave it.
+   *
    * @generated from field: string name = 2;
    */
   name: string;

@@ -101,6 +101,8 @@ export const Recorded = {
   UNSPECIFIED: 0,
 
   /**
+   * Wherever the field is, in the request or in the answer.
+   *
    * @generated from enum value: RECORDED_ALWAYS = 1;
    */
   ALWAYS: 1,

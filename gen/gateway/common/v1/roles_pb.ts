@@ -47,6 +47,8 @@ export const AdminScope = {
   MONEY: 3,
 
   /**
+   * Everything that an admin token can do.
+   *
    * @generated from enum value: ADMIN_SCOPE_ALL = 4;
    */
   ALL: 4,

@@ -83,36 +83,50 @@ export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
  */
 export type UsageTotal = Message<"gateway.common.v1.UsageTotal"> & {
   /**
+   * Tokens as in Usage.input.
+   *
    * @generated from field: int64 input = 1;
    */
   input: bigint;
 
   /**
+   * Tokens as in Usage.output.
+   *
    * @generated from field: int64 output = 2;
    */
   output: bigint;
 
   /**
+   * Tokens as in Usage.cache_write_5m.
+   *
    * @generated from field: int64 cache_write_5m = 3;
    */
   cacheWrite5m: bigint;
 
   /**
+   * Tokens as in Usage.cache_write_1h.
+   *
    * @generated from field: int64 cache_write_1h = 4;
    */
   cacheWrite1h: bigint;
 
   /**
+   * Tokens as in Usage.cache_read.
+   *
    * @generated from field: int64 cache_read = 5;
    */
   cacheRead: bigint;
 
   /**
+   * Tokens as in Usage.thinking.
+   *
    * @generated from field: int64 thinking = 6;
    */
   thinking: bigint;
 
   /**
+   * Searches as in Usage.web_searches.
+   *
    * @generated from field: int64 web_searches = 7;
    */
   webSearches: bigint;
@@ -141,31 +155,43 @@ export type Price = Message<"gateway.common.v1.Price"> & {
   priceVersion: string;
 
   /**
+   * Nano-credits of one token of plain input.
+   *
    * @generated from field: int64 input = 2;
    */
   input: bigint;
 
   /**
+   * Nano-credits of one generated token without thinking.
+   *
    * @generated from field: int64 output = 3;
    */
   output: bigint;
 
   /**
+   * Nano-credits of one token written to the prompt cache for five minutes.
+   *
    * @generated from field: int64 cache_write_5m = 4;
    */
   cacheWrite5m: bigint;
 
   /**
+   * Nano-credits of one token written to the prompt cache for one hour.
+   *
    * @generated from field: int64 cache_write_1h = 5;
    */
   cacheWrite1h: bigint;
 
   /**
+   * Nano-credits of one token read from the prompt cache.
+   *
    * @generated from field: int64 cache_read = 6;
    */
   cacheRead: bigint;
 
   /**
+   * Nano-credits of one token generated while thinking.
+   *
    * @generated from field: int64 thinking = 7;
    */
   thinking: bigint;

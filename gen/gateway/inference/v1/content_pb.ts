@@ -20,16 +20,22 @@ export const file_gateway_inference_v1_content: GenFile = /*@__PURE__*/
  */
 export type Message = Message$1<"gateway.inference.v1.Message"> & {
   /**
+   * Who speaks.
+   *
    * @generated from field: gateway.inference.v1.Role role = 1;
    */
   role: Role;
 
   /**
+   * What is said, in order.
+   *
    * @generated from field: repeated gateway.inference.v1.Block content = 2;
    */
   content: Block[];
 
   /**
+   * How the client wrote `content`. A caller of this API leaves it unset.
+   *
    * @generated from field: gateway.inference.v1.ContentForm form = 3;
    */
   form: ContentForm;
@@ -51,6 +57,8 @@ export type Message = Message$1<"gateway.inference.v1.Message"> & {
   source?: JsonObject | undefined;
 
   /**
+   * Members without a field, by the rules at the head of this file.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -109,6 +117,8 @@ export type Attached = Message$1<"gateway.inference.v1.Attached"> & {
   textMembers: string[];
 
   /**
+   * The members as the provider wrote them, by their names.
+   *
    * @generated from field: google.protobuf.Struct members = 6;
    */
   members?: JsonObject | undefined;
@@ -135,6 +145,8 @@ export type System = Message$1<"gateway.inference.v1.System"> & {
   content: Block[];
 
   /**
+   * How the client wrote `content`. A caller of this API leaves it unset.
+   *
    * @generated from field: gateway.inference.v1.ContentForm form = 2;
    */
   form: ContentForm;
@@ -158,42 +170,56 @@ export type Block = Message$1<"gateway.inference.v1.Block"> & {
    */
   kind: {
     /**
+     * Words for the reader.
+     *
      * @generated from field: gateway.inference.v1.TextBlock text = 1;
      */
     value: TextBlock;
     case: "text";
   } | {
     /**
+     * A picture for the model.
+     *
      * @generated from field: gateway.inference.v1.ImageBlock image = 2;
      */
     value: ImageBlock;
     case: "image";
   } | {
     /**
+     * A document for the model, such as a PDF.
+     *
      * @generated from field: gateway.inference.v1.DocumentBlock document = 3;
      */
     value: DocumentBlock;
     case: "document";
   } | {
     /**
+     * A call of a tool by the model.
+     *
      * @generated from field: gateway.inference.v1.ToolUseBlock tool_use = 4;
      */
     value: ToolUseBlock;
     case: "toolUse";
   } | {
     /**
+     * What a call of a tool gave.
+     *
      * @generated from field: gateway.inference.v1.ToolResultBlock tool_result = 5;
      */
     value: ToolResultBlock;
     case: "toolResult";
   } | {
     /**
+     * A thought of the model.
+     *
      * @generated from field: gateway.inference.v1.ThinkingBlock thinking = 6;
      */
     value: ThinkingBlock;
     case: "thinking";
   } | {
     /**
+     * A thought of the model that only its provider can read.
+     *
      * @generated from field: gateway.inference.v1.RedactedThinkingBlock redacted_thinking = 7;
      */
     value: RedactedThinkingBlock;
@@ -223,6 +249,8 @@ export type Block = Message$1<"gateway.inference.v1.Block"> & {
   attached?: Attached | undefined;
 
   /**
+   * Members without a field, by the rules at the head of this file.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -236,10 +264,14 @@ export const BlockSchema: GenMessage<Block> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 3);
 
 /**
+ * Words.
+ *
  * @generated from message gateway.inference.v1.TextBlock
  */
 export type TextBlock = Message$1<"gateway.inference.v1.TextBlock"> & {
   /**
+   * The words themselves.
+   *
    * @generated from field: string text = 1;
    */
   text: string;
@@ -268,10 +300,14 @@ export const TextBlockSchema: GenMessage<TextBlock> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 4);
 
 /**
+ * A picture.
+ *
  * @generated from message gateway.inference.v1.ImageBlock
  */
 export type ImageBlock = Message$1<"gateway.inference.v1.ImageBlock"> & {
   /**
+   * Where it is from.
+   *
    * @generated from field: gateway.inference.v1.Source source = 1;
    */
   source?: Source | undefined;
@@ -285,15 +321,21 @@ export const ImageBlockSchema: GenMessage<ImageBlock> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 5);
 
 /**
+ * A document.
+ *
  * @generated from message gateway.inference.v1.DocumentBlock
  */
 export type DocumentBlock = Message$1<"gateway.inference.v1.DocumentBlock"> & {
   /**
+   * Where it is from.
+   *
    * @generated from field: gateway.inference.v1.Source source = 1;
    */
   source?: Source | undefined;
 
   /**
+   * Its title for the model. Absent: it has none.
+   *
    * @generated from field: optional string title = 2;
    */
   title?: string | undefined;
@@ -350,6 +392,8 @@ export type Source = Message$1<"gateway.inference.v1.Source"> & {
   } | { case: undefined; value?: undefined };
 
   /**
+   * Members without a field.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -363,6 +407,8 @@ export const SourceSchema: GenMessage<Source> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 7);
 
 /**
+ * Data that the request itself carries.
+ *
  * @generated from message gateway.inference.v1.InlineSource
  */
 export type InlineSource = Message$1<"gateway.inference.v1.InlineSource"> & {
@@ -389,15 +435,21 @@ export const InlineSourceSchema: GenMessage<InlineSource> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 8);
 
 /**
+ * A call of a tool. The model stops after its calls, and waits for their results.
+ *
  * @generated from message gateway.inference.v1.ToolUseBlock
  */
 export type ToolUseBlock = Message$1<"gateway.inference.v1.ToolUseBlock"> & {
   /**
+   * Id of the call, by which its result names it.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * Name of the tool.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
@@ -418,25 +470,35 @@ export const ToolUseBlockSchema: GenMessage<ToolUseBlock> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 9);
 
 /**
+ * The result of a call of a tool.
+ *
  * @generated from message gateway.inference.v1.ToolResultBlock
  */
 export type ToolResultBlock = Message$1<"gateway.inference.v1.ToolResultBlock"> & {
   /**
+   * Id of the call: ToolUseBlock.id.
+   *
    * @generated from field: string tool_use_id = 1;
    */
   toolUseId: string;
 
   /**
+   * What the tool gave, in order. Empty: nothing.
+   *
    * @generated from field: repeated gateway.inference.v1.Block content = 2;
    */
   content: Block[];
 
   /**
+   * How the client wrote `content`. A caller of this API leaves it unset.
+   *
    * @generated from field: gateway.inference.v1.ContentForm form = 3;
    */
   form: ContentForm;
 
   /**
+   * True: the tool failed, and `content` says why. Absent: it did not.
+   *
    * @generated from field: optional bool is_error = 4;
    */
   isError?: boolean | undefined;
@@ -450,10 +512,14 @@ export const ToolResultBlockSchema: GenMessage<ToolResultBlock> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 10);
 
 /**
+ * A thought, with the proof that its provider wrote it.
+ *
  * @generated from message gateway.inference.v1.ThinkingBlock
  */
 export type ThinkingBlock = Message$1<"gateway.inference.v1.ThinkingBlock"> & {
   /**
+   * Its words, or a summary of them. Empty: the provider shows none.
+   *
    * @generated from field: string thinking = 1;
    */
   thinking: string;
@@ -475,6 +541,8 @@ export const ThinkingBlockSchema: GenMessage<ThinkingBlock> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 11);
 
 /**
+ * A thought in a form that only its provider can read.
+ *
  * @generated from message gateway.inference.v1.RedactedThinkingBlock
  */
 export type RedactedThinkingBlock = Message$1<"gateway.inference.v1.RedactedThinkingBlock"> & {
@@ -494,6 +562,8 @@ export const RedactedThinkingBlockSchema: GenMessage<RedactedThinkingBlock> = /*
   messageDesc(file_gateway_inference_v1_content, 12);
 
 /**
+ * A mark by which a provider caches the prompt up to there.
+ *
  * @generated from message gateway.inference.v1.CacheControl
  */
 export type CacheControl = Message$1<"gateway.inference.v1.CacheControl"> & {
@@ -505,6 +575,8 @@ export type CacheControl = Message$1<"gateway.inference.v1.CacheControl"> & {
   ttl?: string | undefined;
 
   /**
+   * Members without a field.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -539,6 +611,8 @@ export type Tool = Message$1<"gateway.inference.v1.Tool"> & {
   type?: string | undefined;
 
   /**
+   * What the tool does and when to call it, for the model. Absent: nothing is said.
+   *
    * @generated from field: optional string description = 3;
    */
   description?: string | undefined;
@@ -551,11 +625,15 @@ export type Tool = Message$1<"gateway.inference.v1.Tool"> & {
   inputSchema?: JsonObject | undefined;
 
   /**
+   * Marks the end of a prefix that the provider should cache. Absent: no mark.
+   *
    * @generated from field: gateway.inference.v1.CacheControl cache_control = 5;
    */
   cacheControl?: CacheControl | undefined;
 
   /**
+   * Members without a field.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -569,6 +647,8 @@ export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 14);
 
 /**
+ * Whether the model may, has to, or may not call tools.
+ *
  * @generated from message gateway.inference.v1.ToolChoice
  */
 export type ToolChoice = Message$1<"gateway.inference.v1.ToolChoice"> & {
@@ -587,11 +667,15 @@ export type ToolChoice = Message$1<"gateway.inference.v1.ToolChoice"> & {
   name?: string | undefined;
 
   /**
+   * True: at most one call in an answer. Absent: any number.
+   *
    * @generated from field: optional bool disable_parallel_tool_use = 3;
    */
   disableParallelToolUse?: boolean | undefined;
 
   /**
+   * Members without a field.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -625,6 +709,8 @@ export type Thinking = Message$1<"gateway.inference.v1.Thinking"> & {
   budgetTokens?: number | undefined;
 
   /**
+   * Members without a field.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -658,6 +744,8 @@ export type OutputConfig = Message$1<"gateway.inference.v1.OutputConfig"> & {
   format?: JsonObject | undefined;
 
   /**
+   * Members without a field.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -684,16 +772,22 @@ export const Format = {
   UNSPECIFIED: 0,
 
   /**
+   * The native messages format, `POST /v1/messages`.
+   *
    * @generated from enum value: FORMAT_NATIVE = 1;
    */
   NATIVE: 1,
 
   /**
+   * Chat completions, `POST /v1/chat/completions`.
+   *
    * @generated from enum value: FORMAT_CHAT = 2;
    */
   CHAT: 2,
 
   /**
+   * Responses, `POST /v1/responses`.
+   *
    * @generated from enum value: FORMAT_RESPONSES = 3;
    */
   RESPONSES: 3,
@@ -713,6 +807,8 @@ export const FormatSchema: GenEnum<Format> = /*@__PURE__*/
   enumDesc(file_gateway_inference_v1_content, 0);
 
 /**
+ * Who speaks in a message.
+ *
  * @generated from enum gateway.inference.v1.Role
  */
 export const Role = {
@@ -722,11 +818,15 @@ export const Role = {
   UNSPECIFIED: 0,
 
   /**
+   * The user, and the results of tools.
+   *
    * @generated from enum value: ROLE_USER = 1;
    */
   USER: 1,
 
   /**
+   * The model: its text, thoughts and calls of tools.
+   *
    * @generated from enum value: ROLE_ASSISTANT = 2;
    */
   ASSISTANT: 2,
@@ -741,6 +841,8 @@ export const Role = {
 } as const;
 
 /**
+ * Who speaks in a message.
+ *
  * @generated from enum gateway.inference.v1.Role
  */
 export type Role = (typeof Role)[keyof typeof Role] | UnknownEnum;

@@ -120,6 +120,8 @@ export const EventSchema: GenMessage<Event> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 0);
 
 /**
+ * The answer begins.
+ *
  * @generated from message gateway.inference.v1.MessageStart
  */
 export type MessageStart = Message<"gateway.inference.v1.MessageStart"> & {
@@ -176,15 +178,21 @@ export const MessageStartSchema: GenMessage<MessageStart> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 1);
 
 /**
+ * A block of the answer begins.
+ *
  * @generated from message gateway.inference.v1.BlockStart
  */
 export type BlockStart = Message<"gateway.inference.v1.BlockStart"> & {
   /**
+   * The number of the block: 0 for the first of the answer.
+   *
    * @generated from field: uint32 index = 1;
    */
   index: number;
 
   /**
+   * The block as far as it is known now. In a streamed answer its text is still empty.
+   *
    * @generated from field: gateway.inference.v1.Block block = 2;
    */
   block?: Block | undefined;
@@ -198,10 +206,14 @@ export const BlockStartSchema: GenMessage<BlockStart> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 2);
 
 /**
+ * The next piece of the open block.
+ *
  * @generated from message gateway.inference.v1.BlockDelta
  */
 export type BlockDelta = Message<"gateway.inference.v1.BlockDelta"> & {
   /**
+   * The number of the block.
+   *
    * @generated from field: uint32 index = 1;
    */
   index: number;
@@ -211,18 +223,24 @@ export type BlockDelta = Message<"gateway.inference.v1.BlockDelta"> & {
    */
   kind: {
     /**
+     * Words that follow those of the text block.
+     *
      * @generated from field: string text = 2;
      */
     value: string;
     case: "text";
   } | {
     /**
+     * Words that follow those of the thought.
+     *
      * @generated from field: string thinking = 3;
      */
     value: string;
     case: "thinking";
   } | {
     /**
+     * The signature of the thought.
+     *
      * @generated from field: string signature = 4;
      */
     value: string;
@@ -254,6 +272,8 @@ export type BlockDelta = Message<"gateway.inference.v1.BlockDelta"> & {
   attached?: Attached | undefined;
 
   /**
+   * Members without a field.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -267,10 +287,14 @@ export const BlockDeltaSchema: GenMessage<BlockDelta> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 3);
 
 /**
+ * A block of the answer is complete.
+ *
  * @generated from message gateway.inference.v1.BlockStop
  */
 export type BlockStop = Message<"gateway.inference.v1.BlockStop"> & {
   /**
+   * The number of the block.
+   *
    * @generated from field: uint32 index = 1;
    */
   index: number;
@@ -284,6 +308,8 @@ export const BlockStopSchema: GenMessage<BlockStop> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 4);
 
 /**
+ * What is known of the whole answer: why it ended, and its usage.
+ *
  * @generated from message gateway.inference.v1.MessageDelta
  */
 export type MessageDelta = Message<"gateway.inference.v1.MessageDelta"> & {
@@ -380,11 +406,15 @@ export const ProgressSchema: GenMessage<Progress> = /*@__PURE__*/
  */
 export type Cost = Message<"gateway.inference.v1.Cost"> & {
   /**
+   * Id of the request, as the Admission has it.
+   *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
 
   /**
+   * The charged amount, in micro-credits.
+   *
    * @generated from field: int64 charged_microcredits = 2;
    */
   chargedMicrocredits: bigint;
@@ -405,6 +435,8 @@ export const CostSchema: GenMessage<Cost> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 7);
 
 /**
+ * The answer is complete.
+ *
  * @generated from message gateway.inference.v1.MessageStop
  */
 export type MessageStop = Message<"gateway.inference.v1.MessageStop"> & {
@@ -418,6 +450,8 @@ export const MessageStopSchema: GenMessage<MessageStop> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 8);
 
 /**
+ * Keeps the connection alive. It means nothing.
+ *
  * @generated from message gateway.inference.v1.Ping
  */
 export type Ping = Message<"gateway.inference.v1.Ping"> & {
@@ -444,11 +478,15 @@ export type Failure = Message<"gateway.inference.v1.Failure"> & {
   type: string;
 
   /**
+   * Sentence for people, in the words of the provider or of the gateway.
+   *
    * @generated from field: string message = 2;
    */
   message: string;
 
   /**
+   * Other members of the provider's error.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -491,6 +529,8 @@ export type ReportedUsage = Message<"gateway.inference.v1.ReportedUsage"> & {
   cacheCreationInputTokens?: number | undefined;
 
   /**
+   * Read from the cache.
+   *
    * @generated from field: optional uint32 cache_read_input_tokens = 4;
    */
   cacheReadInputTokens?: number | undefined;
@@ -532,20 +572,28 @@ export const ReportedUsageSchema: GenMessage<ReportedUsage> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 11);
 
 /**
+ * Tokens written to the prompt cache, by how long they stay.
+ *
  * @generated from message gateway.inference.v1.CacheCreation
  */
 export type CacheCreation = Message<"gateway.inference.v1.CacheCreation"> & {
   /**
+   * Written for five minutes.
+   *
    * @generated from field: optional uint32 ephemeral_5m_input_tokens = 1;
    */
   ephemeral5mInputTokens?: number | undefined;
 
   /**
+   * Written for one hour.
+   *
    * @generated from field: optional uint32 ephemeral_1h_input_tokens = 2;
    */
   ephemeral1hInputTokens?: number | undefined;
 
   /**
+   * Members without a field.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;

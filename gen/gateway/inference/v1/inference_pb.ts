@@ -31,6 +31,8 @@ export const file_gateway_inference_v1_inference: GenFile = /*@__PURE__*/
  */
 export type EndRequestRequest = Message<"gateway.inference.v1.EndRequestRequest"> & {
   /**
+   * Id of the request, as its Admission has it.
+   *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
@@ -221,6 +223,8 @@ export type GenerateResponse = Message<"gateway.inference.v1.GenerateResponse"> 
    */
   kind: {
     /**
+     * The first message of every stream.
+     *
      * @generated from field: gateway.inference.v1.Admission admission = 1;
      */
     value: Admission;
@@ -252,10 +256,14 @@ export const GenerateResponseSchema: GenMessage<GenerateResponse> = /*@__PURE__*
   messageDesc(file_gateway_inference_v1_inference, 3);
 
 /**
+ * What one message brings, so that a fast answer is not a message for each token.
+ *
  * @generated from message gateway.inference.v1.Events
  */
 export type Events = Message<"gateway.inference.v1.Events"> & {
   /**
+   * Events in the order of the answer.
+   *
    * @generated from field: repeated gateway.inference.v1.Event events = 1;
    */
   events: Event[];
@@ -275,6 +283,8 @@ export const EventsSchema: GenMessage<Events> = /*@__PURE__*/
  */
 export type Admission = Message<"gateway.inference.v1.Admission"> & {
   /**
+   * Id of the request: the one that the caller proposed, or a new one.
+   *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
@@ -339,11 +349,16 @@ export const AdmissionSchema: GenMessage<Admission> = /*@__PURE__*/
  */
 export type RateLimit = Message<"gateway.inference.v1.RateLimit"> & {
   /**
+   * The most admitted requests in any 60 seconds.
+   *
    * @generated from field: uint32 limit = 1;
    */
   limit: number;
 
   /**
+   * How many more would be admitted now. While Redis does not answer, those that this node may
+   * admit.
+   *
    * @generated from field: uint32 remaining = 2;
    */
   remaining: number;
@@ -498,6 +513,8 @@ export const ListModelsResponseSchema: GenMessage<ListModelsResponse> = /*@__PUR
  */
 export type GetModelRequest = Message<"gateway.inference.v1.GetModelRequest"> & {
   /**
+   * Id or alias of the model, or another accepted spelling.
+   *
    * @generated from field: string model_id = 1;
    */
   modelId: string;
@@ -522,6 +539,8 @@ export const GetModelRequestSchema: GenMessage<GetModelRequest> = /*@__PURE__*/
  */
 export type GetModelResponse = Message<"gateway.inference.v1.GetModelResponse"> & {
   /**
+   * The model. Of an alias, the entry of the alias.
+   *
    * @generated from field: gateway.inference.v1.Model model = 1;
    */
   model?: Model | undefined;
@@ -555,6 +574,8 @@ export type Model = Message<"gateway.inference.v1.Model"> & {
   aliasFor: string;
 
   /**
+   * Name for people, such as `Opus 4.6`.
+   *
    * @generated from field: string display_name = 3;
    */
   displayName: string;
@@ -567,6 +588,8 @@ export type Model = Message<"gateway.inference.v1.Model"> & {
   tier: string;
 
   /**
+   * When its vendor released it, as the configuration says.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 5;
    */
   createdAt?: Timestamp | undefined;
@@ -650,6 +673,8 @@ export type ConditionalPrice = Message<"gateway.inference.v1.ConditionalPrice"> 
   tier: string;
 
   /**
+   * The caller's price of such a request.
+   *
    * @generated from field: gateway.common.v1.Price price = 4;
    */
   price?: Price | undefined;
@@ -676,6 +701,12 @@ export const InferenceService: GenService<{
    * propose the request id: `req_` and 8 to 64 of a-z, A-Z, 0-9, `_`, `-`. An id that another
    * request used fails with REQUEST_ID_USED. Cancelling the call also cancels the call of the
    * provider, and the produced output is charged.
+   * Errors: MODEL_NOT_FOUND, MODEL_NOT_ALLOWED, FEATURE_NOT_OFFERED, THREAD_UNSUPPORTED_REQUEST,
+   * CONTEXT_LENGTH_EXCEEDED, INVALID_REQUEST, REQUEST_TOO_LARGE, REQUEST_ID_USED,
+   * MANAGEMENT_KEY_HERE, RATE_LIMITED, REQUESTS_NOT_ALLOWED, CREDITS_EXHAUSTED, CREDITS_HELD,
+   * MONTHLY_CAP_REACHED, BUDGET_REACHED, TOO_MANY_RUNNING, BILLING_UNAVAILABLE, OVERLOADED,
+   * UPSTREAM_ERROR, UPSTREAM_REFUSED, TIMEOUT, and while it runs REVOKED_KEY, ACCOUNT_SUSPENDED,
+   * CANCELLED (by the caller or EndRequest), GATEWAY_UNAVAILABLE (its node stops).
    *
    * @generated from rpc gateway.inference.v1.InferenceService.Generate
    */
@@ -699,6 +730,9 @@ export const InferenceService: GenService<{
   /**
    * Counts the input tokens of a request. Free of charge. It has limits of its own and does not
    * count against the key's requests per minute.
+   * Errors: MODEL_NOT_FOUND, MODEL_NOT_ALLOWED, FEATURE_NOT_OFFERED, THREAD_UNSUPPORTED_REQUEST,
+   * CONTEXT_LENGTH_EXCEEDED, INVALID_REQUEST, REQUEST_TOO_LARGE, MANAGEMENT_KEY_HERE,
+   * REQUESTS_NOT_ALLOWED, COUNT_RATE_LIMITED, UPSTREAM_REFUSED.
    *
    * @generated from rpc gateway.inference.v1.InferenceService.CountTokens
    */
@@ -709,6 +743,8 @@ export const InferenceService: GenService<{
   },
   /**
    * Lists the models and aliases that the caller may use. The admin token sees all of them.
+   * Errors: COUNT_RATE_LIMITED (as CountTokens), NOT_FOUND (the account of `prices_of`),
+   * INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.inference.v1.InferenceService.ListModels
    */

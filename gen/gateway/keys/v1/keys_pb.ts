@@ -23,30 +23,43 @@ export const file_gateway_keys_v1_keys: GenFile = /*@__PURE__*/
   fileDesc("ChpnYXRld2F5L2tleXMvdjEva2V5cy5wcm90bxIPZ2F0ZXdheS5rZXlzLnYxIoYMCgNLZXkSFAoGa2V5X2lkGAEgASgJQgSYyBgBEhgKCmFjY291bnRfaWQYAiABKAlCBJjIGAESLwoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5QgSYyBgBEhYKBG5hbWUYBCABKAlCCLpIBXIDGMgBEigKBXN0YXRlGAUgASgOMhkuZ2F0ZXdheS5rZXlzLnYxLktleVN0YXRlEi8KE3JlcXVlc3RzX3Blcl9taW51dGUYBiABKA1CDbpIBioEGMCEPZjIGAFIAIgBARIkCg5hbGxvd2VkX21vZGVscxgHIAMoCUIMukgFkgECEGSYyBgCEjsKGG1vbnRobHlfY2FwX21pY3JvY3JlZGl0cxgIIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIAYgBARIoCgdzZWNyZXRzGAkgAygLMhcuZ2F0ZXdheS5rZXlzLnYxLlNlY3JldBIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZXZva2VkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiAKGG1vbnRoX3NwZW50X21pY3JvY3JlZGl0cxgNIAEoAxIfChdtb250aF9oZWxkX21pY3JvY3JlZGl0cxgOIAEoAxIzCg9tb250aF9yZXNldHNfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmNyZWF0ZWRfYnkYECABKAkSHAoOYWNjb3VudF9yZWFkZXIYESABKAhCBJjIGAESDgoGcGF1c2VkGBIgASgIEi4KCmV4cGlyZXNfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCm1hbmFnZWRfYnkYFCABKAkSOQoWZGFpbHlfY2FwX21pY3JvY3JlZGl0cxgeIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIAogBARI6Chd3ZWVrbHlfY2FwX21pY3JvY3JlZGl0cxgfIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIA4gBARI5ChZ0b3RhbF9jYXBfbWljcm9jcmVkaXRzGCAgASgDQhS6SA0iCxiAgICAgICAECgAmMgYAUgEiAEBEiwKEHJlcXVlc3RzX2F0X29uY2UYISABKA1CDbpIBioEGMCEPZjIGAFIBYgBARIYChBsaW1pdGVkX2J5X293bmVyGCIgASgIEikKBmJ1ZGdldBgjIAEoCzIZLmdhdGV3YXkuY29tbW9uLnYxLkJ1ZGdldBIjChFhbGxvd2VkX2FkZHJlc3NlcxgkIAMoCUIIukgFkgECEGQSFwoPcGF1c2VkX2J5X293bmVyGCUgASgIEhAKCHJldmlzaW9uGCYgASgNErQBCgR0YWdzGCcgAygLMh4uZ2F0ZXdheS5rZXlzLnYxLktleS5UYWdzRW50cnlChQG6SDSaATEQCiIlciMyIV5bQS1aYS16MC05XVtBLVphLXowLTlfLi1dezAsMzF9JCoGcgQQARhAosgYSjEgdG8gMzIgb2YgYS16LCBBLVosIDAtOSwgYF9gLCBgLmAsIGAtYCwgYW5kIGJlZ2lucyB3aXRoIGEgbGV0dGVyIG9yIGRpZ2l0EhkKEWRheXNfbWljcm9jcmVkaXRzGCggAygDGisKCVRhZ3NFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHNCGQoXX2RhaWx5X2NhcF9taWNyb2NyZWRpdHNCGgoYX3dlZWtseV9jYXBfbWljcm9jcmVkaXRzQhkKF190b3RhbF9jYXBfbWljcm9jcmVkaXRzQhMKEV9yZXF1ZXN0c19hdF9vbmNlIusBCgZTZWNyZXQSEQoJc2VjcmV0X2lkGAEgASgJEgwKBGhpbnQYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKbCAoQQ3JlYXRlS2V5UmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgSYyBgBEjUKBmZhbWlseRgCIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIKukgDyAEBmMgYARIZCgRuYW1lGAMgASgJQgu6SAjIAQFyAxjIARIvChNyZXF1ZXN0c19wZXJfbWludXRlGAQgASgNQg26SAYqBBjAhD2YyBgBSACIAQESIAoOYWxsb3dlZF9tb2RlbHMYBSADKAlCCLpIBZIBAhBkEjsKGG1vbnRobHlfY2FwX21pY3JvY3JlZGl0cxgGIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIAYgBARIcCg5hY2NvdW50X3JlYWRlchgHIAEoCEIEmMgYARI4CgpleHBpcmVzX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIIukgFsgECQAESIQoPaWRlbXBvdGVuY3lfa2V5GAkgASgJQgi6SAVyAxj/ARIjChFhbGxvd2VkX2FkZHJlc3NlcxgUIAMoCUIIukgFkgECEGQSOQoWZGFpbHlfY2FwX21pY3JvY3JlZGl0cxgeIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIAogBARI6Chd3ZWVrbHlfY2FwX21pY3JvY3JlZGl0cxgfIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIA4gBARI5ChZ0b3RhbF9jYXBfbWljcm9jcmVkaXRzGCAgASgDQhS6SA0iCxiAgICAgICAECgAmMgYAUgEiAEBEiwKEHJlcXVlc3RzX2F0X29uY2UYISABKA1CDbpIBioEGMCEPZjIGAFIBYgBARLBAQoEdGFncxgiIAMoCzIrLmdhdGV3YXkua2V5cy52MS5DcmVhdGVLZXlSZXF1ZXN0LlRhZ3NFbnRyeUKFAbpINJoBMRAKIiVyIzIhXltBLVphLXowLTldW0EtWmEtejAtOV8uLV17MCwzMX0kKgZyBBABGECiyBhKMSB0byAzMiBvZiBhLXosIEEtWiwgMC05LCBgX2AsIGAuYCwgYC1gLCBhbmQgYmVnaW5zIHdpdGggYSBsZXR0ZXIgb3IgZGlnaXQaKwoJVGFnc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCFgoUX3JlcXVlc3RzX3Blcl9taW51dGVCGwoZX21vbnRobHlfY2FwX21pY3JvY3JlZGl0c0IZChdfZGFpbHlfY2FwX21pY3JvY3JlZGl0c0IaChhfd2Vla2x5X2NhcF9taWNyb2NyZWRpdHNCGQoXX3RvdGFsX2NhcF9taWNyb2NyZWRpdHNCEwoRX3JlcXVlc3RzX2F0X29uY2UiSwoRQ3JlYXRlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRITCgZzZWNyZXQYAiABKAlCA4ABASInCg1HZXRLZXlSZXF1ZXN0EhYKBmtleV9pZBgBIAEoCUIGukgDyAEBIjMKDkdldEtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkihAgKD0xpc3RLZXlzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhsKCXBhZ2Vfc2l6ZRgCIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAgSKAoFc3RhdGUYBCABKA4yGS5nYXRld2F5LmtleXMudjEuS2V5U3RhdGUSFwoFcXVlcnkYBSABKAlCCLpIBXIDGMgBEigKBW9yZGVyGAYgASgOMhkuZ2F0ZXdheS5rZXlzLnYxLktleU9yZGVyEikKBnN0YXRlcxgHIAMoDjIZLmdhdGV3YXkua2V5cy52MS5LZXlTdGF0ZRIQCghyZXZlcnNlZBgIIAEoCBIaChJpbmNsdWRlX21vZGVsX2tleXMYCSABKAgSwAEKBHRhZ3MYCiADKAsyKi5nYXRld2F5LmtleXMudjEuTGlzdEtleXNSZXF1ZXN0LlRhZ3NFbnRyeUKFAbpINJoBMRAKIiVyIzIhXltBLVphLXowLTldW0EtWmEtejAtOV8uLV17MCwzMX0kKgZyBBABGECiyBhKMSB0byAzMiBvZiBhLXosIEEtWiwgMC05LCBgX2AsIGAuYCwgYC1gLCBhbmQgYmVnaW5zIHdpdGggYSBsZXR0ZXIgb3IgZGlnaXQSjgEKC3dpdGhvdXRfdGFnGAsgASgJQnm6SCjYAQFyIzIhXltBLVphLXowLTldW0EtWmEtejAtOV8uLV17MCwzMX0kosgYSjEgdG8gMzIgb2YgYS16LCBBLVosIDAtOSwgYF9gLCBgLmAsIGAtYCwgYW5kIGJlZ2lucyB3aXRoIGEgbGV0dGVyIG9yIGRpZ2l0EjAKCWF0dGVudGlvbhgMIAEoDjIdLmdhdGV3YXkua2V5cy52MS5LZXlBdHRlbnRpb24SGgoHa2V5X2lkcxgNIAMoCUIJukgGkgEDEOgHEhAKCG9ubHlfaWRzGA4gASgIEhQKDGluY2x1ZGVfZGF5cxgPIAEoCBIZChFpbmNsdWRlX2F0dGVudGlvbhgQIAEoCBKPAQoMZ3JvdXBfYnlfdGFnGBEgASgJQnm6SCjYAQFyIzIhXltBLVphLXowLTldW0EtWmEtejAtOV8uLV17MCwzMX0kosgYSjEgdG8gMzIgb2YgYS16LCBBLVosIDAtOSwgYF9gLCBgLmAsIGAtYCwgYW5kIGJlZ2lucyB3aXRoIGEgbGV0dGVyIG9yIGRpZ2l0Eh4KDHZhbHVlX3ByZWZpeBgSIAEoCUIIukgFcgMYyAESGAoQaW5jbHVkZV90YWdfa2V5cxgTIAEoCBorCglUYWdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJPChJLZXlBdHRlbnRpb25Db3VudHMSDgoGdW51c2VkGAEgASgNEhQKDGV4cGlyZXNfc29vbhgCIAEoDRITCgtuZWFyX2J1ZGdldBgDIAEoDSJJCghLZXlHcm91cBINCgV2YWx1ZRgBIAEoCRIMCgRrZXlzGAIgASgNEiAKGG1vbnRoX3NwZW50X21pY3JvY3JlZGl0cxgDIAEoAyL+AgoQTGlzdEtleXNSZXNwb25zZRIiCgRrZXlzGAEgAygLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEQoJbGl2ZV9rZXlzGAMgASgNEhUKDW1heF9saXZlX2tleXMYBCABKA0SRAoKbW9kZWxfa2V5cxgFIAMoCzIwLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1Jlc3BvbnNlLk1vZGVsS2V5c0VudHJ5EhYKDmFueV9tb2RlbF9rZXlzGAYgASgNEjYKCWF0dGVudGlvbhgHIAEoCzIjLmdhdGV3YXkua2V5cy52MS5LZXlBdHRlbnRpb25Db3VudHMSKQoGZ3JvdXBzGAggAygLMhkuZ2F0ZXdheS5rZXlzLnYxLktleUdyb3VwEhAKCHRhZ19rZXlzGAkgAygJGjAKDk1vZGVsS2V5c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAEidgoQVXBkYXRlS2V5UmVxdWVzdBIpCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5Qga6SAPIAQESNwoLdXBkYXRlX21hc2sYAiABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrQga6SAPIAQEiNgoRVXBkYXRlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSKBAgoRQ2hhbmdlS2V5c1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARI2CgRrZXlzGAIgAygLMhouZ2F0ZXdheS5rZXlzLnYxLktleUFzUmVhZEIMukgJyAEBkgEDEOgHEg8KBXBhdXNlGAMgASgISAASEAoGcmVzdW1lGAQgASgISAASEAoGcmV2b2tlGAUgASgISAASLwoGbGltaXRzGAYgASgLMh0uZ2F0ZXdheS5rZXlzLnYxLk5ld0tleUxpbWl0c0gAEioKBHRhZ3MYByABKAsyGi5nYXRld2F5LmtleXMudjEuVGFnQ2hhbmdlSABCCAoGY2hhbmdlIkcKCUtleUFzUmVhZBIWCgZrZXlfaWQYASABKAlCBrpIA8gBARIVCghyZXZpc2lvbhgCIAEoDUgAiAEBQgsKCV9yZXZpc2lvbiJ1CgxOZXdLZXlMaW1pdHMSLAoGbGltaXRzGAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleUIGukgDyAEBEjcKC3VwZGF0ZV9tYXNrGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0IGukgDyAEBIoADCglUYWdDaGFuZ2USuAEKA3NldBgBIAMoCzIjLmdhdGV3YXkua2V5cy52MS5UYWdDaGFuZ2UuU2V0RW50cnlChQG6SDSaATEQCiIlciMyIV5bQS1aYS16MC05XVtBLVphLXowLTlfLi1dezAsMzF9JCoGcgQQARhAosgYSjEgdG8gMzIgb2YgYS16LCBBLVosIDAtOSwgYF9gLCBgLmAsIGAtYCwgYW5kIGJlZ2lucyB3aXRoIGEgbGV0dGVyIG9yIGRpZ2l0EosBCgZyZW1vdmUYAiADKAlCe7pIKpIBJyIlciMyIV5bQS1aYS16MC05XVtBLVphLXowLTlfLi1dezAsMzF9JKLIGEoxIHRvIDMyIG9mIGEteiwgQS1aLCAwLTksIGBfYCwgYC5gLCBgLWAsIGFuZCBiZWdpbnMgd2l0aCBhIGxldHRlciBvciBkaWdpdBoqCghTZXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkEKEkNoYW5nZUtleXNSZXNwb25zZRIrCgdyZXN1bHRzGAEgAygLMhouZ2F0ZXdheS5rZXlzLnYxLktleVJlc3VsdCK4AgoJS2V5UmVzdWx0Eg4KBmtleV9pZBgBIAEoCRIzCgdvdXRjb21lGAIgASgOMiIuZ2F0ZXdheS5rZXlzLnYxLktleVJlc3VsdC5PdXRjb21lEhUKCHJldmlzaW9uGAMgASgNSACIAQESIQoDa2V5GAQgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIPCgdtZXNzYWdlGAUgASgJIo0BCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABITCg9PVVRDT01FX0NIQU5HRUQQARITCg9PVVRDT01FX0FMUkVBRFkQAhIUChBPVVRDT01FX0NPTkZMSUNUEAMSFwoTT1VUQ09NRV9OT1RfQUxMT1dFRBAEEhAKDE9VVENPTUVfR09ORRAFQgsKCV9yZXZpc2lvbiKNAQoQUm90YXRlS2V5UmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIA8gBAZjIGAESOgoHb3ZlcmxhcBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIOukgLqgEIIgQIgPUkMgASIQoPaWRlbXBvdGVuY3lfa2V5GAMgASgJQgi6SAVyAxj/ASJLChFSb3RhdGVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5EhMKBnNlY3JldBgCIAEoCUIDgAEBIi0KD1BhdXNlS2V5UmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIA8gBAZjIGAEiNQoQUGF1c2VLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5Ii4KEFJlc3VtZUtleVJlcXVlc3QSGgoGa2V5X2lkGAEgASgJQgq6SAPIAQGYyBgBIjYKEVJlc3VtZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiLgoQUmV2b2tlS2V5UmVxdWVzdBIaCgZrZXlfaWQYASABKAlCCrpIA8gBAZjIGAEiNgoRUmV2b2tlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSJQChNSZXZva2VTZWNyZXRSZXF1ZXN0EhoKBmtleV9pZBgBIAEoCUIKukgDyAEBmMgYARIdCglzZWNyZXRfaWQYAiABKAlCCrpIA8gBAZjIGAEiOQoUUmV2b2tlU2VjcmV0UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSIsChNBdXRoZW50aWNhdGVSZXF1ZXN0EhUKDWluY2x1ZGVfdXNhZ2UYASABKAgipwIKFEF1dGhlbnRpY2F0ZVJlc3BvbnNlEi8KBWFkbWluGAEgASgLMiAuZ2F0ZXdheS5rZXlzLnYxLkFkbWluQ3JlZGVudGlhbBIhCgNrZXkYAiABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5EicKBnNlY3JldBgDIAEoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLwoGcGVyc29uGAQgASgLMh8uZ2F0ZXdheS5rZXlzLnYxLlNpZ25lZEluUGVyc29uEjkKCm1hbmFnZW1lbnQYBSABKAsyJS5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudENyZWRlbnRpYWwSDwoHbGltaXRlZBgGIAEoCBIVCg1wcmljZV9saXN0X2lkGAcgASgJIo0BChRNYW5hZ2VtZW50Q3JlZGVudGlhbBIZChFtYW5hZ2VtZW50X2tleV9pZBgBIAEoCRIYCgphY2NvdW50X2lkGAIgASgJQgSYyBgBEgwKBG5hbWUYAyABKAkSMgoGc2NvcGVzGAQgAygOMiIuZ2F0ZXdheS5jb21tb24udjEuTWFuYWdlbWVudFNjb3BlIl8KD0FkbWluQ3JlZGVudGlhbBIMCgRuYW1lGAEgASgJEiwKBXNjb3BlGAIgASgOMh0uZ2F0ZXdheS5jb21tb24udjEuQWRtaW5TY29wZRIQCgh0b2tlbl9pZBgDIAEoCSLTAQoOU2lnbmVkSW5QZXJzb24SEQoJcGVyc29uX2lkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSMAoLbWVtYmVyc2hpcHMYAyADKAsyGy5nYXRld2F5LmtleXMudjEuTWVtYmVyc2hpcBI2Cg1vcGVyYXRvcl9yb2xlGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEjAKDHN0cm9uZ191bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTgoKTWVtYmVyc2hpcBISCgphY2NvdW50X2lkGAEgASgJEiwKBHJvbGUYAiABKA4yHi5nYXRld2F5LmNvbW1vbi52MS5BY2NvdW50Um9sZSp/CghLZXlTdGF0ZRIZChVLRVlfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBLRVlfU1RBVEVfQUNUSVZFEAESFAoQS0VZX1NUQVRFX1BBVVNFRBACEhUKEUtFWV9TVEFURV9FWFBJUkVEEAMSFQoRS0VZX1NUQVRFX1JFVk9LRUQQBCqGAQoMS2V5QXR0ZW50aW9uEh0KGUtFWV9BVFRFTlRJT05fVU5TUEVDSUZJRUQQABIYChRLRVlfQVRURU5USU9OX1VOVVNFRBABEh4KGktFWV9BVFRFTlRJT05fRVhQSVJFU19TT09OEAISHQoZS0VZX0FUVEVOVElPTl9ORUFSX0JVREdFVBADKm0KCEtleU9yZGVyEhkKFUtFWV9PUkRFUl9VTlNQRUNJRklFRBAAEhkKFUtFWV9PUkRFUl9NT05USF9TUEVOVBABEhIKDktFWV9PUkRFUl9OQU1FEAISFwoTS0VZX09SREVSX0xBU1RfVVNFRBADMrAJCgtLZXlzU2VydmljZRJtCglDcmVhdGVLZXkSIS5nYXRld2F5LmtleXMudjEuQ3JlYXRlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5DcmVhdGVLZXlSZXNwb25zZSIZkAIA6scYChACGAIgAjoCAgP4xxgBgMgYARJaCgZHZXRLZXkSHi5nYXRld2F5LmtleXMudjEuR2V0S2V5UmVxdWVzdBofLmdhdGV3YXkua2V5cy52MS5HZXRLZXlSZXNwb25zZSIPkAIB6scYCBABGAEgATABEmAKCExpc3RLZXlzEiAuZ2F0ZXdheS5rZXlzLnYxLkxpc3RLZXlzUmVxdWVzdBohLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1Jlc3BvbnNlIg+QAgHqxxgIEAEYASABMAESaQoJVXBkYXRlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuVXBkYXRlS2V5UmVzcG9uc2UiFZACAurHGAoQAhgCIAI6AgID+McYARJsCgpDaGFuZ2VLZXlzEiIuZ2F0ZXdheS5rZXlzLnYxLkNoYW5nZUtleXNSZXF1ZXN0GiMuZ2F0ZXdheS5rZXlzLnYxLkNoYW5nZUtleXNSZXNwb25zZSIVkAIC6scYChACGAIgAjoCAgP4xxgBEm0KCVJvdGF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJvdGF0ZUtleVJlc3BvbnNlIhmQAgDqxxgKEAIYAiACOgICA/jHGAGAyBgBEmYKCFBhdXNlS2V5EiAuZ2F0ZXdheS5rZXlzLnYxLlBhdXNlS2V5UmVxdWVzdBohLmdhdGV3YXkua2V5cy52MS5QYXVzZUtleVJlc3BvbnNlIhWQAgLqxxgKEAIYAiACOgICA/jHGAESaQoJUmVzdW1lS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlJlc3VtZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuUmVzdW1lS2V5UmVzcG9uc2UiFZACAurHGAoQAhgCIAI6AgID+McYARJtCglSZXZva2VLZXkSIS5nYXRld2F5LmtleXMudjEuUmV2b2tlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5SZXZva2VLZXlSZXNwb25zZSIZkAIC6scYChACGAIgAjoCAgP4xxgBgMgYARJ2CgxSZXZva2VTZWNyZXQSJC5nYXRld2F5LmtleXMudjEuUmV2b2tlU2VjcmV0UmVxdWVzdBolLmdhdGV3YXkua2V5cy52MS5SZXZva2VTZWNyZXRSZXNwb25zZSIZkAIC6scYChACGAIgAjoCAgP4xxgBgMgYARJyCgxBdXRoZW50aWNhdGUSJC5nYXRld2F5LmtleXMudjEuQXV0aGVudGljYXRlUmVxdWVzdBolLmdhdGV3YXkua2V5cy52MS5BdXRoZW50aWNhdGVSZXNwb25zZSIVkAIC6scYDggBEAEYASABOgQBAgMEQjkKD2dhdGV3YXkua2V5cy52MVABWiRtb2RlbC1nYXRld2F5L2dhdGV3YXkva2V5cy92MTtrZXlzdjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_budget, file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
+ * A credential of a customer, with its limits. It has one secret or more, so that it can be
+ * rotated.
+ *
  * @generated from message gateway.keys.v1.Key
  */
 export type Key = Message<"gateway.keys.v1.Key"> & {
   /**
+   * Id of the key, which begins with `key_`. It is no secret, and never changes.
+   *
    * @generated from field: string key_id = 1;
    */
   keyId: string;
 
   /**
+   * The account whose credits it spends.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
 
   /**
+   * Which pool of the account pays for it. It never changes.
+   *
    * @generated from field: gateway.common.v1.Family family = 3;
    */
   family: Family;
 
   /**
+   * What people call it. Two keys may have the same name.
+   *
    * @generated from field: string name = 4;
    */
   name: string;
 
   /**
+   * What a new request with it meets now.
+   *
    * @generated from field: gateway.keys.v1.KeyState state = 5;
    */
   state: KeyState;
@@ -81,6 +94,8 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   secrets: Secret[];
 
   /**
+   * When it was created.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 10;
    */
   createdAt?: Timestamp | undefined;
@@ -169,11 +184,15 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   dailyCapMicrocredits?: bigint | undefined;
 
   /**
+   * The most micro-credits that it may spend in a UTC week. Absent: unlimited.
+   *
    * @generated from field: optional int64 weekly_cap_microcredits = 31;
    */
   weeklyCapMicrocredits?: bigint | undefined;
 
   /**
+   * The most micro-credits that it may spend in total. Absent: unlimited.
+   *
    * @generated from field: optional int64 total_cap_microcredits = 32;
    */
   totalCapMicrocredits?: bigint | undefined;
@@ -250,10 +269,14 @@ export const KeySchema: GenMessage<Key> = /*@__PURE__*/
   messageDesc(file_gateway_keys_v1_keys, 0);
 
 /**
+ * One secret of a key. The secret itself is only in the answer that created it.
+ *
  * @generated from message gateway.keys.v1.Secret
  */
 export type Secret = Message<"gateway.keys.v1.Secret"> & {
   /**
+   * Id of the secret, for RevokeSecret. Empty: of a management key.
+   *
    * @generated from field: string secret_id = 1;
    */
   secretId: string;
@@ -266,6 +289,8 @@ export type Secret = Message<"gateway.keys.v1.Secret"> & {
   hint: string;
 
   /**
+   * When it was created, with its key or by a rotation.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 3;
    */
   createdAt?: Timestamp | undefined;
@@ -312,6 +337,8 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
   accountId: string;
 
   /**
+   * Which pool of the account pays for it.
+   *
    * @generated from field: gateway.common.v1.Family family = 2;
    */
   family: Family;
@@ -383,11 +410,15 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
   dailyCapMicrocredits?: bigint | undefined;
 
   /**
+   * The most micro-credits in a UTC week. Absent: unlimited.
+   *
    * @generated from field: optional int64 weekly_cap_microcredits = 31;
    */
   weeklyCapMicrocredits?: bigint | undefined;
 
   /**
+   * The most micro-credits in total. Absent: unlimited.
+   *
    * @generated from field: optional int64 total_cap_microcredits = 32;
    */
   totalCapMicrocredits?: bigint | undefined;
@@ -419,6 +450,8 @@ export const CreateKeyRequestSchema: GenMessage<CreateKeyRequest> = /*@__PURE__*
  */
 export type CreateKeyResponse = Message<"gateway.keys.v1.CreateKeyResponse"> & {
   /**
+   * The new key, with the description of its secret.
+   *
    * @generated from field: gateway.keys.v1.Key key = 1;
    */
   key?: Key | undefined;
@@ -443,6 +476,8 @@ export const CreateKeyResponseSchema: GenMessage<CreateKeyResponse> = /*@__PURE_
  */
 export type GetKeyRequest = Message<"gateway.keys.v1.GetKeyRequest"> & {
   /**
+   * Id of the key.
+   *
    * @generated from field: string key_id = 1;
    */
   keyId: string;
@@ -460,6 +495,8 @@ export const GetKeyRequestSchema: GenMessage<GetKeyRequest> = /*@__PURE__*/
  */
 export type GetKeyResponse = Message<"gateway.keys.v1.GetKeyResponse"> & {
   /**
+   * The key as it is now.
+   *
    * @generated from field: gateway.keys.v1.Key key = 1;
    */
   key?: Key | undefined;
@@ -627,16 +664,22 @@ export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
  */
 export type KeyAttentionCounts = Message<"gateway.keys.v1.KeyAttentionCounts"> & {
   /**
+   * How many keys KEY_ATTENTION_UNUSED finds.
+   *
    * @generated from field: uint32 unused = 1;
    */
   unused: number;
 
   /**
+   * How many keys KEY_ATTENTION_EXPIRES_SOON finds.
+   *
    * @generated from field: uint32 expires_soon = 2;
    */
   expiresSoon: number;
 
   /**
+   * How many keys KEY_ATTENTION_NEAR_BUDGET finds.
+   *
    * @generated from field: uint32 near_budget = 3;
    */
   nearBudget: number;
@@ -663,6 +706,8 @@ export type KeyGroup = Message<"gateway.keys.v1.KeyGroup"> & {
   value: string;
 
   /**
+   * How many keys of the group match the filters.
+   *
    * @generated from field: uint32 keys = 2;
    */
   keys: number;
@@ -687,6 +732,8 @@ export const KeyGroupSchema: GenMessage<KeyGroup> = /*@__PURE__*/
  */
 export type ListKeysResponse = Message<"gateway.keys.v1.ListKeysResponse"> & {
   /**
+   * The keys of this page, in the requested order. Empty with `group_by_tag`.
+   *
    * @generated from field: repeated gateway.keys.v1.Key keys = 1;
    */
   keys: Key[];
@@ -792,6 +839,8 @@ export const UpdateKeyRequestSchema: GenMessage<UpdateKeyRequest> = /*@__PURE__*
  */
 export type UpdateKeyResponse = Message<"gateway.keys.v1.UpdateKeyResponse"> & {
   /**
+   * The key as it is now.
+   *
    * @generated from field: gateway.keys.v1.Key key = 1;
    */
   key?: Key | undefined;
@@ -861,6 +910,8 @@ export type ChangeKeysRequest = Message<"gateway.keys.v1.ChangeKeysRequest"> & {
     case: "limits";
   } | {
     /**
+     * Sets and removes tags.
+     *
      * @generated from field: gateway.keys.v1.TagChange tags = 7;
      */
     value: TagChange;
@@ -882,6 +933,8 @@ export const ChangeKeysRequestSchema: GenMessage<ChangeKeysRequest> = /*@__PURE_
  */
 export type KeyAsRead = Message<"gateway.keys.v1.KeyAsRead"> & {
   /**
+   * Id of the key.
+   *
    * @generated from field: string key_id = 1;
    */
   keyId: string;
@@ -936,6 +989,8 @@ export const NewKeyLimitsSchema: GenMessage<NewKeyLimits> = /*@__PURE__*/
  */
 export type TagChange = Message<"gateway.keys.v1.TagChange"> & {
   /**
+   * Values by key. A tag that a key has already gets the new value.
+   *
    * @generated from field: map<string, string> set = 1;
    */
   set: { [key: string]: string };
@@ -975,15 +1030,21 @@ export const ChangeKeysResponseSchema: GenMessage<ChangeKeysResponse> = /*@__PUR
   messageDesc(file_gateway_keys_v1_keys, 16);
 
 /**
+ * What became of one key.
+ *
  * @generated from message gateway.keys.v1.KeyResult
  */
 export type KeyResult = Message<"gateway.keys.v1.KeyResult"> & {
   /**
+   * Id of the key, as the request names it.
+   *
    * @generated from field: string key_id = 1;
    */
   keyId: string;
 
   /**
+   * What became of it.
+   *
    * @generated from field: gateway.keys.v1.KeyResult.Outcome outcome = 2;
    */
   outcome: KeyResult_Outcome;
@@ -1018,6 +1079,8 @@ export const KeyResultSchema: GenMessage<KeyResult> = /*@__PURE__*/
   messageDesc(file_gateway_keys_v1_keys, 17);
 
 /**
+ * What became of the change that was asked for.
+ *
  * @generated from enum gateway.keys.v1.KeyResult.Outcome
  */
 export const KeyResult_Outcome = {
@@ -1027,6 +1090,8 @@ export const KeyResult_Outcome = {
   UNSPECIFIED: 0,
 
   /**
+   * It was changed now.
+   *
    * @generated from enum value: OUTCOME_CHANGED = 1;
    */
   CHANGED: 1,
@@ -1061,6 +1126,8 @@ export const KeyResult_Outcome = {
 } as const;
 
 /**
+ * What became of the change that was asked for.
+ *
  * @generated from enum gateway.keys.v1.KeyResult.Outcome
  */
 export type KeyResult_Outcome = (typeof KeyResult_Outcome)[keyof typeof KeyResult_Outcome] | UnknownEnum;
@@ -1076,6 +1143,8 @@ export const KeyResult_OutcomeSchema: GenEnum<KeyResult_Outcome> = /*@__PURE__*/
  */
 export type RotateKeyRequest = Message<"gateway.keys.v1.RotateKeyRequest"> & {
   /**
+   * Id of the key.
+   *
    * @generated from field: string key_id = 1;
    */
   keyId: string;
@@ -1109,6 +1178,8 @@ export const RotateKeyRequestSchema: GenMessage<RotateKeyRequest> = /*@__PURE__*
  */
 export type RotateKeyResponse = Message<"gateway.keys.v1.RotateKeyResponse"> & {
   /**
+   * The key as it is now, with the description of its new secret.
+   *
    * @generated from field: gateway.keys.v1.Key key = 1;
    */
   key?: Key | undefined;
@@ -1133,6 +1204,8 @@ export const RotateKeyResponseSchema: GenMessage<RotateKeyResponse> = /*@__PURE_
  */
 export type PauseKeyRequest = Message<"gateway.keys.v1.PauseKeyRequest"> & {
   /**
+   * Id of the key.
+   *
    * @generated from field: string key_id = 1;
    */
   keyId: string;
@@ -1150,6 +1223,8 @@ export const PauseKeyRequestSchema: GenMessage<PauseKeyRequest> = /*@__PURE__*/
  */
 export type PauseKeyResponse = Message<"gateway.keys.v1.PauseKeyResponse"> & {
   /**
+   * The key as it is now.
+   *
    * @generated from field: gateway.keys.v1.Key key = 1;
    */
   key?: Key | undefined;
@@ -1167,6 +1242,8 @@ export const PauseKeyResponseSchema: GenMessage<PauseKeyResponse> = /*@__PURE__*
  */
 export type ResumeKeyRequest = Message<"gateway.keys.v1.ResumeKeyRequest"> & {
   /**
+   * Id of the key.
+   *
    * @generated from field: string key_id = 1;
    */
   keyId: string;
@@ -1184,6 +1261,8 @@ export const ResumeKeyRequestSchema: GenMessage<ResumeKeyRequest> = /*@__PURE__*
  */
 export type ResumeKeyResponse = Message<"gateway.keys.v1.ResumeKeyResponse"> & {
   /**
+   * The key as it is now.
+   *
    * @generated from field: gateway.keys.v1.Key key = 1;
    */
   key?: Key | undefined;
@@ -1201,6 +1280,8 @@ export const ResumeKeyResponseSchema: GenMessage<ResumeKeyResponse> = /*@__PURE_
  */
 export type RevokeKeyRequest = Message<"gateway.keys.v1.RevokeKeyRequest"> & {
   /**
+   * Id of the key.
+   *
    * @generated from field: string key_id = 1;
    */
   keyId: string;
@@ -1218,6 +1299,8 @@ export const RevokeKeyRequestSchema: GenMessage<RevokeKeyRequest> = /*@__PURE__*
  */
 export type RevokeKeyResponse = Message<"gateway.keys.v1.RevokeKeyResponse"> & {
   /**
+   * The key as it is now.
+   *
    * @generated from field: gateway.keys.v1.Key key = 1;
    */
   key?: Key | undefined;
@@ -1235,11 +1318,15 @@ export const RevokeKeyResponseSchema: GenMessage<RevokeKeyResponse> = /*@__PURE_
  */
 export type RevokeSecretRequest = Message<"gateway.keys.v1.RevokeSecretRequest"> & {
   /**
+   * Id of the key that has the secret.
+   *
    * @generated from field: string key_id = 1;
    */
   keyId: string;
 
   /**
+   * Id of the secret, as Key.secrets has it.
+   *
    * @generated from field: string secret_id = 2;
    */
   secretId: string;
@@ -1257,6 +1344,8 @@ export const RevokeSecretRequestSchema: GenMessage<RevokeSecretRequest> = /*@__P
  */
 export type RevokeSecretResponse = Message<"gateway.keys.v1.RevokeSecretResponse"> & {
   /**
+   * The key as it is now.
+   *
    * @generated from field: gateway.keys.v1.Key key = 1;
    */
   key?: Key | undefined;
@@ -1358,21 +1447,29 @@ export const AuthenticateResponseSchema: GenMessage<AuthenticateResponse> = /*@_
  */
 export type ManagementCredential = Message<"gateway.keys.v1.ManagementCredential"> & {
   /**
+   * Id of the management key.
+   *
    * @generated from field: string management_key_id = 1;
    */
   managementKeyId: string;
 
   /**
+   * The account whose keys it manages.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
 
   /**
+   * What people call it.
+   *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
+   * What it may do, at least one.
+   *
    * @generated from field: repeated gateway.common.v1.ManagementScope scopes = 4;
    */
   scopes: ManagementScope[];
@@ -1399,6 +1496,8 @@ export type AdminCredential = Message<"gateway.keys.v1.AdminCredential"> & {
   name: string;
 
   /**
+   * What it may do.
+   *
    * @generated from field: gateway.common.v1.AdminScope scope = 2;
    */
   scope: AdminScope;
@@ -1425,6 +1524,8 @@ export const AdminCredentialSchema: GenMessage<AdminCredential> = /*@__PURE__*/
  */
 export type SignedInPerson = Message<"gateway.keys.v1.SignedInPerson"> & {
   /**
+   * Id of the person.
+   *
    * @generated from field: string person_id = 1;
    */
   personId: string;
@@ -1437,11 +1538,15 @@ export type SignedInPerson = Message<"gateway.keys.v1.SignedInPerson"> & {
   sessionId: string;
 
   /**
+   * The accounts to which the person belongs, with the role in each.
+   *
    * @generated from field: repeated gateway.keys.v1.Membership memberships = 3;
    */
   memberships: Membership[];
 
   /**
+   * The role in every account that this session has. Unspecified: no operator.
+   *
    * @generated from field: gateway.common.v1.OperatorRole operator_role = 4;
    */
   operatorRole: OperatorRole;
@@ -1468,11 +1573,15 @@ export const SignedInPersonSchema: GenMessage<SignedInPerson> = /*@__PURE__*/
  */
 export type Membership = Message<"gateway.keys.v1.Membership"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
 
   /**
+   * What the person may do there.
+   *
    * @generated from field: gateway.common.v1.AccountRole role = 2;
    */
   role: AccountRole;
@@ -1497,6 +1606,8 @@ export const KeyState = {
   UNSPECIFIED: 0,
 
   /**
+   * Accepted, within its limits.
+   *
    * @generated from enum value: KEY_STATE_ACTIVE = 1;
    */
   ACTIVE: 1,
@@ -1583,6 +1694,8 @@ export const KeyAttentionSchema: GenEnum<KeyAttention> = /*@__PURE__*/
   enumDesc(file_gateway_keys_v1_keys, 1);
 
 /**
+ * The order of a list of keys.
+ *
  * @generated from enum gateway.keys.v1.KeyOrder
  */
 export const KeyOrder = {
@@ -1616,6 +1729,8 @@ export const KeyOrder = {
 } as const;
 
 /**
+ * The order of a list of keys.
+ *
  * @generated from enum gateway.keys.v1.KeyOrder
  */
 export type KeyOrder = (typeof KeyOrder)[keyof typeof KeyOrder] | UnknownEnum;
@@ -1637,7 +1752,7 @@ export const KeyOrderSchema: GenEnum<KeyOrder> = /*@__PURE__*/
 export const KeysService: GenService<{
   /**
    * Creates a key with one secret. Errors: NOT_FOUND (account), ACCOUNT_CLOSED, MODEL_NOT_FOUND,
-   * INVALID_REQUEST.
+   * TOO_MANY_KEYS, IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.CreateKey
    */
@@ -1672,8 +1787,8 @@ export const KeysService: GenService<{
    * other calls within one second. A person who raises or removes a limit, allows further models or
    * addresses, or lets the key live longer or read its account, needs a confirmation, as for
    * methods marked `strong`. Of a key whose limits an owner has set, a member may only tighten
-   * them. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, CONFIRM_IDENTITY, NOT_PERMITTED,
-   * INVALID_REQUEST.
+   * them. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, TOO_MANY_KEYS (an expired one gets a
+   * new time), CONFIRM_IDENTITY, NOT_PERMITTED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.UpdateKey
    */
@@ -1699,7 +1814,8 @@ export const KeysService: GenService<{
   },
   /**
    * Adds a secret to a key and lets its earlier secrets expire. The key keeps its limits, cap and
-   * usage. Errors: NOT_FOUND, KEY_NOT_ACTIVE, INVALID_REQUEST.
+   * usage. Errors: NOT_FOUND, KEY_NOT_ACTIVE, NOT_PERMITTED (of a key that reads the account, by a
+   * management key), IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.RotateKey
    */

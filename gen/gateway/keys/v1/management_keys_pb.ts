@@ -29,16 +29,22 @@ export const file_gateway_keys_v1_management_keys: GenFile = /*@__PURE__*/
  */
 export type ManagementKey = Message<"gateway.keys.v1.ManagementKey"> & {
   /**
+   * Id of the management key, which begins with `mgk_`. It is no secret.
+   *
    * @generated from field: string management_key_id = 1;
    */
   managementKeyId: string;
 
   /**
+   * The account whose keys it manages.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
 
   /**
+   * What people call it. Two of them may have the same name.
+   *
    * @generated from field: string name = 3;
    */
   name: string;
@@ -93,6 +99,8 @@ export type ManagementKey = Message<"gateway.keys.v1.ManagementKey"> & {
   createdBy: string;
 
   /**
+   * When it was created.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 11;
    */
   createdAt?: Timestamp | undefined;
@@ -134,26 +142,36 @@ export type ChildLimits = Message<"gateway.keys.v1.ChildLimits"> & {
   requestsPerMinute?: number | undefined;
 
   /**
+   * Micro-credits in a UTC calendar month. Absent: no ceiling.
+   *
    * @generated from field: optional int64 monthly_cap_microcredits = 2;
    */
   monthlyCapMicrocredits?: bigint | undefined;
 
   /**
+   * Micro-credits in a UTC day. Absent: no ceiling.
+   *
    * @generated from field: optional int64 daily_cap_microcredits = 3;
    */
   dailyCapMicrocredits?: bigint | undefined;
 
   /**
+   * Micro-credits in a UTC week. Absent: no ceiling.
+   *
    * @generated from field: optional int64 weekly_cap_microcredits = 4;
    */
   weeklyCapMicrocredits?: bigint | undefined;
 
   /**
+   * Micro-credits in total. Absent: no ceiling.
+   *
    * @generated from field: optional int64 total_cap_microcredits = 5;
    */
   totalCapMicrocredits?: bigint | undefined;
 
   /**
+   * Requests that may run at the same time. Absent: no ceiling.
+   *
    * @generated from field: optional uint32 requests_at_once = 6;
    */
   requestsAtOnce?: number | undefined;
@@ -185,6 +203,8 @@ export type CreateManagementKeyRequest = Message<"gateway.keys.v1.CreateManageme
   name: string;
 
   /**
+   * What it may do, each once.
+   *
    * @generated from field: repeated gateway.common.v1.ManagementScope scopes = 3;
    */
   scopes: ManagementScope[];
@@ -197,11 +217,15 @@ export type CreateManagementKeyRequest = Message<"gateway.keys.v1.CreateManageme
   maxKeys: number;
 
   /**
+   * See ManagementKey. Absent: none.
+   *
    * @generated from field: gateway.keys.v1.ChildLimits child_limits = 5;
    */
   childLimits?: ChildLimits | undefined;
 
   /**
+   * From where it may be used, as for Key.allowed_addresses. Empty: from everywhere.
+   *
    * @generated from field: repeated string allowed_addresses = 6;
    */
   allowedAddresses: string[];
@@ -235,6 +259,8 @@ export const CreateManagementKeyRequestSchema: GenMessage<CreateManagementKeyReq
  */
 export type CreateManagementKeyResponse = Message<"gateway.keys.v1.CreateManagementKeyResponse"> & {
   /**
+   * The new management key, with the description of its secret.
+   *
    * @generated from field: gateway.keys.v1.ManagementKey management_key = 1;
    */
   managementKey?: ManagementKey | undefined;
@@ -292,6 +318,8 @@ export const ListManagementKeysRequestSchema: GenMessage<ListManagementKeysReque
  */
 export type ListManagementKeysResponse = Message<"gateway.keys.v1.ListManagementKeysResponse"> & {
   /**
+   * The management keys of this page.
+   *
    * @generated from field: repeated gateway.keys.v1.ManagementKey management_keys = 1;
    */
   managementKeys: ManagementKey[];
@@ -345,6 +373,8 @@ export const UpdateManagementKeyRequestSchema: GenMessage<UpdateManagementKeyReq
  */
 export type UpdateManagementKeyResponse = Message<"gateway.keys.v1.UpdateManagementKeyResponse"> & {
   /**
+   * The management key as it is now.
+   *
    * @generated from field: gateway.keys.v1.ManagementKey management_key = 1;
    */
   managementKey?: ManagementKey | undefined;
@@ -362,6 +392,8 @@ export const UpdateManagementKeyResponseSchema: GenMessage<UpdateManagementKeyRe
  */
 export type RotateManagementKeyRequest = Message<"gateway.keys.v1.RotateManagementKeyRequest"> & {
   /**
+   * Id of the management key.
+   *
    * @generated from field: string management_key_id = 1;
    */
   managementKeyId: string;
@@ -386,6 +418,8 @@ export const RotateManagementKeyRequestSchema: GenMessage<RotateManagementKeyReq
  */
 export type RotateManagementKeyResponse = Message<"gateway.keys.v1.RotateManagementKeyResponse"> & {
   /**
+   * The management key as it is now, with the description of its new secret.
+   *
    * @generated from field: gateway.keys.v1.ManagementKey management_key = 1;
    */
   managementKey?: ManagementKey | undefined;
@@ -410,6 +444,8 @@ export const RotateManagementKeyResponseSchema: GenMessage<RotateManagementKeyRe
  */
 export type RevokeManagementKeyRequest = Message<"gateway.keys.v1.RevokeManagementKeyRequest"> & {
   /**
+   * Id of the management key.
+   *
    * @generated from field: string management_key_id = 1;
    */
   managementKeyId: string;
@@ -434,6 +470,8 @@ export const RevokeManagementKeyRequestSchema: GenMessage<RevokeManagementKeyReq
  */
 export type RevokeManagementKeyResponse = Message<"gateway.keys.v1.RevokeManagementKeyResponse"> & {
   /**
+   * The management key as it is now.
+   *
    * @generated from field: gateway.keys.v1.ManagementKey management_key = 1;
    */
   managementKey?: ManagementKey | undefined;
@@ -464,7 +502,8 @@ export const ManagementKeysService: GenService<{
   /**
    * Creates a management key with one secret: with it a program of the account creates and changes
    * keys, reads, and orders credits, as its scopes say. It pays for nothing. At most 20 an account.
-   * Errors: NOT_FOUND (account), ACCOUNT_CLOSED, LIMIT_REACHED, INVALID_REQUEST.
+   * Errors: NOT_FOUND (account), ACCOUNT_CLOSED, LIMIT_REACHED, IDEMPOTENCY_KEY_REUSED,
+   * INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.ManagementKeysService.CreateManagementKey
    */
@@ -475,6 +514,7 @@ export const ManagementKeysService: GenService<{
   },
   /**
    * Lists the management keys of an account, oldest first, the revoked ones included.
+   * Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.keys.v1.ManagementKeysService.ListManagementKeys
    */

@@ -66,6 +66,8 @@ export const FindAccountsRequestSchema: GenMessage<FindAccountsRequest> = /*@__P
  */
 export type FindAccountsResponse = Message<"gateway.operations.v1.FindAccountsResponse"> & {
   /**
+   * The accounts of this page.
+   *
    * @generated from field: repeated gateway.operations.v1.AccountSummary accounts = 1;
    */
   accounts: AccountSummary[];
@@ -86,10 +88,14 @@ export const FindAccountsResponseSchema: GenMessage<FindAccountsResponse> = /*@_
   messageDesc(file_gateway_operations_v1_operations, 1);
 
 /**
+ * An account, with what operators ask first.
+ *
  * @generated from message gateway.operations.v1.AccountSummary
  */
 export type AccountSummary = Message<"gateway.operations.v1.AccountSummary"> & {
   /**
+   * The account itself.
+   *
    * @generated from field: gateway.billing.v1.Account account = 1;
    */
   account?: Account | undefined;
@@ -152,20 +158,28 @@ export const AccountSummarySchema: GenMessage<AccountSummary> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 2);
 
 /**
+ * An owner of an account.
+ *
  * @generated from message gateway.operations.v1.AccountOwner
  */
 export type AccountOwner = Message<"gateway.operations.v1.AccountOwner"> & {
   /**
+   * Id of the person.
+   *
    * @generated from field: string person_id = 1;
    */
   personId: string;
 
   /**
+   * By which the person signs in.
+   *
    * @generated from field: string login = 2;
    */
   login: string;
 
   /**
+   * What others call the person. Empty: the login is shown.
+   *
    * @generated from field: string name = 3;
    */
   name: string;
@@ -240,15 +254,21 @@ export const SearchResponseSchema: GenMessage<SearchResponse> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 5);
 
 /**
+ * One thing that was found.
+ *
  * @generated from message gateway.operations.v1.SearchHit
  */
 export type SearchHit = Message<"gateway.operations.v1.SearchHit"> & {
   /**
+   * What it is.
+   *
    * @generated from field: gateway.operations.v1.SearchHitKind kind = 1;
    */
   kind: SearchHitKind;
 
   /**
+   * Its id, as the method that returns it takes it.
+   *
    * @generated from field: string id = 2;
    */
   id: string;
@@ -261,6 +281,8 @@ export type SearchHit = Message<"gateway.operations.v1.SearchHit"> & {
   accountId: string;
 
   /**
+   * Name of the account. Empty: of no account.
+   *
    * @generated from field: string account_name = 4;
    */
   accountName: string;
@@ -319,11 +341,15 @@ export type GetStatusResponse = Message<"gateway.operations.v1.GetStatusResponse
   nodes: Node[];
 
   /**
+   * The database of the ledger.
+   *
    * @generated from field: gateway.operations.v1.Database database = 2;
    */
   database?: Database | undefined;
 
   /**
+   * The requests that run now.
+   *
    * @generated from field: gateway.operations.v1.RunningRequests running = 3;
    */
   running?: RunningRequests | undefined;
@@ -359,15 +385,21 @@ export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE_
   messageDesc(file_gateway_operations_v1_operations, 8);
 
 /**
+ * One part of the set-up, as the installation is now.
+ *
  * @generated from message gateway.operations.v1.SetupStep
  */
 export type SetupStep = Message<"gateway.operations.v1.SetupStep"> & {
   /**
+   * Which part.
+   *
    * @generated from field: gateway.operations.v1.SetupPart part = 1;
    */
   part: SetupPart;
 
   /**
+   * How far it is.
+   *
    * @generated from field: gateway.operations.v1.SetupState state = 2;
    */
   state: SetupState;
@@ -402,11 +434,15 @@ export const SetupStepSchema: GenMessage<SetupStep> = /*@__PURE__*/
  */
 export type Node = Message<"gateway.operations.v1.Node"> & {
   /**
+   * Id of the process, which begins with `node_`. A new start has a new one.
+   *
    * @generated from field: string node_id = 1;
    */
   nodeId: string;
 
   /**
+   * When the process registered in the database.
+   *
    * @generated from field: google.protobuf.Timestamp started_at = 2;
    */
   startedAt?: Timestamp | undefined;
@@ -490,11 +526,15 @@ export type NodeReport = Message<"gateway.operations.v1.NodeReport"> & {
   configuration: string;
 
   /**
+   * Where this node counts rate limits.
+   *
    * @generated from field: gateway.operations.v1.LimitsStore limits = 7;
    */
   limits: LimitsStore;
 
   /**
+   * One for each provider of its configuration.
+   *
    * @generated from field: repeated gateway.operations.v1.ProviderState providers = 8;
    */
   providers: ProviderState[];
@@ -524,6 +564,8 @@ export const NodeReportSchema: GenMessage<NodeReport> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 11);
 
 /**
+ * A provider, as one node finds it.
+ *
  * @generated from message gateway.operations.v1.ProviderState
  */
 export type ProviderState = Message<"gateway.operations.v1.ProviderState"> & {
@@ -584,6 +626,8 @@ export const ProviderStateSchema: GenMessage<ProviderState> = /*@__PURE__*/
  */
 export type CallFailure = Message<"gateway.operations.v1.CallFailure"> & {
   /**
+   * When it failed.
+   *
    * @generated from field: google.protobuf.Timestamp occurred_at = 1;
    */
   occurredAt?: Timestamp | undefined;
@@ -612,6 +656,8 @@ export const CallFailureSchema: GenMessage<CallFailure> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 13);
 
 /**
+ * The database of the ledger, as the node that answers finds it.
+ *
  * @generated from message gateway.operations.v1.Database
  */
 export type Database = Message<"gateway.operations.v1.Database"> & {
@@ -672,11 +718,15 @@ export const DatabaseSchema: GenMessage<Database> = /*@__PURE__*/
  */
 export type RunningRequests = Message<"gateway.operations.v1.RunningRequests"> & {
   /**
+   * How many of them.
+   *
    * @generated from field: int64 requests = 1;
    */
   requests: bigint;
 
   /**
+   * Held by them together, in micro-credits.
+   *
    * @generated from field: int64 held_microcredits = 2;
    */
   heldMicrocredits: bigint;
@@ -762,6 +812,8 @@ export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*
  */
 export type Provider = Message<"gateway.operations.v1.Provider"> & {
   /**
+   * Name in the configuration.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -789,6 +841,8 @@ export type Provider = Message<"gateway.operations.v1.Provider"> & {
   credentialEnv: string;
 
   /**
+   * The header in which the credential is sent. Empty: none is sent so.
+   *
    * @generated from field: string credential_header = 5;
    */
   credentialHeader: string;
@@ -815,6 +869,8 @@ export type Provider = Message<"gateway.operations.v1.Provider"> & {
   queue: number;
 
   /**
+   * The longest wait of a call for its turn.
+   *
    * @generated from field: google.protobuf.Duration queue_timeout = 9;
    */
   queueTimeout?: Duration | undefined;
@@ -827,16 +883,22 @@ export type Provider = Message<"gateway.operations.v1.Provider"> & {
   connectTimeout?: Duration | undefined;
 
   /**
+   * The longest wait for the head of an answer. Absent for `simulated`.
+   *
    * @generated from field: google.protobuf.Duration first_byte_timeout = 11;
    */
   firstByteTimeout?: Duration | undefined;
 
   /**
+   * The longest silence within an answer. Absent for `simulated`.
+   *
    * @generated from field: google.protobuf.Duration idle_timeout = 12;
    */
   idleTimeout?: Duration | undefined;
 
   /**
+   * The longest duration of a request, earlier attempts included.
+   *
    * @generated from field: google.protobuf.Duration total_timeout = 13;
    */
   totalTimeout?: Duration | undefined;
@@ -871,15 +933,21 @@ export const ProviderSchema: GenMessage<Provider> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 18);
 
 /**
+ * The state of a provider on one node.
+ *
  * @generated from message gateway.operations.v1.ProviderOnNode
  */
 export type ProviderOnNode = Message<"gateway.operations.v1.ProviderOnNode"> & {
   /**
+   * Id of the node.
+   *
    * @generated from field: string node_id = 1;
    */
   nodeId: string;
 
   /**
+   * What that node reported.
+   *
    * @generated from field: gateway.operations.v1.ProviderState state = 2;
    */
   state?: ProviderState | undefined;
@@ -923,6 +991,8 @@ export const ListCatalogModelsRequestSchema: GenMessage<ListCatalogModelsRequest
  */
 export type ListCatalogModelsResponse = Message<"gateway.operations.v1.ListCatalogModelsResponse"> & {
   /**
+   * The models of this page.
+   *
    * @generated from field: repeated gateway.operations.v1.CatalogModel models = 1;
    */
   models: CatalogModel[];
@@ -950,15 +1020,21 @@ export const ListCatalogModelsResponseSchema: GenMessage<ListCatalogModelsRespon
   messageDesc(file_gateway_operations_v1_operations, 21);
 
 /**
+ * A model of the catalogue, with what operators set for it.
+ *
  * @generated from message gateway.operations.v1.CatalogModel
  */
 export type CatalogModel = Message<"gateway.operations.v1.CatalogModel"> & {
   /**
+   * Id of the model.
+   *
    * @generated from field: string model_id = 1;
    */
   modelId: string;
 
   /**
+   * Name for people. Of a model that is gone: its id.
+   *
    * @generated from field: string display_name = 2;
    */
   displayName: string;
@@ -971,16 +1047,22 @@ export type CatalogModel = Message<"gateway.operations.v1.CatalogModel"> & {
   tier: string;
 
   /**
+   * Other names by which requests may call it.
+   *
    * @generated from field: repeated string aliases = 4;
    */
   aliases: string[];
 
   /**
+   * The context window in tokens. 0: the model is gone.
+   *
    * @generated from field: uint32 context_tokens = 5;
    */
   contextTokens: number;
 
   /**
+   * The most tokens of one answer. 0: the model is gone.
+   *
    * @generated from field: uint32 max_output_tokens = 6;
    */
   maxOutputTokens: number;
@@ -1029,10 +1111,14 @@ export const CatalogModelSchema: GenMessage<CatalogModel> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 22);
 
 /**
+ * A way to a model: a provider, and the name of the model there.
+ *
  * @generated from message gateway.operations.v1.ModelRoute
  */
 export type ModelRoute = Message<"gateway.operations.v1.ModelRoute"> & {
   /**
+   * Name of the provider in the configuration.
+   *
    * @generated from field: string provider = 1;
    */
   provider: string;
@@ -1045,6 +1131,8 @@ export type ModelRoute = Message<"gateway.operations.v1.ModelRoute"> & {
   model: string;
 
   /**
+   * Its share of the conversations of its group, by the sum of the weights there.
+   *
    * @generated from field: uint32 weight = 3;
    */
   weight: number;
@@ -1065,10 +1153,14 @@ export const ModelRouteSchema: GenMessage<ModelRoute> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 23);
 
 /**
+ * A price of a model, since it was charged first.
+ *
  * @generated from message gateway.operations.v1.PricePeriod
  */
 export type PricePeriod = Message<"gateway.operations.v1.PricePeriod"> & {
   /**
+   * The price.
+   *
    * @generated from field: gateway.common.v1.Price price = 1;
    */
   price?: Price | undefined;
@@ -1117,11 +1209,15 @@ export const AccountFilter = {
   IN_DEBT: 2,
 
   /**
+   * Accounts that are suspended.
+   *
    * @generated from enum value: ACCOUNT_FILTER_SUSPENDED = 3;
    */
   SUSPENDED: 3,
 
   /**
+   * Accounts that were closed.
+   *
    * @generated from enum value: ACCOUNT_FILTER_CLOSED = 4;
    */
   CLOSED: 4,
@@ -1348,6 +1444,8 @@ export const SetupPartSchema: GenEnum<SetupPart> = /*@__PURE__*/
   enumDesc(file_gateway_operations_v1_operations, 2);
 
 /**
+ * How far a part of the set-up is.
+ *
  * @generated from enum gateway.operations.v1.SetupState
  */
 export const SetupState = {
@@ -1371,12 +1469,16 @@ export const SetupState = {
   DEFAULT: 2,
 
   /**
+   * Nothing is left to do.
+   *
    * @generated from enum value: SETUP_STATE_DONE = 3;
    */
   DONE: 3,
 } as const;
 
 /**
+ * How far a part of the set-up is.
+ *
  * @generated from enum gateway.operations.v1.SetupState
  */
 export type SetupState = (typeof SetupState)[keyof typeof SetupState] | UnknownEnum;
@@ -1406,6 +1508,8 @@ export const LimitsStore = {
   MEMORY: 1,
 
   /**
+   * In Redis, for all nodes together.
+   *
    * @generated from enum value: LIMITS_STORE_REDIS = 2;
    */
   REDIS: 2,
@@ -1514,6 +1618,7 @@ export const OperationsService: GenService<{
   },
   /**
    * Describes the running installation. What a node knows of itself can be seconds old.
+   * Errors: none of its own.
    *
    * @generated from rpc gateway.operations.v1.OperationsService.GetStatus
    */
@@ -1525,6 +1630,7 @@ export const OperationsService: GenService<{
   /**
    * Lists the providers as the node that answers has them configured, without any secret, each with
    * its health as every node sees it.
+   * Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.operations.v1.OperationsService.ListProviders
    */
@@ -1536,6 +1642,7 @@ export const OperationsService: GenService<{
   /**
    * Lists the models of the catalogue as the node that answers has it, in its order, each with its
    * routes and all its prices; then the models that had a price once and are gone.
+   * Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.operations.v1.OperationsService.ListCatalogModels
    */

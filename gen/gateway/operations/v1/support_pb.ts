@@ -27,6 +27,8 @@ export const file_gateway_operations_v1_support: GenFile = /*@__PURE__*/
  */
 export type CreateAccountNoteRequest = Message<"gateway.operations.v1.CreateAccountNoteRequest"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -39,6 +41,8 @@ export type CreateAccountNoteRequest = Message<"gateway.operations.v1.CreateAcco
   text: string;
 
   /**
+   * Names this note for a day. The header `Idempotency-Key` does the same.
+   *
    * @generated from field: string idempotency_key = 3;
    */
   idempotencyKey: string;
@@ -56,6 +60,8 @@ export const CreateAccountNoteRequestSchema: GenMessage<CreateAccountNoteRequest
  */
 export type CreateAccountNoteResponse = Message<"gateway.operations.v1.CreateAccountNoteResponse"> & {
   /**
+   * The note.
+   *
    * @generated from field: gateway.operations.v1.AccountNote note = 1;
    */
   note?: AccountNote | undefined;
@@ -73,6 +79,8 @@ export const CreateAccountNoteResponseSchema: GenMessage<CreateAccountNoteRespon
  */
 export type ListMailsRequest = Message<"gateway.operations.v1.ListMailsRequest"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -104,6 +112,8 @@ export const ListMailsRequestSchema: GenMessage<ListMailsRequest> = /*@__PURE__*
  */
 export type ListMailsResponse = Message<"gateway.operations.v1.ListMailsResponse"> & {
   /**
+   * The mails of this page. It can have fewer than asked for.
+   *
    * @generated from field: repeated gateway.operations.v1.AccountMail mails = 1;
    */
   mails: AccountMail[];
@@ -164,6 +174,8 @@ export const AccountMailSchema: GenMessage<AccountMail> = /*@__PURE__*/
  */
 export type ResendDocumentRequest = Message<"gateway.operations.v1.ResendDocumentRequest"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -176,6 +188,8 @@ export type ResendDocumentRequest = Message<"gateway.operations.v1.ResendDocumen
   number: string;
 
   /**
+   * Who gets it.
+   *
    * @generated from field: gateway.operations.v1.DocumentReceiver receiver = 3;
    */
   receiver: DocumentReceiver;
@@ -220,11 +234,15 @@ export const ResendDocumentResponseSchema: GenMessage<ResendDocumentResponse> = 
  */
 export type ResendNoticeRequest = Message<"gateway.operations.v1.ResendNoticeRequest"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
 
   /**
+   * Id of the alert.
+   *
    * @generated from field: string alert_id = 2;
    */
   alertId: string;
@@ -269,6 +287,8 @@ export const ResendNoticeResponseSchema: GenMessage<ResendNoticeResponse> = /*@_
  */
 export type ListPromotionUsesRequest = Message<"gateway.operations.v1.ListPromotionUsesRequest"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -300,6 +320,8 @@ export const ListPromotionUsesRequestSchema: GenMessage<ListPromotionUsesRequest
  */
 export type ListPromotionUsesResponse = Message<"gateway.operations.v1.ListPromotionUsesResponse"> & {
   /**
+   * The uses of this page.
+   *
    * @generated from field: repeated gateway.operations.v1.PromotionUse uses = 1;
    */
   uses: PromotionUse[];
@@ -340,6 +362,8 @@ export type PromotionUse = Message<"gateway.operations.v1.PromotionUse"> & {
   name: string;
 
   /**
+   * The pool that got the bonus.
+   *
    * @generated from field: gateway.common.v1.Family family = 3;
    */
   family: Family;
@@ -352,6 +376,8 @@ export type PromotionUse = Message<"gateway.operations.v1.PromotionUse"> & {
   bonusMicrocredits: bigint;
 
   /**
+   * When the account redeemed the code.
+   *
    * @generated from field: google.protobuf.Timestamp used_at = 5;
    */
   usedAt?: Timestamp | undefined;
@@ -390,6 +416,8 @@ export const PromotionUseSchema: GenMessage<PromotionUse> = /*@__PURE__*/
  */
 export type ListDocumentsRequest = Message<"gateway.operations.v1.ListDocumentsRequest"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -421,6 +449,8 @@ export const ListDocumentsRequestSchema: GenMessage<ListDocumentsRequest> = /*@_
  */
 export type ListDocumentsResponse = Message<"gateway.operations.v1.ListDocumentsResponse"> & {
   /**
+   * The documents of this page.
+   *
    * @generated from field: repeated gateway.operations.v1.AccountDocument documents = 1;
    */
   documents: AccountDocument[];
@@ -447,21 +477,29 @@ export const ListDocumentsResponseSchema: GenMessage<ListDocumentsResponse> = /*
  */
 export type AccountDocument = Message<"gateway.operations.v1.AccountDocument"> & {
   /**
+   * Its number, such as `R2026-000017`.
+   *
    * @generated from field: string number = 1;
    */
   number: string;
 
   /**
+   * A receipt or a credit note.
+   *
    * @generated from field: gateway.payments.v1.DocumentKind kind = 2;
    */
   kind: DocumentKind;
 
   /**
+   * Id of the order that it is about.
+   *
    * @generated from field: string order_id = 3;
    */
   orderId: string;
 
   /**
+   * When it was made.
+   *
    * @generated from field: google.protobuf.Timestamp issued_at = 4;
    */
   issuedAt?: Timestamp | undefined;
@@ -479,6 +517,8 @@ export const AccountDocumentSchema: GenMessage<AccountDocument> = /*@__PURE__*/
  */
 export type ListAccountNotesRequest = Message<"gateway.operations.v1.ListAccountNotesRequest"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -510,6 +550,8 @@ export const ListAccountNotesRequestSchema: GenMessage<ListAccountNotesRequest> 
  */
 export type ListAccountNotesResponse = Message<"gateway.operations.v1.ListAccountNotesResponse"> & {
   /**
+   * The notes of this page.
+   *
    * @generated from field: repeated gateway.operations.v1.AccountNote notes = 1;
    */
   notes: AccountNote[];
@@ -530,20 +572,28 @@ export const ListAccountNotesResponseSchema: GenMessage<ListAccountNotesResponse
   messageDesc(file_gateway_operations_v1_support, 16);
 
 /**
+ * What an operator noted about an account. Customers never see it.
+ *
  * @generated from message gateway.operations.v1.AccountNote
  */
 export type AccountNote = Message<"gateway.operations.v1.AccountNote"> & {
   /**
+   * Id of the note, which begins with `not_`.
+   *
    * @generated from field: string note_id = 1;
    */
   noteId: string;
 
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
 
   /**
+   * When it was noted.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 3;
    */
   createdAt?: Timestamp | undefined;
@@ -556,6 +606,8 @@ export type AccountNote = Message<"gateway.operations.v1.AccountNote"> & {
   createdBy: string;
 
   /**
+   * May have several lines.
+   *
    * @generated from field: string text = 5;
    */
   text: string;
@@ -663,6 +715,8 @@ export const SupportService: GenService<{
   /**
    * Mails an alert of an account again, to those who get it by now: its owners, and the member whom
    * it is about. As ResendDocument.
+   * Errors: NOT_FOUND (alert), WRONG_STATE (nobody who would get it has a confirmed address, or the
+   * gateway has no mail server), IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.operations.v1.SupportService.ResendNotice
    */

@@ -18,25 +18,35 @@ export const file_gateway_payments_v1_order: GenFile = /*@__PURE__*/
   fileDesc("Ch9nYXRld2F5L3BheW1lbnRzL3YxL29yZGVyLnByb3RvEhNnYXRld2F5LnBheW1lbnRzLnYxIsUHCgVPcmRlchIWCghvcmRlcl9pZBgBIAEoCUIEmMgYARIYCgphY2NvdW50X2lkGAIgASgJQgSYyBgBEi8KBmZhbWlseRgDIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIEmMgYARIXCgl1c2RfY2VudHMYBCABKA1CBJjIGAESGQoRcGFja19taWNyb2NyZWRpdHMYBSABKAMSEQoJcHJvY2Vzc29yGAYgASgJEg4KBm1ldGhvZBgHIAEoCRINCgVhc3NldBgIIAEoCRIPCgduZXR3b3JrGAkgASgJEhQKDHF1b3RlZF9jb2lucxgKIAEoCRIUCgx1c2RfcGVyX2NvaW4YCyABKAkSDgoGcGF5X3RvGAwgASgJEgwKBG1lbW8YDSABKAkSFAoMY2hlY2tvdXRfdXJsGA4gASgJEhEKCXNpbXVsYXRlZBgPIAEoCBIuCgVzdGF0ZRgQIAEoDjIfLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXJTdGF0ZRIxCglhdHRlbnRpb24YESABKA4yHi5nYXRld2F5LnBheW1lbnRzLnYxLkF0dGVudGlvbhIOCgZub3RpY2UYEiABKAkSEgoKc2Vlbl9jb2lucxgTIAEoCRIVCg1zZXR0bGVkX2NvaW5zGBQgASgJEhUKDW1pc3NpbmdfY29pbnMYFSABKAkSHAoUZ3JhbnRlZF9taWNyb2NyZWRpdHMYFiABKAMSHQoVcmVmdW5kZWRfbWljcm9kb2xsYXJzGBcgASgDEhYKDnJlY2VpcHRfbnVtYmVyGBggASgJEhIKCmNyZWF0ZWRfYnkYGSABKAkSLgoKY3JlYXRlZF9hdBgaIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMcXVvdGVkX3VudGlsGBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg13YXRjaGVkX3VudGlsGBwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCglsb29rZWRfYXQYHSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCGRlcG9zaXRzGB4gAygLMhwuZ2F0ZXdheS5wYXltZW50cy52MS5EZXBvc2l0EiwKB3JlZnVuZHMYHyADKAsyGy5nYXRld2F5LnBheW1lbnRzLnYxLlJlZnVuZBIvCgZldmVudHMYICADKAsyHy5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyRXZlbnQi2QEKCk9yZGVyRXZlbnQSMQoEa2luZBgBIAEoDjIjLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXJFdmVudEtpbmQSLwoLb2NjdXJyZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjkKBWZhY3RzGAMgAygLMiouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlckV2ZW50LkZhY3RzRW50cnkaLAoKRmFjdHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIs4CCgdEZXBvc2l0EhIKCmRlcG9zaXRfaWQYASABKAkSDQoFYXNzZXQYAiABKAkSDwoHbmV0d29yaxgDIAEoCRINCgVjb2lucxgEIAEoCRIwCgVzdGF0ZRgFIAEoDjIhLmdhdGV3YXkucGF5bWVudHMudjEuRGVwb3NpdFN0YXRlEh8KEnZhbHVlX21pY3JvZG9sbGFycxgGIAEoA0gAiAEBEhUKDWNvbmZpcm1hdGlvbnMYByABKA0SHAoUY29uZmlybWF0aW9uc19uZWVkZWQYCCABKA0SMQoNZmlyc3Rfc2Vlbl9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc2V0dGxlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCFQoTX3ZhbHVlX21pY3JvZG9sbGFycyKyAgoGUmVmdW5kEg4KBm51bWJlchgBIAEoDRIvCgVzdGF0ZRgCIAEoDjIgLmdhdGV3YXkucGF5bWVudHMudjEuUmVmdW5kU3RhdGUSHQoVcmVmdW5kZWRfbWljcm9kb2xsYXJzGAMgASgDEhIKCmRlcG9zaXRfaWQYBCABKAkSHQoVcmVmdW5kZWRfbWljcm9jcmVkaXRzGAUgASgDEhMKC3RyYW5zYWN0aW9uGAYgASgJEg4KBnJlYXNvbhgHIAEoCRISCgpjcmVhdGVkX2J5GAggASgJEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCrUAQoKT3JkZXJTdGF0ZRIbChdPUkRFUl9TVEFURV9VTlNQRUNJRklFRBAAEhQKEE9SREVSX1NUQVRFX09QRU4QARIUChBPUkRFUl9TVEFURV9TRUVOEAISGwoXT1JERVJfU1RBVEVfUEFSVExZX1BBSUQQAxIUChBPUkRFUl9TVEFURV9QQUlEEAQSFwoTT1JERVJfU1RBVEVfRVhQSVJFRBAFEhkKFU9SREVSX1NUQVRFX0NBTkNFTExFRBAGEhYKEk9SREVSX1NUQVRFX0NMT1NFRBAHKr0CCglBdHRlbnRpb24SGQoVQVRURU5USU9OX1VOU1BFQ0lGSUVEEAASFgoSQVRURU5USU9OX09WRVJQQUlEEAESEgoOQVRURU5USU9OX0xBVEUQAxIZChVBVFRFTlRJT05fV1JPTkdfQVNTRVQQBBISCg5BVFRFTlRJT05fTE9TVBAFEhQKEEFUVEVOVElPTl9NQVJLRUQQBhIZChVBVFRFTlRJT05fVU5DT05GSVJNRUQQBxIUChBBVFRFTlRJT05fRkFJTEVEEAgSEwoPQVRURU5USU9OX0RFUEVHEAkSEwoPQVRURU5USU9OX1NXRVBUEAoSHAoYQVRURU5USU9OX0FDQ09VTlRfQ0xPU0VEEAsSFQoRQVRURU5USU9OX0ZMT09ERUQQDCIECAIQAioOQVRURU5USU9OX0RVU1Qq+wEKDk9yZGVyRXZlbnRLaW5kEiAKHE9SREVSX0VWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIZChVPUkRFUl9FVkVOVF9LSU5EX1NFRU4QARIdChlPUkRFUl9FVkVOVF9LSU5EX0NSRURJVEVEEAISGgoWT1JERVJfRVZFTlRfS0lORF9TSE9SVBADEhkKFU9SREVSX0VWRU5UX0tJTkRfTEFURRAEEhkKFU9SREVSX0VWRU5UX0tJTkRfTE9TVBAFEh0KGU9SREVSX0VWRU5UX0tJTkRfUkVGVU5ERUQQBhIcChhPUkRFUl9FVkVOVF9LSU5EX0RFQ0lERUQQByp4CgxEZXBvc2l0U3RhdGUSHQoZREVQT1NJVF9TVEFURV9VTlNQRUNJRklFRBAAEhYKEkRFUE9TSVRfU1RBVEVfU0VFThABEhkKFURFUE9TSVRfU1RBVEVfU0VUVExFRBACEhYKEkRFUE9TSVRfU1RBVEVfTE9TVBADKs4BCgtSZWZ1bmRTdGF0ZRIcChhSRUZVTkRfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJSRUZVTkRfU1RBVEVfQVNLRUQQARIYChRSRUZVTkRfU1RBVEVfUkVGVVNFRBACEhoKFlJFRlVORF9TVEFURV9SRUZVTkRJTkcQAxIaChZSRUZVTkRfU1RBVEVfQ09NUExFVEVEEAQSGwoXUkVGVU5EX1NUQVRFX0NBTkNFTExJTkcQBRIaChZSRUZVTkRfU1RBVEVfQ0FOQ0VMTEVEEAZCRQoTZ2F0ZXdheS5wYXltZW50cy52MVABWixtb2RlbC1nYXRld2F5L2dhdGV3YXkvcGF5bWVudHMvdjE7cGF5bWVudHN2MWIGcHJvdG8z", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
+ * A purchase of credits: what was ordered at which rate, what arrived, and what became of it.
+ *
  * @generated from message gateway.payments.v1.Order
  */
 export type Order = Message<"gateway.payments.v1.Order"> & {
   /**
+   * Id of the order, which begins with `ord_`.
+   *
    * @generated from field: string order_id = 1;
    */
   orderId: string;
 
   /**
+   * The account that gets the credits.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
 
   /**
+   * The pool that gets the credits.
+   *
    * @generated from field: gateway.common.v1.Family family = 3;
    */
   family: Family;
 
   /**
+   * Price of the pack, in cents. Of money that came to a permanent address: what it was worth.
+   *
    * @generated from field: uint32 usd_cents = 4;
    */
   usdCents: number;
@@ -49,21 +59,29 @@ export type Order = Message<"gateway.payments.v1.Order"> & {
   packMicrocredits: bigint;
 
   /**
+   * Name in the configuration of who receives the coins.
+   *
    * @generated from field: string processor = 6;
    */
   processor: string;
 
   /**
+   * As PaymentMethod has it.
+   *
    * @generated from field: string method = 7;
    */
   method: string;
 
   /**
+   * The ordered coin, such as `BTC`.
+   *
    * @generated from field: string asset = 8;
    */
   asset: string;
 
   /**
+   * The network of the order, such as `bitcoin`.
+   *
    * @generated from field: string network = 9;
    */
   network: string;
@@ -111,6 +129,8 @@ export type Order = Message<"gateway.payments.v1.Order"> & {
   simulated: boolean;
 
   /**
+   * How far it is.
+   *
    * @generated from field: gateway.payments.v1.OrderState state = 16;
    */
   state: OrderState;
@@ -177,6 +197,8 @@ export type Order = Message<"gateway.payments.v1.Order"> & {
   createdBy: string;
 
   /**
+   * When it was ordered.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 26;
    */
   createdAt?: Timestamp | undefined;
@@ -189,6 +211,8 @@ export type Order = Message<"gateway.payments.v1.Order"> & {
   quotedUntil?: Timestamp | undefined;
 
   /**
+   * Money that is first seen later waits for a person.
+   *
    * @generated from field: google.protobuf.Timestamp watched_until = 28;
    */
   watchedUntil?: Timestamp | undefined;
@@ -236,11 +260,15 @@ export const OrderSchema: GenMessage<Order> = /*@__PURE__*/
  */
 export type OrderEvent = Message<"gateway.payments.v1.OrderEvent"> & {
   /**
+   * What became true.
+   *
    * @generated from field: gateway.payments.v1.OrderEventKind kind = 1;
    */
   kind: OrderEventKind;
 
   /**
+   * When the gateway noted it.
+   *
    * @generated from field: google.protobuf.Timestamp occurred_at = 2;
    */
   occurredAt?: Timestamp | undefined;
@@ -279,21 +307,29 @@ export type Deposit = Message<"gateway.payments.v1.Deposit"> & {
   depositId: string;
 
   /**
+   * The coin, such as `BTC`. It may be another one than was ordered.
+   *
    * @generated from field: string asset = 2;
    */
   asset: string;
 
   /**
+   * The network on which it came.
+   *
    * @generated from field: string network = 3;
    */
   network: string;
 
   /**
+   * How many coins.
+   *
    * @generated from field: string coins = 4;
    */
   coins: string;
 
   /**
+   * How sure it is.
+   *
    * @generated from field: gateway.payments.v1.DepositState state = 5;
    */
   state: DepositState;
@@ -306,16 +342,22 @@ export type Deposit = Message<"gateway.payments.v1.Deposit"> & {
   valueMicrodollars?: bigint | undefined;
 
   /**
+   * Blocks from its own to the newest, as its chain or processor reports them. 0: none yet.
+   *
    * @generated from field: uint32 confirmations = 7;
    */
   confirmations: number;
 
   /**
+   * From how many on it counts.
+   *
    * @generated from field: uint32 confirmations_needed = 8;
    */
   confirmationsNeeded: number;
 
   /**
+   * When it was first seen: that decides whether the quote counts for it.
+   *
    * @generated from field: google.protobuf.Timestamp first_seen_at = 9;
    */
   firstSeenAt?: Timestamp | undefined;
@@ -349,6 +391,8 @@ export type Refund = Message<"gateway.payments.v1.Refund"> & {
   number: number;
 
   /**
+   * How far it is.
+   *
    * @generated from field: gateway.payments.v1.RefundState state = 2;
    */
   state: RefundState;
@@ -382,16 +426,22 @@ export type Refund = Message<"gateway.payments.v1.Refund"> & {
   transaction: string;
 
   /**
+   * In the words of who began it.
+   *
    * @generated from field: string reason = 7;
    */
   reason: string;
 
   /**
+   * Who began it: `person:` and an id, or `token:` and a name.
+   *
    * @generated from field: string created_by = 8;
    */
   createdBy: string;
 
   /**
+   * When it was begun.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 9;
    */
   createdAt?: Timestamp | undefined;
@@ -592,6 +642,8 @@ export const AttentionSchema: GenEnum<Attention> = /*@__PURE__*/
   enumDesc(file_gateway_payments_v1_order, 1);
 
 /**
+ * What became true of an order.
+ *
  * @generated from enum gateway.payments.v1.OrderEventKind
  */
 export const OrderEventKind = {
@@ -651,6 +703,8 @@ export const OrderEventKind = {
 } as const;
 
 /**
+ * What became true of an order.
+ *
  * @generated from enum gateway.payments.v1.OrderEventKind
  */
 export type OrderEventKind = (typeof OrderEventKind)[keyof typeof OrderEventKind] | UnknownEnum;
@@ -662,6 +716,8 @@ export const OrderEventKindSchema: GenEnum<OrderEventKind> = /*@__PURE__*/
   enumDesc(file_gateway_payments_v1_order, 2);
 
 /**
+ * How sure it is that a payment arrived.
+ *
  * @generated from enum gateway.payments.v1.DepositState
  */
 export const DepositState = {
@@ -671,11 +727,15 @@ export const DepositState = {
   UNSPECIFIED: 0,
 
   /**
+   * It was seen, and has too few confirmations.
+   *
    * @generated from enum value: DEPOSIT_STATE_SEEN = 1;
    */
   SEEN: 1,
 
   /**
+   * It has enough confirmations, and counts.
+   *
    * @generated from enum value: DEPOSIT_STATE_SETTLED = 2;
    */
   SETTLED: 2,
@@ -689,6 +749,8 @@ export const DepositState = {
 } as const;
 
 /**
+ * How sure it is that a payment arrived.
+ *
  * @generated from enum gateway.payments.v1.DepositState
  */
 export type DepositState = (typeof DepositState)[keyof typeof DepositState] | UnknownEnum;
@@ -700,6 +762,8 @@ export const DepositStateSchema: GenEnum<DepositState> = /*@__PURE__*/
   enumDesc(file_gateway_payments_v1_order, 3);
 
 /**
+ * How far a refund is.
+ *
  * @generated from enum gateway.payments.v1.RefundState
  */
 export const RefundState = {
@@ -730,6 +794,8 @@ export const RefundState = {
   REFUNDING: 3,
 
   /**
+   * The coins were sent, as a person said.
+   *
    * @generated from enum value: REFUND_STATE_COMPLETED = 4;
    */
   COMPLETED: 4,
@@ -742,12 +808,16 @@ export const RefundState = {
   CANCELLING: 5,
 
   /**
+   * It was given up, and its credits were returned.
+   *
    * @generated from enum value: REFUND_STATE_CANCELLED = 6;
    */
   CANCELLED: 6,
 } as const;
 
 /**
+ * How far a refund is.
+ *
  * @generated from enum gateway.payments.v1.RefundState
  */
 export type RefundState = (typeof RefundState)[keyof typeof RefundState] | UnknownEnum;

@@ -118,16 +118,22 @@ export const LookUpPaymentResponseSchema: GenMessage<LookUpPaymentResponse> = /*
  */
 export type LookedOutput = Message<"gateway.payments.v1.LookedOutput"> & {
   /**
+   * The address that it pays.
+   *
    * @generated from field: string address = 1;
    */
   address: string;
 
   /**
+   * The account to which the address was given.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
 
   /**
+   * The coin, such as `BTC` or `USDC`.
+   *
    * @generated from field: string asset = 3;
    */
   asset: string;
@@ -199,6 +205,8 @@ export const ListAttentionRequestSchema: GenMessage<ListAttentionRequest> = /*@_
  */
 export type ListAttentionResponse = Message<"gateway.payments.v1.ListAttentionResponse"> & {
   /**
+   * The orders of this page.
+   *
    * @generated from field: repeated gateway.payments.v1.Order orders = 1;
    */
   orders: Order[];
@@ -279,6 +287,8 @@ export const ReopenSchema: GenMessage<Reopen> = /*@__PURE__*/
  */
 export type DecideOrderRequest = Message<"gateway.payments.v1.DecideOrderRequest"> & {
   /**
+   * Id of the order.
+   *
    * @generated from field: string order_id = 1;
    */
   orderId: string;
@@ -288,12 +298,16 @@ export type DecideOrderRequest = Message<"gateway.payments.v1.DecideOrderRequest
    */
   choice: {
     /**
+     * Grants credits for what waits.
+     *
      * @generated from field: gateway.payments.v1.Grant grant = 2;
      */
     value: Grant;
     case: "grant";
   } | {
     /**
+     * Grants nothing for what waits.
+     *
      * @generated from field: gateway.payments.v1.Close close = 3;
      */
     value: Close;
@@ -309,6 +323,8 @@ export type DecideOrderRequest = Message<"gateway.payments.v1.DecideOrderRequest
   } | { case: undefined; value?: undefined };
 
   /**
+   * Why, for other operators and the audit event.
+   *
    * @generated from field: string reason = 5;
    */
   reason: string;
@@ -341,6 +357,8 @@ export type DecideOrderResponse = Message<"gateway.payments.v1.DecideOrderRespon
   decision?: Decision | undefined;
 
   /**
+   * The order as it is now.
+   *
    * @generated from field: gateway.payments.v1.Order order = 2;
    */
   order?: Order | undefined;
@@ -367,11 +385,15 @@ export const DecideOrderResponseSchema: GenMessage<DecideOrderResponse> = /*@__P
  */
 export type Decision = Message<"gateway.payments.v1.Decision"> & {
   /**
+   * Id of the decision, which begins with `dec_`.
+   *
    * @generated from field: string decision_id = 1;
    */
   decisionId: string;
 
   /**
+   * Id of the order.
+   *
    * @generated from field: string order_id = 2;
    */
   orderId: string;
@@ -384,6 +406,8 @@ export type Decision = Message<"gateway.payments.v1.Decision"> & {
   grantedMicrocredits: bigint;
 
   /**
+   * In the words of who decided.
+   *
    * @generated from field: string reason = 5;
    */
   reason: string;
@@ -403,6 +427,8 @@ export type Decision = Message<"gateway.payments.v1.Decision"> & {
   approvedBy: string;
 
   /**
+   * When it was decided.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 8;
    */
   createdAt?: Timestamp | undefined;
@@ -420,6 +446,8 @@ export const DecisionSchema: GenMessage<Decision> = /*@__PURE__*/
  */
 export type BeginRefundRequest = Message<"gateway.payments.v1.BeginRefundRequest"> & {
   /**
+   * Id of the order.
+   *
    * @generated from field: string order_id = 1;
    */
   orderId: string;
@@ -446,6 +474,8 @@ export type BeginRefundRequest = Message<"gateway.payments.v1.BeginRefundRequest
   } | { case: undefined; value?: undefined };
 
   /**
+   * Why, for other operators and the audit event.
+   *
    * @generated from field: string reason = 4;
    */
   reason: string;
@@ -471,6 +501,8 @@ export const BeginRefundRequestSchema: GenMessage<BeginRefundRequest> = /*@__PUR
  */
 export type BeginRefundResponse = Message<"gateway.payments.v1.BeginRefundResponse"> & {
   /**
+   * The order as it is now.
+   *
    * @generated from field: gateway.payments.v1.Order order = 1;
    */
   order?: Order | undefined;
@@ -495,6 +527,8 @@ export const BeginRefundResponseSchema: GenMessage<BeginRefundResponse> = /*@__P
  */
 export type CompleteRefundRequest = Message<"gateway.payments.v1.CompleteRefundRequest"> & {
   /**
+   * Id of the order.
+   *
    * @generated from field: string order_id = 1;
    */
   orderId: string;
@@ -519,6 +553,8 @@ export const CompleteRefundRequestSchema: GenMessage<CompleteRefundRequest> = /*
  */
 export type CompleteRefundResponse = Message<"gateway.payments.v1.CompleteRefundResponse"> & {
   /**
+   * The order as it is now.
+   *
    * @generated from field: gateway.payments.v1.Order order = 1;
    */
   order?: Order | undefined;
@@ -536,6 +572,8 @@ export const CompleteRefundResponseSchema: GenMessage<CompleteRefundResponse> = 
  */
 export type CancelRefundRequest = Message<"gateway.payments.v1.CancelRefundRequest"> & {
   /**
+   * Id of the order.
+   *
    * @generated from field: string order_id = 1;
    */
   orderId: string;
@@ -553,6 +591,8 @@ export const CancelRefundRequestSchema: GenMessage<CancelRefundRequest> = /*@__P
  */
 export type CancelRefundResponse = Message<"gateway.payments.v1.CancelRefundResponse"> & {
   /**
+   * The order as it is now.
+   *
    * @generated from field: gateway.payments.v1.Order order = 1;
    */
   order?: Order | undefined;
@@ -570,6 +610,8 @@ export const CancelRefundResponseSchema: GenMessage<CancelRefundResponse> = /*@_
  */
 export type SimulateDepositRequest = Message<"gateway.payments.v1.SimulateDepositRequest"> & {
   /**
+   * Id of the order.
+   *
    * @generated from field: string order_id = 1;
    */
   orderId: string;
@@ -791,6 +833,7 @@ export const PaymentDeskService: GenService<{
   },
   /**
    * Lists the orders that wait for a person, of all accounts, oldest first.
+   * Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.payments.v1.PaymentDeskService.ListAttention
    */
@@ -802,7 +845,7 @@ export const PaymentDeskService: GenService<{
   /**
    * Decides about everything that waits in an order. What brings a person above
    * `second_approval_above_usd` in this UTC day waits for another one: see Approve. Errors:
-   * NOT_FOUND, WRONG_STATE (nothing waits), INVALID_REQUEST.
+   * NOT_FOUND, WRONG_STATE (nothing waits), IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.payments.v1.PaymentDeskService.DecideOrder
    */
@@ -814,7 +857,8 @@ export const PaymentDeskService: GenService<{
   /**
    * Begins to return money: first takes back the credits that were granted for it. Then send the
    * coins yourself, and call CompleteRefund. Errors: NOT_FOUND, WRONG_STATE (nothing to refund, or
-   * another refund is under way), INSUFFICIENT_FUNDS (the credits were spent), INVALID_REQUEST.
+   * another refund is under way), INSUFFICIENT_FUNDS (the credits were spent),
+   * IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST.
    *
    * @generated from rpc gateway.payments.v1.PaymentDeskService.BeginRefund
    */

@@ -48,6 +48,8 @@ export type PaymentMethod = Message<"gateway.payments.v1.PaymentMethod"> & {
   network: string;
 
   /**
+   * Name in the configuration of who receives the coins.
+   *
    * @generated from field: string processor = 4;
    */
   processor: string;
@@ -126,6 +128,8 @@ export type ListPaymentMethodsResponse = Message<"gateway.payments.v1.ListPaymen
   methods: PaymentMethod[];
 
   /**
+   * What packs cost, in cents, as the configuration offers them.
+   *
    * @generated from field: repeated uint32 packs_usd_cents = 2;
    */
   packsUsdCents: number[];
@@ -204,6 +208,8 @@ export const CreateOrderRequestSchema: GenMessage<CreateOrderRequest> = /*@__PUR
  */
 export type CreateOrderResponse = Message<"gateway.payments.v1.CreateOrderResponse"> & {
   /**
+   * The order, with what to pay and where.
+   *
    * @generated from field: gateway.payments.v1.Order order = 1;
    */
   order?: Order | undefined;
@@ -221,6 +227,8 @@ export const CreateOrderResponseSchema: GenMessage<CreateOrderResponse> = /*@__P
  */
 export type GetOrderRequest = Message<"gateway.payments.v1.GetOrderRequest"> & {
   /**
+   * Id of the order.
+   *
    * @generated from field: string order_id = 1;
    */
   orderId: string;
@@ -238,6 +246,8 @@ export const GetOrderRequestSchema: GenMessage<GetOrderRequest> = /*@__PURE__*/
  */
 export type GetOrderResponse = Message<"gateway.payments.v1.GetOrderResponse"> & {
   /**
+   * The order as it is now.
+   *
    * @generated from field: gateway.payments.v1.Order order = 1;
    */
   order?: Order | undefined;
@@ -372,6 +382,8 @@ export const OrderFilterSchema: GenMessage<OrderFilter> = /*@__PURE__*/
  */
 export type ListOrdersResponse = Message<"gateway.payments.v1.ListOrdersResponse"> & {
   /**
+   * The orders of this page.
+   *
    * @generated from field: repeated gateway.payments.v1.Order orders = 1;
    */
   orders: Order[];
@@ -399,10 +411,14 @@ export const ListOrdersResponseSchema: GenMessage<ListOrdersResponse> = /*@__PUR
   messageDesc(file_gateway_payments_v1_payments, 9);
 
 /**
+ * Sums over all orders that match.
+ *
  * @generated from message gateway.payments.v1.OrderSums
  */
 export type OrderSums = Message<"gateway.payments.v1.OrderSums"> & {
   /**
+   * How many of them.
+   *
    * @generated from field: int64 orders = 1;
    */
   orders: bigint;
@@ -552,6 +568,8 @@ export const ExportDocumentsResponseSchema: GenMessage<ExportDocumentsResponse> 
  */
 export type WatchOrderRequest = Message<"gateway.payments.v1.WatchOrderRequest"> & {
   /**
+   * Id of the order.
+   *
    * @generated from field: string order_id = 1;
    */
   orderId: string;
@@ -569,6 +587,8 @@ export const WatchOrderRequestSchema: GenMessage<WatchOrderRequest> = /*@__PURE_
  */
 export type WatchOrderResponse = Message<"gateway.payments.v1.WatchOrderResponse"> & {
   /**
+   * The order as it is now.
+   *
    * @generated from field: gateway.payments.v1.Order order = 1;
    */
   order?: Order | undefined;
@@ -586,6 +606,8 @@ export const WatchOrderResponseSchema: GenMessage<WatchOrderResponse> = /*@__PUR
  */
 export type CancelOrderRequest = Message<"gateway.payments.v1.CancelOrderRequest"> & {
   /**
+   * Id of the order.
+   *
    * @generated from field: string order_id = 1;
    */
   orderId: string;
@@ -611,6 +633,8 @@ export const CancelOrderRequestSchema: GenMessage<CancelOrderRequest> = /*@__PUR
  */
 export type CancelOrderResponse = Message<"gateway.payments.v1.CancelOrderResponse"> & {
   /**
+   * The order as it is now.
+   *
    * @generated from field: gateway.payments.v1.Order order = 1;
    */
   order?: Order | undefined;
@@ -682,6 +706,8 @@ export const CreateDepositAddressResponseSchema: GenMessage<CreateDepositAddress
  */
 export type DocumentParty = Message<"gateway.payments.v1.DocumentParty"> & {
   /**
+   * Name of a person or a company.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -694,6 +720,8 @@ export type DocumentParty = Message<"gateway.payments.v1.DocumentParty"> & {
   address: string;
 
   /**
+   * Such as `DE123456789`.
+   *
    * @generated from field: string tax_id = 3;
    */
   taxId: string;
@@ -707,10 +735,14 @@ export const DocumentPartySchema: GenMessage<DocumentParty> = /*@__PURE__*/
   messageDesc(file_gateway_payments_v1_payments, 21);
 
 /**
+ * Credits of a document, and their price.
+ *
  * @generated from message gateway.payments.v1.DocumentLine
  */
 export type DocumentLine = Message<"gateway.payments.v1.DocumentLine"> & {
   /**
+   * Credits that were granted, or of a credit note taken back, in micro-credits.
+   *
    * @generated from field: int64 microcredits = 1;
    */
   microcredits: bigint;
@@ -723,6 +755,8 @@ export type DocumentLine = Message<"gateway.payments.v1.DocumentLine"> & {
   microdollars: bigint;
 
   /**
+   * When they were.
+   *
    * @generated from field: google.protobuf.Timestamp occurred_at = 3;
    */
   occurredAt?: Timestamp | undefined;
@@ -736,6 +770,8 @@ export const DocumentLineSchema: GenMessage<DocumentLine> = /*@__PURE__*/
   messageDesc(file_gateway_payments_v1_payments, 22);
 
 /**
+ * A receipt or a credit note. It never changes.
+ *
  * @generated from message gateway.payments.v1.Document
  */
 export type Document = Message<"gateway.payments.v1.Document"> & {
@@ -747,36 +783,50 @@ export type Document = Message<"gateway.payments.v1.Document"> & {
   number: string;
 
   /**
+   * Which of both.
+   *
    * @generated from field: gateway.payments.v1.DocumentKind kind = 2;
    */
   kind: DocumentKind;
 
   /**
+   * When it was made.
+   *
    * @generated from field: google.protobuf.Timestamp issued_at = 3;
    */
   issuedAt?: Timestamp | undefined;
 
   /**
+   * Who sold: as the configuration named it at the time of the order.
+   *
    * @generated from field: gateway.payments.v1.DocumentParty seller = 4;
    */
   seller?: DocumentParty | undefined;
 
   /**
+   * Who bought: the billing details of the account at the time of the order.
+   *
    * @generated from field: gateway.payments.v1.DocumentParty buyer = 5;
    */
   buyer?: DocumentParty | undefined;
 
   /**
+   * Id of the order.
+   *
    * @generated from field: string order_id = 6;
    */
   orderId: string;
 
   /**
+   * The account that got the credits.
+   *
    * @generated from field: string account_id = 7;
    */
   accountId: string;
 
   /**
+   * The pool that got the credits.
+   *
    * @generated from field: gateway.common.v1.Family family = 8;
    */
   family: Family;
@@ -789,6 +839,8 @@ export type Document = Message<"gateway.payments.v1.Document"> & {
   lines: DocumentLine[];
 
   /**
+   * The sum of the lines, in micro-credits.
+   *
    * @generated from field: int64 total_microcredits = 10;
    */
   totalMicrocredits: bigint;
@@ -821,6 +873,8 @@ export const DocumentSchema: GenMessage<Document> = /*@__PURE__*/
  */
 export type GetReceiptDocumentRequest = Message<"gateway.payments.v1.GetReceiptDocumentRequest"> & {
   /**
+   * Id of the order.
+   *
    * @generated from field: string order_id = 1;
    */
   orderId: string;
@@ -871,6 +925,8 @@ export const GetReceiptDocumentResponseSchema: GenMessage<GetReceiptDocumentResp
  */
 export type ReceiveWebhookRequest = Message<"gateway.payments.v1.ReceiveWebhookRequest"> & {
   /**
+   * Its name, as the path of the webhook has it.
+   *
    * @generated from field: string processor = 1;
    */
   processor: string;
@@ -911,6 +967,8 @@ export const ReceiveWebhookResponseSchema: GenMessage<ReceiveWebhookResponse> = 
   messageDesc(file_gateway_payments_v1_payments, 27);
 
 /**
+ * What a document says.
+ *
  * @generated from enum gateway.payments.v1.DocumentKind
  */
 export const DocumentKind = {
@@ -935,6 +993,8 @@ export const DocumentKind = {
 } as const;
 
 /**
+ * What a document says.
+ *
  * @generated from enum gateway.payments.v1.DocumentKind
  */
 export type DocumentKind = (typeof DocumentKind)[keyof typeof DocumentKind] | UnknownEnum;
@@ -959,6 +1019,7 @@ export const DocumentKindSchema: GenEnum<DocumentKind> = /*@__PURE__*/
 export const PaymentsService: GenService<{
   /**
    * Lists the packs, and the coins and networks with which they can be paid.
+   * Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.payments.v1.PaymentsService.ListPaymentMethods
    */
@@ -1004,7 +1065,7 @@ export const PaymentsService: GenService<{
   /**
    * Streams orders as CSV, newest first: a line of column names, then a line for each order. Times
    * are UTC, amounts exact decimals. A text that a spreadsheet would take for a formula begins with
-   * `'`. Errors: as ListOrders.
+   * `'`. Errors: INVALID_REQUEST, REPORT_TOO_LARGE (the filter is of too few among too many).
    *
    * @generated from rpc gateway.payments.v1.PaymentsService.ExportOrders
    */
@@ -1016,6 +1077,7 @@ export const PaymentsService: GenService<{
   /**
    * Streams receipts and credit notes as CSV in the same way, oldest first. What a credit note
    * takes back is negative.
+   * Errors: INVALID_REQUEST (range).
    *
    * @generated from rpc gateway.payments.v1.PaymentsService.ExportDocuments
    */

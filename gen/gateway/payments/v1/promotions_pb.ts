@@ -51,21 +51,29 @@ export const RedeemPromotionRequestSchema: GenMessage<RedeemPromotionRequest> = 
  */
 export type RedeemPromotionResponse = Message<"gateway.payments.v1.RedeemPromotionResponse"> & {
   /**
+   * Id of the promotion.
+   *
    * @generated from field: string promotion_id = 1;
    */
   promotionId: string;
 
   /**
+   * The pool that got the credits.
+   *
    * @generated from field: gateway.common.v1.Family family = 2;
    */
   family: Family;
 
   /**
+   * The added credits, in micro-credits.
+   *
    * @generated from field: int64 bonus_microcredits = 3;
    */
   bonusMicrocredits: bigint;
 
   /**
+   * Id of the transfer that added them.
+   *
    * @generated from field: string transfer_id = 4;
    */
   transferId: string;
@@ -79,25 +87,35 @@ export const RedeemPromotionResponseSchema: GenMessage<RedeemPromotionResponse> 
   messageDesc(file_gateway_payments_v1_promotions, 1);
 
 /**
+ * A code that adds credits to each account that redeems it. Its code is not kept, only the digest.
+ *
  * @generated from message gateway.payments.v1.Promotion
  */
 export type Promotion = Message<"gateway.payments.v1.Promotion"> & {
   /**
+   * Id of the promotion, which begins with `pro_`.
+   *
    * @generated from field: string promotion_id = 1;
    */
   promotionId: string;
 
   /**
+   * What operators call it. Customers do not see it.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * The pool that gets the credits.
+   *
    * @generated from field: gateway.common.v1.Family family = 3;
    */
   family: Family;
 
   /**
+   * What one use adds, in micro-credits.
+   *
    * @generated from field: int64 bonus_microcredits = 4;
    */
   bonusMicrocredits: bigint;
@@ -117,6 +135,8 @@ export type Promotion = Message<"gateway.payments.v1.Promotion"> & {
   maxUses: number;
 
   /**
+   * How many accounts have used it.
+   *
    * @generated from field: uint32 uses = 7;
    */
   uses: number;
@@ -130,11 +150,15 @@ export type Promotion = Message<"gateway.payments.v1.Promotion"> & {
   needsPurchase: boolean;
 
   /**
+   * Who created it: `person:` and an id, or `token:` and a name.
+   *
    * @generated from field: string created_by = 9;
    */
   createdBy: string;
 
   /**
+   * When it was created.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 10;
    */
   createdAt?: Timestamp | undefined;
@@ -173,11 +197,15 @@ export type CreatePromotionRequest = Message<"gateway.payments.v1.CreatePromotio
   code: string;
 
   /**
+   * The pool that gets the credits.
+   *
    * @generated from field: gateway.common.v1.Family family = 3;
    */
   family: Family;
 
   /**
+   * What one use adds, in micro-credits.
+   *
    * @generated from field: int64 bonus_microcredits = 4;
    */
   bonusMicrocredits: bigint;
@@ -249,6 +277,8 @@ export const CreatePromotionResponseSchema: GenMessage<CreatePromotionResponse> 
  */
 export type StopPromotionRequest = Message<"gateway.payments.v1.StopPromotionRequest"> & {
   /**
+   * Id of the promotion.
+   *
    * @generated from field: string promotion_id = 1;
    */
   promotionId: string;
@@ -266,6 +296,8 @@ export const StopPromotionRequestSchema: GenMessage<StopPromotionRequest> = /*@_
  */
 export type StopPromotionResponse = Message<"gateway.payments.v1.StopPromotionResponse"> & {
   /**
+   * The promotion as it is now.
+   *
    * @generated from field: gateway.payments.v1.Promotion promotion = 1;
    */
   promotion?: Promotion | undefined;
@@ -309,6 +341,8 @@ export const ListPromotionsRequestSchema: GenMessage<ListPromotionsRequest> = /*
  */
 export type ListPromotionsResponse = Message<"gateway.payments.v1.ListPromotionsResponse"> & {
   /**
+   * The promotions of this page.
+   *
    * @generated from field: repeated gateway.payments.v1.Promotion promotions = 1;
    */
   promotions: Promotion[];
@@ -372,6 +406,7 @@ export const PromotionsService: GenService<{
   },
   /**
    * Lists promotions, newest first.
+   * Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.payments.v1.PromotionsService.ListPromotions
    */

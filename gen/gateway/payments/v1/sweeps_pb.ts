@@ -27,26 +27,36 @@ export const file_gateway_payments_v1_sweeps: GenFile = /*@__PURE__*/
  */
 export type Sweep = Message<"gateway.payments.v1.Sweep"> & {
   /**
+   * Id of the sweep, which begins with `swp_`.
+   *
    * @generated from field: string sweep_id = 1;
    */
   sweepId: string;
 
   /**
+   * The EVM chain whose own coin is taken.
+   *
    * @generated from field: string network = 2;
    */
   network: string;
 
   /**
+   * The addresses, in lower case.
+   *
    * @generated from field: repeated string addresses = 3;
    */
   addresses: string[];
 
   /**
+   * When it began.
+   *
    * @generated from field: google.protobuf.Timestamp began_at = 4;
    */
   beganAt?: Timestamp | undefined;
 
   /**
+   * It ends then at the latest.
+   *
    * @generated from field: google.protobuf.Timestamp until = 5;
    */
   until?: Timestamp | undefined;
@@ -59,6 +69,8 @@ export type Sweep = Message<"gateway.payments.v1.Sweep"> & {
   endedAt?: Timestamp | undefined;
 
   /**
+   * Who began it: `person:` and an id, or `token:` and a name.
+   *
    * @generated from field: string created_by = 7;
    */
   createdBy: string;
@@ -86,20 +98,28 @@ export const SweepSchema: GenMessage<Sweep> = /*@__PURE__*/
   messageDesc(file_gateway_payments_v1_sweeps, 0);
 
 /**
+ * What came to an address of a sweep before its end.
+ *
  * @generated from message gateway.payments.v1.SweepPayment
  */
 export type SweepPayment = Message<"gateway.payments.v1.SweepPayment"> & {
   /**
+   * Id that the gateway gave it, for GrantSweepPayment.
+   *
    * @generated from field: string payment_id = 1;
    */
   paymentId: string;
 
   /**
+   * The address to which it came.
+   *
    * @generated from field: string address = 2;
    */
   address: string;
 
   /**
+   * The coin, such as `ETH`.
+   *
    * @generated from field: string asset = 3;
    */
   asset: string;
@@ -112,6 +132,8 @@ export type SweepPayment = Message<"gateway.payments.v1.SweepPayment"> & {
   coins: string;
 
   /**
+   * When it came, by its block.
+   *
    * @generated from field: google.protobuf.Timestamp occurred_at = 5;
    */
   occurredAt?: Timestamp | undefined;
@@ -132,6 +154,8 @@ export const SweepPaymentSchema: GenMessage<SweepPayment> = /*@__PURE__*/
   messageDesc(file_gateway_payments_v1_sweeps, 1);
 
 /**
+ * An address at which an account can pay.
+ *
  * @generated from message gateway.payments.v1.DepositAddress
  */
 export type DepositAddress = Message<"gateway.payments.v1.DepositAddress"> & {
@@ -143,16 +167,22 @@ export type DepositAddress = Message<"gateway.payments.v1.DepositAddress"> & {
   address: string;
 
   /**
+   * The account to which it was given.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
 
   /**
+   * The pool that gets the credits.
+   *
    * @generated from field: gateway.common.v1.Family family = 3;
    */
   family: Family;
 
   /**
+   * When it was given.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 4;
    */
   createdAt?: Timestamp | undefined;
@@ -232,6 +262,8 @@ export type ListDepositAddressesResponse = Message<"gateway.payments.v1.ListDepo
   gapLimit: number;
 
   /**
+   * The addresses of this page.
+   *
    * @generated from field: repeated gateway.payments.v1.DepositAddress addresses = 5;
    */
   addresses: DepositAddress[];
@@ -289,6 +321,8 @@ export const BeginSweepRequestSchema: GenMessage<BeginSweepRequest> = /*@__PURE_
  */
 export type BeginSweepResponse = Message<"gateway.payments.v1.BeginSweepResponse"> & {
   /**
+   * The sweep as it is now.
+   *
    * @generated from field: gateway.payments.v1.Sweep sweep = 1;
    */
   sweep?: Sweep | undefined;
@@ -306,6 +340,8 @@ export const BeginSweepResponseSchema: GenMessage<BeginSweepResponse> = /*@__PUR
  */
 export type EndSweepRequest = Message<"gateway.payments.v1.EndSweepRequest"> & {
   /**
+   * Id of the sweep.
+   *
    * @generated from field: string sweep_id = 1;
    */
   sweepId: string;
@@ -323,6 +359,8 @@ export const EndSweepRequestSchema: GenMessage<EndSweepRequest> = /*@__PURE__*/
  */
 export type EndSweepResponse = Message<"gateway.payments.v1.EndSweepResponse"> & {
   /**
+   * The sweep as it is now.
+   *
    * @generated from field: gateway.payments.v1.Sweep sweep = 1;
    */
   sweep?: Sweep | undefined;
@@ -366,6 +404,8 @@ export const ListSweepsRequestSchema: GenMessage<ListSweepsRequest> = /*@__PURE_
  */
 export type ListSweepsResponse = Message<"gateway.payments.v1.ListSweepsResponse"> & {
   /**
+   * The sweeps of this page.
+   *
    * @generated from field: repeated gateway.payments.v1.Sweep sweeps = 1;
    */
   sweeps: Sweep[];
@@ -390,11 +430,15 @@ export const ListSweepsResponseSchema: GenMessage<ListSweepsResponse> = /*@__PUR
  */
 export type GrantSweepPaymentRequest = Message<"gateway.payments.v1.GrantSweepPaymentRequest"> & {
   /**
+   * Id of the sweep.
+   *
    * @generated from field: string sweep_id = 1;
    */
   sweepId: string;
 
   /**
+   * Id of the payment, as the sweep has it.
+   *
    * @generated from field: string payment_id = 2;
    */
   paymentId: string;
@@ -412,6 +456,8 @@ export const GrantSweepPaymentRequestSchema: GenMessage<GrantSweepPaymentRequest
  */
 export type GrantSweepPaymentResponse = Message<"gateway.payments.v1.GrantSweepPaymentResponse"> & {
   /**
+   * The payment as it is now.
+   *
    * @generated from field: gateway.payments.v1.SweepPayment payment = 1;
    */
   payment?: SweepPayment | undefined;
@@ -475,6 +521,7 @@ export const SweepsService: GenService<{
   },
   /**
    * Lists sweeps, the newest first.
+   * Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.payments.v1.SweepsService.ListSweeps
    */
@@ -486,7 +533,7 @@ export const SweepsService: GenService<{
   /**
    * Gives what came during a sweep to the account of its address, as a payment of its time. Errors:
    * NOT_FOUND, WRONG_STATE (it was granted). Beyond what a person may give away alone it waits for
-   * ApproveRequest.
+   * another person: see Approve.
    *
    * @generated from rpc gateway.payments.v1.SweepsService.GrantSweepPayment
    */

@@ -21,6 +21,8 @@ export const file_gateway_people_v1_admin_tokens: GenFile = /*@__PURE__*/
   fileDesc("CiRnYXRld2F5L3Blb3BsZS92MS9hZG1pbl90b2tlbnMucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxIrUCCgpBZG1pblRva2VuEhYKCHRva2VuX2lkGAEgASgJQgSYyBgBEgwKBG5hbWUYAiABKAkSMgoFc2NvcGUYAyABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlQgSYyBgBEgwKBGhpbnQYBCABKAkSEgoKY3JlYXRlZF9ieRgFIAEoCRIuCgpjcmVhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnJldm9rZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhkKEWFsbG93ZWRfYWRkcmVzc2VzGAkgAygJIrICChdDcmVhdGVBZG1pblRva2VuUmVxdWVzdBKUAQoEbmFtZRgBIAEoCUKFAbpIKcgBAXIkMiJeWzAtOUEtWmEtel1bMC05QS1aYS16IC5fLV17MCw5OX0kosgYVTEgdG8gMTAwIGxldHRlcnMsIGRpZ2l0cywgc3BhY2VzLCBgLmAsIGBfYCBhbmQgYC1gLCBhbmQgYmVnaW5zIHdpdGggYSBsZXR0ZXIgb3IgZGlnaXQSOAoFc2NvcGUYAiABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlQgq6SAPIAQGYyBgBEiEKD2lkZW1wb3RlbmN5X2tleRgDIAEoCUIIukgFcgMY/wESIwoRYWxsb3dlZF9hZGRyZXNzZXMYBCADKAlCCLpIBZIBAhBkIo8BChhDcmVhdGVBZG1pblRva2VuUmVzcG9uc2USLAoFdG9rZW4YASABKAsyHS5nYXRld2F5LnBlb3BsZS52MS5BZG1pblRva2VuEhMKBnNlY3JldBgCIAEoCUIDgAEBEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwiUwoWTGlzdEFkbWluVG9rZW5zUmVxdWVzdBIbCglwYWdlX3NpemUYASABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAiABKAlCCLpIBXIDGIAIImEKF0xpc3RBZG1pblRva2Vuc1Jlc3BvbnNlEi0KBnRva2VucxgBIAMoCzIdLmdhdGV3YXkucGVvcGxlLnYxLkFkbWluVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjcKF1Jldm9rZUFkbWluVG9rZW5SZXF1ZXN0EhwKCHRva2VuX2lkGAEgASgJQgq6SAPIAQGYyBgBIkgKGFJldm9rZUFkbWluVG9rZW5SZXNwb25zZRIsCgV0b2tlbhgBIAEoCzIdLmdhdGV3YXkucGVvcGxlLnYxLkFkbWluVG9rZW4ykQMKEkFkbWluVG9rZW5zU2VydmljZRKAAQoQQ3JlYXRlQWRtaW5Ub2tlbhIqLmdhdGV3YXkucGVvcGxlLnYxLkNyZWF0ZUFkbWluVG9rZW5SZXF1ZXN0GisuZ2F0ZXdheS5wZW9wbGUudjEuQ3JlYXRlQWRtaW5Ub2tlblJlc3BvbnNlIhOQAgDqxxgEEAQgAvjHGAGAyBgBEnUKD0xpc3RBZG1pblRva2VucxIpLmdhdGV3YXkucGVvcGxlLnYxLkxpc3RBZG1pblRva2Vuc1JlcXVlc3QaKi5nYXRld2F5LnBlb3BsZS52MS5MaXN0QWRtaW5Ub2tlbnNSZXNwb25zZSILkAIB6scYBBABIAESgAEKEFJldm9rZUFkbWluVG9rZW4SKi5nYXRld2F5LnBlb3BsZS52MS5SZXZva2VBZG1pblRva2VuUmVxdWVzdBorLmdhdGV3YXkucGVvcGxlLnYxLlJldm9rZUFkbWluVG9rZW5SZXNwb25zZSITkAIC6scYBBAEIAL4xxgBgMgYAUI/ChFnYXRld2F5LnBlb3BsZS52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvcGVvcGxlL3YxO3Blb3BsZXYxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_timestamp]);
 
 /**
+ * A credential of a program of the operator. The secret itself is only in the answer that made it.
+ *
  * @generated from message gateway.people.v1.AdminToken
  */
 export type AdminToken = Message<"gateway.people.v1.AdminToken"> & {
@@ -39,6 +41,8 @@ export type AdminToken = Message<"gateway.people.v1.AdminToken"> & {
   name: string;
 
   /**
+   * What it may do.
+   *
    * @generated from field: gateway.common.v1.AdminScope scope = 3;
    */
   scope: AdminScope;
@@ -58,6 +62,8 @@ export type AdminToken = Message<"gateway.people.v1.AdminToken"> & {
   createdBy: string;
 
   /**
+   * When it was made. Absent: the one of the environment.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 6;
    */
   createdAt?: Timestamp | undefined;
@@ -103,6 +109,8 @@ export type CreateAdminTokenRequest = Message<"gateway.people.v1.CreateAdminToke
   name: string;
 
   /**
+   * What it may do.
+   *
    * @generated from field: gateway.common.v1.AdminScope scope = 2;
    */
   scope: AdminScope;
@@ -196,6 +204,8 @@ export const ListAdminTokensRequestSchema: GenMessage<ListAdminTokensRequest> = 
  */
 export type ListAdminTokensResponse = Message<"gateway.people.v1.ListAdminTokensResponse"> & {
   /**
+   * The tokens of this page.
+   *
    * @generated from field: repeated gateway.people.v1.AdminToken tokens = 1;
    */
   tokens: AdminToken[];
@@ -220,6 +230,8 @@ export const ListAdminTokensResponseSchema: GenMessage<ListAdminTokensResponse> 
  */
 export type RevokeAdminTokenRequest = Message<"gateway.people.v1.RevokeAdminTokenRequest"> & {
   /**
+   * Id of the token.
+   *
    * @generated from field: string token_id = 1;
    */
   tokenId: string;
@@ -237,6 +249,8 @@ export const RevokeAdminTokenRequestSchema: GenMessage<RevokeAdminTokenRequest> 
  */
 export type RevokeAdminTokenResponse = Message<"gateway.people.v1.RevokeAdminTokenResponse"> & {
   /**
+   * The token as it is now.
+   *
    * @generated from field: gateway.people.v1.AdminToken token = 1;
    */
   token?: AdminToken | undefined;
@@ -258,7 +272,7 @@ export const RevokeAdminTokenResponseSchema: GenMessage<RevokeAdminTokenResponse
 export const AdminTokensService: GenService<{
   /**
    * Makes an admin token: a credential for programs of the operator, with a name and a scope.
-   * Errors: NAME_TAKEN, INVALID_REQUEST, NOT_PERMITTED.
+   * Errors: NAME_TAKEN, IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST, NOT_PERMITTED.
    *
    * @generated from rpc gateway.people.v1.AdminTokensService.CreateAdminToken
    */
@@ -270,6 +284,7 @@ export const AdminTokensService: GenService<{
   /**
    * Lists the admin tokens, oldest first: the one of the environment, then those of
    * CreateAdminToken, the revoked ones included.
+   * The first page can have one more than asked for. Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.people.v1.AdminTokensService.ListAdminTokens
    */

@@ -21,30 +21,42 @@ export const file_gateway_people_v1_members: GenFile = /*@__PURE__*/
   fileDesc("Ch9nYXRld2F5L3Blb3BsZS92MS9tZW1iZXJzLnByb3RvEhFnYXRld2F5LnBlb3BsZS52MSLTAQoGTWVtYmVyEhcKCXBlcnNvbl9pZBgBIAEoCUIEmMgYARINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJEjIKBHJvbGUYBCABKA4yHi5nYXRld2F5LmNvbW1vbi52MS5BY2NvdW50Um9sZUIEmMgYARItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGxhc3Rfc2Vlbl9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAitwIKCkludml0YXRpb24SGwoNaW52aXRhdGlvbl9pZBgBIAEoCUIEmMgYARIyCgRyb2xlGAIgASgOMh4uZ2F0ZXdheS5jb21tb24udjEuQWNjb3VudFJvbGVCBJjIGAESDQoFbG9naW4YAyABKAkSLgoKY3JlYXRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKY3JlYXRlZF9ieRgGIAEoCRINCgVlbWFpbBgHIAEoCRIwCgptYWlsX3N0YXRlGAggASgOMhwuZ2F0ZXdheS5wZW9wbGUudjEuTWFpbFN0YXRlEhQKDG1haWxfcHJvYmxlbRgJIAEoCSJjChJMaXN0TWVtYmVyc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIIloKE0xpc3RNZW1iZXJzUmVzcG9uc2USKgoHbWVtYmVycxgBIAMoCzIZLmdhdGV3YXkucGVvcGxlLnYxLk1lbWJlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZwoWTGlzdEludml0YXRpb25zUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhsKCXBhZ2Vfc2l6ZRgCIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAgiZgoXTGlzdEludml0YXRpb25zUmVzcG9uc2USMgoLaW52aXRhdGlvbnMYASADKAsyHS5nYXRld2F5LnBlb3BsZS52MS5JbnZpdGF0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKuAQoXQ3JlYXRlSW52aXRhdGlvblJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARI4CgRyb2xlGAIgASgOMh4uZ2F0ZXdheS5jb21tb24udjEuQWNjb3VudFJvbGVCCrpIA8gBAZjIGAESDQoFbG9naW4YAyABKAkSDQoFZW1haWwYBCABKAkSIQoPaWRlbXBvdGVuY3lfa2V5GAUgASgJQgi6SAVyAxj/ASJgChhDcmVhdGVJbnZpdGF0aW9uUmVzcG9uc2USMQoKaW52aXRhdGlvbhgBIAEoCzIdLmdhdGV3YXkucGVvcGxlLnYxLkludml0YXRpb24SEQoEbGluaxgCIAEoCUIDgAEBIlYKF1Jldm9rZUludml0YXRpb25SZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBJjIGAESIQoNaW52aXRhdGlvbl9pZBgCIAEoCUIKukgDyAEBmMgYASIaChhSZXZva2VJbnZpdGF0aW9uUmVzcG9uc2UiiAEKE1VwZGF0ZU1lbWJlclJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARIdCglwZXJzb25faWQYAiABKAlCCrpIA8gBAZjIGAESOAoEcm9sZRgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlQgq6SAPIAQGYyBgBIkEKFFVwZGF0ZU1lbWJlclJlc3BvbnNlEikKBm1lbWJlchgBIAEoCzIZLmdhdGV3YXkucGVvcGxlLnYxLk1lbWJlciKVAQoTUmVtb3ZlTWVtYmVyUmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgSYyBgBEh0KCXBlcnNvbl9pZBgCIAEoCUIKukgDyAEBmMgYARIqCgRrZXlzGAMgASgOMhwuZ2F0ZXdheS5jb21tb24udjEuS2V5QWN0aW9uEhkKEWtleXNfdG9fcGVyc29uX2lkGAQgASgJIiQKFFJlbW92ZU1lbWJlclJlc3BvbnNlEgwKBGtleXMYASABKA0qawoJTWFpbFN0YXRlEhoKFk1BSUxfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJNQUlMX1NUQVRFX1dBSVRJTkcQARITCg9NQUlMX1NUQVRFX1NFTlQQAhIVChFNQUlMX1NUQVRFX0ZBSUxFRBADMugFCg5NZW1iZXJzU2VydmljZRJrCgtMaXN0TWVtYmVycxIlLmdhdGV3YXkucGVvcGxlLnYxLkxpc3RNZW1iZXJzUmVxdWVzdBomLmdhdGV3YXkucGVvcGxlLnYxLkxpc3RNZW1iZXJzUmVzcG9uc2UiDZACAerHGAYQARgDIAISdwoPTGlzdEludml0YXRpb25zEikuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdEludml0YXRpb25zUmVxdWVzdBoqLmdhdGV3YXkucGVvcGxlLnYxLkxpc3RJbnZpdGF0aW9uc1Jlc3BvbnNlIg2QAgHqxxgGEAEYAyACEoABChBDcmVhdGVJbnZpdGF0aW9uEiouZ2F0ZXdheS5wZW9wbGUudjEuQ3JlYXRlSW52aXRhdGlvblJlcXVlc3QaKy5nYXRld2F5LnBlb3BsZS52MS5DcmVhdGVJbnZpdGF0aW9uUmVzcG9uc2UiE5ACAOrHGAQYAyAC+McYAYDIGAESgAEKEFJldm9rZUludml0YXRpb24SKi5nYXRld2F5LnBlb3BsZS52MS5SZXZva2VJbnZpdGF0aW9uUmVxdWVzdBorLmdhdGV3YXkucGVvcGxlLnYxLlJldm9rZUludml0YXRpb25SZXNwb25zZSITkAIC6scYBBgDIAL4xxgBgMgYARJ0CgxVcGRhdGVNZW1iZXISJi5nYXRld2F5LnBlb3BsZS52MS5VcGRhdGVNZW1iZXJSZXF1ZXN0GicuZ2F0ZXdheS5wZW9wbGUudjEuVXBkYXRlTWVtYmVyUmVzcG9uc2UiE5ACAurHGAQYAyAC+McYAYDIGAESdAoMUmVtb3ZlTWVtYmVyEiYuZ2F0ZXdheS5wZW9wbGUudjEuUmVtb3ZlTWVtYmVyUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLlJlbW92ZU1lbWJlclJlc3BvbnNlIhOQAgLqxxgEGAEgAvjHGAGAyBgBQj8KEWdhdGV3YXkucGVvcGxlLnYxUAFaKG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9wZW9wbGUvdjE7cGVvcGxldjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_key_action, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_timestamp]);
 
 /**
+ * A person who belongs to an account.
+ *
  * @generated from message gateway.people.v1.Member
  */
 export type Member = Message<"gateway.people.v1.Member"> & {
   /**
+   * Id of the person.
+   *
    * @generated from field: string person_id = 1;
    */
   personId: string;
 
   /**
+   * By which the person signs in, in lower case.
+   *
    * @generated from field: string login = 2;
    */
   login: string;
 
   /**
+   * What others call the person. Empty: the login is shown.
+   *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
+   * What the person may do in the account.
+   *
    * @generated from field: gateway.common.v1.AccountRole role = 4;
    */
   role: AccountRole;
 
   /**
+   * When the person joined.
+   *
    * @generated from field: google.protobuf.Timestamp joined_at = 5;
    */
   joinedAt?: Timestamp | undefined;
@@ -65,15 +77,21 @@ export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_members, 0);
 
 /**
+ * A link by which somebody may join an account.
+ *
  * @generated from message gateway.people.v1.Invitation
  */
 export type Invitation = Message<"gateway.people.v1.Invitation"> & {
   /**
+   * Id of the invitation. It is no secret.
+   *
    * @generated from field: string invitation_id = 1;
    */
   invitationId: string;
 
   /**
+   * What the new member may do.
+   *
    * @generated from field: gateway.common.v1.AccountRole role = 2;
    */
   role: AccountRole;
@@ -86,11 +104,15 @@ export type Invitation = Message<"gateway.people.v1.Invitation"> & {
   login: string;
 
   /**
+   * When it was made.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 4;
    */
   createdAt?: Timestamp | undefined;
 
   /**
+   * When it ends: seven days after it was made.
+   *
    * @generated from field: google.protobuf.Timestamp expires_at = 5;
    */
   expiresAt?: Timestamp | undefined;
@@ -259,6 +281,8 @@ export type CreateInvitationRequest = Message<"gateway.people.v1.CreateInvitatio
   accountId: string;
 
   /**
+   * What the new member may do.
+   *
    * @generated from field: gateway.common.v1.AccountRole role = 2;
    */
   role: AccountRole;
@@ -300,7 +324,7 @@ export const CreateInvitationRequestSchema: GenMessage<CreateInvitationRequest> 
  */
 export type CreateInvitationResponse = Message<"gateway.people.v1.CreateInvitationResponse"> & {
   /**
-   * `mail` tells whether the link is sent.
+   * `mail_state` says whether the link is sent.
    *
    * @generated from field: gateway.people.v1.Invitation invitation = 1;
    */
@@ -334,6 +358,8 @@ export type RevokeInvitationRequest = Message<"gateway.people.v1.RevokeInvitatio
   accountId: string;
 
   /**
+   * Id of the invitation.
+   *
    * @generated from field: string invitation_id = 2;
    */
   invitationId: string;
@@ -371,11 +397,15 @@ export type UpdateMemberRequest = Message<"gateway.people.v1.UpdateMemberRequest
   accountId: string;
 
   /**
+   * Id of the member.
+   *
    * @generated from field: string person_id = 2;
    */
   personId: string;
 
   /**
+   * What the member may do from now on.
+   *
    * @generated from field: gateway.common.v1.AccountRole role = 3;
    */
   role: AccountRole;
@@ -393,6 +423,8 @@ export const UpdateMemberRequestSchema: GenMessage<UpdateMemberRequest> = /*@__P
  */
 export type UpdateMemberResponse = Message<"gateway.people.v1.UpdateMemberResponse"> & {
   /**
+   * The member as it is now.
+   *
    * @generated from field: gateway.people.v1.Member member = 1;
    */
   member?: Member | undefined;
@@ -417,6 +449,8 @@ export type RemoveMemberRequest = Message<"gateway.people.v1.RemoveMemberRequest
   accountId: string;
 
   /**
+   * Id of the member.
+   *
    * @generated from field: string person_id = 2;
    */
   personId: string;
@@ -545,6 +579,7 @@ export const MembersService: GenService<{
    * Makes a link by which one person joins the account, within seven days, and mails it if the
    * request has an address and the gateway has a mail server. Errors: NOT_FOUND (account),
    * ACCOUNT_SUSPENDED, ACCOUNT_CLOSED, RATE_LIMITED (20 invitations a day and account),
+   * LIMIT_REACHED (open invitations of the account, mails to the address), IDEMPOTENCY_KEY_REUSED,
    * INVALID_REQUEST.
    *
    * @generated from rpc gateway.people.v1.MembersService.CreateInvitation

@@ -64,6 +64,8 @@ export const ListPeopleRequestSchema: GenMessage<ListPeopleRequest> = /*@__PURE_
  */
 export type ListPeopleResponse = Message<"gateway.people.v1.ListPeopleResponse"> & {
   /**
+   * The people of this page.
+   *
    * @generated from field: repeated gateway.people.v1.Person people = 1;
    */
   people: Person[];
@@ -88,6 +90,8 @@ export const ListPeopleResponseSchema: GenMessage<ListPeopleResponse> = /*@__PUR
  */
 export type UpdatePersonRequest = Message<"gateway.people.v1.UpdatePersonRequest"> & {
   /**
+   * Id of the person.
+   *
    * @generated from field: string person_id = 1;
    */
   personId: string;
@@ -134,6 +138,8 @@ export const UpdatePersonRequestSchema: GenMessage<UpdatePersonRequest> = /*@__P
  */
 export type UpdatePersonResponse = Message<"gateway.people.v1.UpdatePersonResponse"> & {
   /**
+   * The person as it is now.
+   *
    * @generated from field: gateway.people.v1.Person person = 1;
    */
   person?: Person | undefined;
@@ -219,6 +225,8 @@ export const DeletePersonResponseSchema: GenMessage<DeletePersonResponse> = /*@_
  */
 export type CreateSignInLinkRequest = Message<"gateway.people.v1.CreateSignInLinkRequest"> & {
   /**
+   * Id of the person.
+   *
    * @generated from field: string person_id = 1;
    */
   personId: string;
@@ -299,6 +307,7 @@ export const PeopleService: GenService<{
   /**
    * All people.
    * Lists people, in the order of their logins.
+   * Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.people.v1.PeopleService.ListPeople
    */
@@ -338,7 +347,7 @@ export const PeopleService: GenService<{
   },
   /**
    * Makes a recovery link for a person who has lost every way in. It is good for 24 hours. Errors:
-   * NOT_FOUND, INVALID_REQUEST (it cannot be mailed).
+   * NOT_FOUND, IDEMPOTENCY_KEY_REUSED, INVALID_REQUEST (it cannot be mailed).
    *
    * @generated from rpc gateway.people.v1.PeopleService.CreateSignInLink
    */

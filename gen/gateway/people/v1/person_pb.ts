@@ -18,10 +18,14 @@ export const file_gateway_people_v1_person: GenFile = /*@__PURE__*/
   fileDesc("Ch5nYXRld2F5L3Blb3BsZS92MS9wZXJzb24ucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxIp4CCgZQZXJzb24SFwoJcGVyc29uX2lkGAEgASgJQgSYyBgBEg0KBWxvZ2luGAIgASgJEgwKBG5hbWUYAyABKAkSPAoNb3BlcmF0b3Jfcm9sZRgEIAEoDjIfLmdhdGV3YXkuY29tbW9uLnYxLk9wZXJhdG9yUm9sZUIEmMgYARIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtkaXNhYmxlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF9zZWVuX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVlbWFpbBgIIAEoCSJSCgxTZXNzaW9uR3JhbnQSEgoFdG9rZW4YASABKAlCA4ABARIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIrCgxPaWRjUHJvdmlkZXISDAoEbmFtZRgBIAEoCRINCgV0aXRsZRgCIAEoCUI/ChFnYXRld2F5LnBlb3BsZS52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvcGVvcGxlL3YxO3Blb3BsZXYxYgZwcm90bzM", [file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_timestamp]);
 
 /**
+ * Somebody who can sign in.
+ *
  * @generated from message gateway.people.v1.Person
  */
 export type Person = Message<"gateway.people.v1.Person"> & {
   /**
+   * Id of the person, which begins with `per_`. It never changes.
+   *
    * @generated from field: string person_id = 1;
    */
   personId: string;
@@ -34,16 +38,22 @@ export type Person = Message<"gateway.people.v1.Person"> & {
   login: string;
 
   /**
+   * What others call the person. Empty: the login is shown.
+   *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
+   * What the person may do in every account. Unspecified: no operator.
+   *
    * @generated from field: gateway.common.v1.OperatorRole operator_role = 4;
    */
   operatorRole: OperatorRole;
 
   /**
+   * When the person was made.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 5;
    */
   createdAt?: Timestamp | undefined;
@@ -112,6 +122,8 @@ export const SessionGrantSchema: GenMessage<SessionGrant> = /*@__PURE__*/
  */
 export type OidcProvider = Message<"gateway.people.v1.OidcProvider"> & {
   /**
+   * Name in the configuration, for BeginOidc.
+   *
    * @generated from field: string name = 1;
    */
   name: string;

@@ -23,20 +23,28 @@ export const file_gateway_people_v1_profile: GenFile = /*@__PURE__*/
   fileDesc("Ch9nYXRld2F5L3Blb3BsZS92MS9wcm9maWxlLnByb3RvEhFnYXRld2F5LnBlb3BsZS52MSKTAQoHUGFzc2tleRIYCgpwYXNza2V5X2lkGAEgASgJQgSYyBgBEgwKBG5hbWUYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKTAQoISWRlbnRpdHkSEwoLaWRlbnRpdHlfaWQYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCItChFHZXRTZXNzaW9uUmVxdWVzdBIYChBzaG93bl9hY2NvdW50X2lkGAEgASgJIpAEChJHZXRTZXNzaW9uUmVzcG9uc2USKQoGcGVyc29uGAEgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEjIKCGFjY291bnRzGAIgAygLMiAuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uQWNjb3VudBISCgpzZXNzaW9uX2lkGAMgASgJEjAKDHN0cm9uZ191bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcGFzc2tleXMYBSADKAsyGi5nYXRld2F5LnBlb3BsZS52MS5QYXNza2V5EhQKDGhhc19wYXNzd29yZBgGIAEoCBI2Cg1vcGVyYXRvcl9yb2xlGAcgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEi8KCmlkZW50aXRpZXMYCCADKAsyGy5nYXRld2F5LnBlb3BsZS52MS5JZGVudGl0eRIyCglwcm92aWRlcnMYCSADKAsyHy5nYXRld2F5LnBlb3BsZS52MS5PaWRjUHJvdmlkZXISNgoNc2hvd25fYWNjb3VudBgKIAEoCzIfLmdhdGV3YXkucGVvcGxlLnYxLlNob3duQWNjb3VudBIVCg1zZWxsc19jcmVkaXRzGAsgASgIEg8KB2FkZHJlc3MYDCABKAkSFAoMZ3JwY19hZGRyZXNzGA0gASgJIogBCgxTaG93bkFjY291bnQSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARIuCglmb3JlY2FzdHMYAiADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5Gb3JlY2FzdBIuCgdtZW1iZXJzGAMgAygLMh0uZ2F0ZXdheS5wZW9wbGUudjEuTWVtYmVyTmFtZSItCgpNZW1iZXJOYW1lEhEKCXBlcnNvbl9pZBgBIAEoCRIMCgRuYW1lGAIgASgJIsgBCg1QZXJzb25BY2NvdW50EhIKCmFjY291bnRfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIsCgRyb2xlGAMgASgOMh4uZ2F0ZXdheS5jb21tb24udjEuQWNjb3VudFJvbGUSEQoJc3VzcGVuZGVkGAQgASgIEhQKDHN0YXRlX3JlYXNvbhgFIAEoCRIOCgZjbG9zZWQYBiABKAgSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiEAoOU2lnbk91dFJlcXVlc3QiEQoPU2lnbk91dFJlc3BvbnNlIlAKE0xpc3RTZXNzaW9uc1JlcXVlc3QSGwoJcGFnZV9zaXplGAEgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiACCJdChRMaXN0U2Vzc2lvbnNSZXNwb25zZRIsCghzZXNzaW9ucxgBIAMoCzIaLmdhdGV3YXkucGVvcGxlLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIuABCgdTZXNzaW9uEhIKCnNlc3Npb25faWQYASABKAkSLgoKY3JlYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdhZGRyZXNzGAUgASgJEg0KBWFnZW50GAYgASgJEg8KB2N1cnJlbnQYByABKAgiNgoUUmV2b2tlU2Vzc2lvblJlcXVlc3QSHgoKc2Vzc2lvbl9pZBgBIAEoCUIKukgDyAEBmMgYASIXChVSZXZva2VTZXNzaW9uUmVzcG9uc2UiUQoUQ3JlYXRlUGFzc2tleVJlcXVlc3QSHgoLYW5zd2VyX2pzb24YASABKAlCCYABAbpIA8gBARIZCgRuYW1lGAIgASgJQgu6SAjIAQFyAxjIASJEChVDcmVhdGVQYXNza2V5UmVzcG9uc2USKwoHcGFzc2tleRgBIAEoCzIaLmdhdGV3YXkucGVvcGxlLnYxLlBhc3NrZXkiNgoURGVsZXRlUGFzc2tleVJlcXVlc3QSHgoKcGFzc2tleV9pZBgBIAEoCUIKukgDyAEBmMgYASIXChVEZWxldGVQYXNza2V5UmVzcG9uc2UiNAoVRGVsZXRlSWRlbnRpdHlSZXF1ZXN0EhsKC2lkZW50aXR5X2lkGAEgASgJQga6SAPIAQEiGAoWRGVsZXRlSWRlbnRpdHlSZXNwb25zZSI4ChJTZXRQYXNzd29yZFJlcXVlc3QSIgoIcGFzc3dvcmQYASABKAlCEIABAbpICtgBAXIFEAwY6AciFQoTU2V0UGFzc3dvcmRSZXNwb25zZSIgCg9TZXRFbWFpbFJlcXVlc3QSDQoFZW1haWwYASABKAkiPQoQU2V0RW1haWxSZXNwb25zZRIpCgZwZXJzb24YASABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24y8wcKDlByb2ZpbGVTZXJ2aWNlEmQKCkdldFNlc3Npb24SJC5nYXRld2F5LnBlb3BsZS52MS5HZXRTZXNzaW9uUmVxdWVzdBolLmdhdGV3YXkucGVvcGxlLnYxLkdldFNlc3Npb25SZXNwb25zZSIJkAIB6scYAhgBElsKB1NpZ25PdXQSIS5nYXRld2F5LnBlb3BsZS52MS5TaWduT3V0UmVxdWVzdBoiLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25PdXRSZXNwb25zZSIJkAIC6scYAhgBEmoKDExpc3RTZXNzaW9ucxImLmdhdGV3YXkucGVvcGxlLnYxLkxpc3RTZXNzaW9uc1JlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5MaXN0U2Vzc2lvbnNSZXNwb25zZSIJkAIB6scYAhgBEnEKDVJldm9rZVNlc3Npb24SJy5nYXRld2F5LnBlb3BsZS52MS5SZXZva2VTZXNzaW9uUmVxdWVzdBooLmdhdGV3YXkucGVvcGxlLnYxLlJldm9rZVNlc3Npb25SZXNwb25zZSINkAIC6scYAhgB+McYARJ1Cg1DcmVhdGVQYXNza2V5EicuZ2F0ZXdheS5wZW9wbGUudjEuQ3JlYXRlUGFzc2tleVJlcXVlc3QaKC5nYXRld2F5LnBlb3BsZS52MS5DcmVhdGVQYXNza2V5UmVzcG9uc2UiEZACAOrHGAIYAfjHGAGAyBgBEnUKDURlbGV0ZVBhc3NrZXkSJy5nYXRld2F5LnBlb3BsZS52MS5EZWxldGVQYXNza2V5UmVxdWVzdBooLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZVBhc3NrZXlSZXNwb25zZSIRkAIC6scYAhgB+McYAYDIGAESeAoORGVsZXRlSWRlbnRpdHkSKC5nYXRld2F5LnBlb3BsZS52MS5EZWxldGVJZGVudGl0eVJlcXVlc3QaKS5nYXRld2F5LnBlb3BsZS52MS5EZWxldGVJZGVudGl0eVJlc3BvbnNlIhGQAgLqxxgCGAH4xxgBgMgYARJvCgtTZXRQYXNzd29yZBIlLmdhdGV3YXkucGVvcGxlLnYxLlNldFBhc3N3b3JkUmVxdWVzdBomLmdhdGV3YXkucGVvcGxlLnYxLlNldFBhc3N3b3JkUmVzcG9uc2UiEZACAurHGAIYAfjHGAGAyBgBEmYKCFNldEVtYWlsEiIuZ2F0ZXdheS5wZW9wbGUudjEuU2V0RW1haWxSZXF1ZXN0GiMuZ2F0ZXdheS5wZW9wbGUudjEuU2V0RW1haWxSZXNwb25zZSIRkAIA6scYAhgB+McYAYDIGAFCPwoRZ2F0ZXdheS5wZW9wbGUudjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L3Blb3BsZS92MTtwZW9wbGV2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_common_v1_forecast, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
 
 /**
+ * A WebAuthn credential of a person.
+ *
  * @generated from message gateway.people.v1.Passkey
  */
 export type Passkey = Message<"gateway.people.v1.Passkey"> & {
   /**
+   * Id of the passkey here, which begins with `pky_`.
+   *
    * @generated from field: string passkey_id = 1;
    */
   passkeyId: string;
 
   /**
+   * By which the person recognizes it.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * When it was added.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 3;
    */
   createdAt?: Timestamp | undefined;
@@ -63,6 +71,8 @@ export const PasskeySchema: GenMessage<Passkey> = /*@__PURE__*/
  */
 export type Identity = Message<"gateway.people.v1.Identity"> & {
   /**
+   * Id of the identity here, which begins with `idn_`.
+   *
    * @generated from field: string identity_id = 1;
    */
   identityId: string;
@@ -75,11 +85,15 @@ export type Identity = Message<"gateway.people.v1.Identity"> & {
   provider: string;
 
   /**
+   * When it was added.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 3;
    */
   createdAt?: Timestamp | undefined;
 
   /**
+   * The last sign-in or confirmation with it; at first, when it was added.
+   *
    * @generated from field: google.protobuf.Timestamp last_used_at = 4;
    */
   lastUsedAt?: Timestamp | undefined;
@@ -117,6 +131,8 @@ export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE_
  */
 export type GetSessionResponse = Message<"gateway.people.v1.GetSessionResponse"> & {
   /**
+   * The person of this session.
+   *
    * @generated from field: gateway.people.v1.Person person = 1;
    */
   person?: Person | undefined;
@@ -129,6 +145,8 @@ export type GetSessionResponse = Message<"gateway.people.v1.GetSessionResponse">
   accounts: PersonAccount[];
 
   /**
+   * Id of this session. It is no secret.
+   *
    * @generated from field: string session_id = 3;
    */
   sessionId: string;
@@ -148,6 +166,8 @@ export type GetSessionResponse = Message<"gateway.people.v1.GetSessionResponse">
   passkeys: Passkey[];
 
   /**
+   * True: a password is one of the ways in.
+   *
    * @generated from field: bool has_password = 6;
    */
   hasPassword: boolean;
@@ -217,6 +237,8 @@ export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PUR
  */
 export type ShownAccount = Message<"gateway.people.v1.ShownAccount"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -244,10 +266,14 @@ export const ShownAccountSchema: GenMessage<ShownAccount> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_profile, 4);
 
 /**
+ * By what a page names a member.
+ *
  * @generated from message gateway.people.v1.MemberName
  */
 export type MemberName = Message<"gateway.people.v1.MemberName"> & {
   /**
+   * Id of the member.
+   *
    * @generated from field: string person_id = 1;
    */
   personId: string;
@@ -274,16 +300,22 @@ export const MemberNameSchema: GenMessage<MemberName> = /*@__PURE__*/
  */
 export type PersonAccount = Message<"gateway.people.v1.PersonAccount"> & {
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
 
   /**
+   * What people call it.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * What the person may do there.
+   *
    * @generated from field: gateway.common.v1.AccountRole role = 3;
    */
   role: AccountRole;
@@ -310,6 +342,8 @@ export type PersonAccount = Message<"gateway.people.v1.PersonAccount"> & {
   closed: boolean;
 
   /**
+   * When the account was created.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 7;
    */
   createdAt?: Timestamp | undefined;
@@ -379,6 +413,8 @@ export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__P
  */
 export type ListSessionsResponse = Message<"gateway.people.v1.ListSessionsResponse"> & {
   /**
+   * The sessions of this page.
+   *
    * @generated from field: repeated gateway.people.v1.Session sessions = 1;
    */
   sessions: Session[];
@@ -399,15 +435,21 @@ export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@_
   messageDesc(file_gateway_people_v1_profile, 10);
 
 /**
+ * A sign-in of a person that has not ended.
+ *
  * @generated from message gateway.people.v1.Session
  */
 export type Session = Message<"gateway.people.v1.Session"> & {
   /**
+   * Id of the session, which begins with `ses_`. It is no secret.
+   *
    * @generated from field: string session_id = 1;
    */
   sessionId: string;
 
   /**
+   * When the person signed in.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 2;
    */
   createdAt?: Timestamp | undefined;
@@ -420,6 +462,8 @@ export type Session = Message<"gateway.people.v1.Session"> & {
   lastUsedAt?: Timestamp | undefined;
 
   /**
+   * It ends then at the latest, and twelve hours after its last use.
+   *
    * @generated from field: google.protobuf.Timestamp expires_at = 4;
    */
   expiresAt?: Timestamp | undefined;
@@ -458,6 +502,8 @@ export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
  */
 export type RevokeSessionRequest = Message<"gateway.people.v1.RevokeSessionRequest"> & {
   /**
+   * Id of the session.
+   *
    * @generated from field: string session_id = 1;
    */
   sessionId: string;
@@ -488,6 +534,8 @@ export const RevokeSessionResponseSchema: GenMessage<RevokeSessionResponse> = /*
  */
 export type CreatePasskeyRequest = Message<"gateway.people.v1.CreatePasskeyRequest"> & {
   /**
+   * The `toJSON()` of the credential that BeginPasskey began for this person.
+   *
    * @generated from field: string answer_json = 1;
    */
   answerJson: string;
@@ -512,6 +560,8 @@ export const CreatePasskeyRequestSchema: GenMessage<CreatePasskeyRequest> = /*@_
  */
 export type CreatePasskeyResponse = Message<"gateway.people.v1.CreatePasskeyResponse"> & {
   /**
+   * The new passkey.
+   *
    * @generated from field: gateway.people.v1.Passkey passkey = 1;
    */
   passkey?: Passkey | undefined;
@@ -529,6 +579,8 @@ export const CreatePasskeyResponseSchema: GenMessage<CreatePasskeyResponse> = /*
  */
 export type DeletePasskeyRequest = Message<"gateway.people.v1.DeletePasskeyRequest"> & {
   /**
+   * Id of the passkey.
+   *
    * @generated from field: string passkey_id = 1;
    */
   passkeyId: string;
@@ -559,6 +611,8 @@ export const DeletePasskeyResponseSchema: GenMessage<DeletePasskeyResponse> = /*
  */
 export type DeleteIdentityRequest = Message<"gateway.people.v1.DeleteIdentityRequest"> & {
   /**
+   * Id of the identity.
+   *
    * @generated from field: string identity_id = 1;
    */
   identityId: string;
@@ -664,6 +718,7 @@ export const ProfileService: GenService<{
   /**
    * Signing in.
    * Describes the person of this session.
+   * Errors: none of its own.
    *
    * @generated from rpc gateway.people.v1.ProfileService.GetSession
    */
@@ -674,6 +729,7 @@ export const ProfileService: GenService<{
   },
   /**
    * Ends this session.
+   * Errors: none of its own.
    *
    * @generated from rpc gateway.people.v1.ProfileService.SignOut
    */
@@ -684,6 +740,7 @@ export const ProfileService: GenService<{
   },
   /**
    * Lists the open sessions of this person, newest first.
+   * Errors: INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.people.v1.ProfileService.ListSessions
    */

@@ -90,11 +90,15 @@ export const SignInWithPasskeyRequestSchema: GenMessage<SignInWithPasskeyRequest
  */
 export type SignInWithPasskeyResponse = Message<"gateway.people.v1.SignInWithPasskeyResponse"> & {
   /**
+   * The new session.
+   *
    * @generated from field: gateway.people.v1.SessionGrant grant = 1;
    */
   grant?: SessionGrant | undefined;
 
   /**
+   * Who signed in.
+   *
    * @generated from field: gateway.people.v1.Person person = 2;
    */
   person?: Person | undefined;
@@ -112,11 +116,15 @@ export const SignInWithPasskeyResponseSchema: GenMessage<SignInWithPasskeyRespon
  */
 export type SignInWithPasswordRequest = Message<"gateway.people.v1.SignInWithPasswordRequest"> & {
   /**
+   * Case and blanks at either end do not matter.
+   *
    * @generated from field: string login = 1;
    */
   login: string;
 
   /**
+   * The password, as it was set.
+   *
    * @generated from field: string password = 2;
    */
   password: string;
@@ -134,11 +142,15 @@ export const SignInWithPasswordRequestSchema: GenMessage<SignInWithPasswordReque
  */
 export type SignInWithPasswordResponse = Message<"gateway.people.v1.SignInWithPasswordResponse"> & {
   /**
+   * The new session.
+   *
    * @generated from field: gateway.people.v1.SessionGrant grant = 1;
    */
   grant?: SessionGrant | undefined;
 
   /**
+   * Who signed in.
+   *
    * @generated from field: gateway.people.v1.Person person = 2;
    */
   person?: Person | undefined;
@@ -186,6 +198,8 @@ export type RedeemLinkRequest = Message<"gateway.people.v1.RedeemLinkRequest"> &
   passkeyAnswerJson: string;
 
   /**
+   * A new password. Empty: a passkey instead.
+   *
    * @generated from field: string password = 5;
    */
   password: string;
@@ -210,6 +224,8 @@ export type RedeemLinkResponse = Message<"gateway.people.v1.RedeemLinkResponse">
   grant?: SessionGrant | undefined;
 
   /**
+   * Who used the link.
+   *
    * @generated from field: gateway.people.v1.Person person = 2;
    */
   person?: Person | undefined;
@@ -227,6 +243,8 @@ export const RedeemLinkResponseSchema: GenMessage<RedeemLinkResponse> = /*@__PUR
  */
 export type BeginOidcRequest = Message<"gateway.people.v1.BeginOidcRequest"> & {
   /**
+   * Its name, as OidcProvider has it.
+   *
    * @generated from field: string provider = 1;
    */
   provider: string;
@@ -264,6 +282,8 @@ export type BeginOidcResponse = Message<"gateway.people.v1.BeginOidcResponse"> &
   authorizationUrl: string;
 
   /**
+   * What to give to FinishOidc.
+   *
    * @generated from field: gateway.people.v1.OidcFlow flow = 2;
    */
   flow?: OidcFlow | undefined;
@@ -291,6 +311,8 @@ export type OidcFlow = Message<"gateway.people.v1.OidcFlow"> & {
   token: string;
 
   /**
+   * When the token ends.
+   *
    * @generated from field: google.protobuf.Timestamp expires_at = 2;
    */
   expiresAt?: Timestamp | undefined;
@@ -308,6 +330,8 @@ export const OidcFlowSchema: GenMessage<OidcFlow> = /*@__PURE__*/
  */
 export type FinishOidcRequest = Message<"gateway.people.v1.FinishOidcRequest"> & {
   /**
+   * Its name, as OidcProvider has it.
+   *
    * @generated from field: string provider = 1;
    */
   provider: string;
@@ -346,6 +370,8 @@ export type FinishOidcResponse = Message<"gateway.people.v1.FinishOidcResponse">
   grant?: SessionGrant | undefined;
 
   /**
+   * To whom the identity belongs.
+   *
    * @generated from field: gateway.people.v1.Person person = 2;
    */
   person?: Person | undefined;
@@ -431,6 +457,8 @@ export type ConfirmEmailRequest = Message<"gateway.people.v1.ConfirmEmailRequest
   passkeyAnswerJson: string;
 
   /**
+   * A new password. Empty: a passkey instead.
+   *
    * @generated from field: string password = 4;
    */
   password: string;
@@ -455,6 +483,8 @@ export type ConfirmEmailResponse = Message<"gateway.people.v1.ConfirmEmailRespon
   grant?: SessionGrant | undefined;
 
   /**
+   * Whose address was confirmed.
+   *
    * @generated from field: gateway.people.v1.Person person = 2;
    */
   person?: Person | undefined;
@@ -481,6 +511,8 @@ export type ConfirmIdentityRequest = Message<"gateway.people.v1.ConfirmIdentityR
   passkeyAnswerJson: string;
 
   /**
+   * The password of this person.
+   *
    * @generated from field: string password = 2;
    */
   password: string;
@@ -498,6 +530,8 @@ export const ConfirmIdentityRequestSchema: GenMessage<ConfirmIdentityRequest> = 
  */
 export type ConfirmIdentityResponse = Message<"gateway.people.v1.ConfirmIdentityResponse"> & {
   /**
+   * Until then the methods marked `strong` need no further confirmation.
+   *
    * @generated from field: google.protobuf.Timestamp strong_until = 1;
    */
   strongUntil?: Timestamp | undefined;
@@ -563,10 +597,14 @@ export const BeginPasskeyResponseSchema: GenMessage<BeginPasskeyResponse> = /*@_
   messageDesc(file_gateway_people_v1_sign_in, 20);
 
 /**
+ * What a person is shown before the link is used.
+ *
  * @generated from message gateway.people.v1.Link
  */
 export type Link = Message<"gateway.people.v1.Link"> & {
   /**
+   * What it is for.
+   *
    * @generated from field: gateway.people.v1.LinkPurpose purpose = 1;
    */
   purpose: LinkPurpose;
@@ -594,6 +632,8 @@ export type Link = Message<"gateway.people.v1.Link"> & {
   login: string;
 
   /**
+   * When it ends.
+   *
    * @generated from field: google.protobuf.Timestamp expires_at = 5;
    */
   expiresAt?: Timestamp | undefined;
@@ -731,6 +771,7 @@ export const SignInService: GenService<{
   /**
    * Begins a sign-in with a passkey, or the confirmation of a signed-in person. The options are
    * good for one answer, for five minutes.
+   * Errors: none of its own.
    *
    * @generated from rpc gateway.people.v1.SignInService.BeginSignIn
    */
@@ -830,7 +871,9 @@ export const SignInService: GenService<{
   },
   /**
    * Proves once more who the person is. For 15 minutes the methods marked `strong` then need no
-   * further confirmation. BeginOidc does the same at a provider. Errors: as for signing in.
+   * further confirmation. BeginOidc does the same at a provider. Errors: SIGN_IN_FAILED,
+   * AUTH_RATE_LIMITED (after several failures; with a RetryInfo), GATEWAY_UNAVAILABLE (too many at
+   * once), INVALID_REQUEST (neither a passkey nor a password, or both).
    *
    * @generated from rpc gateway.people.v1.SignInService.ConfirmIdentity
    */

@@ -23,6 +23,8 @@ export const file_gateway_people_v1_views: GenFile = /*@__PURE__*/
  */
 export type View = Message<"gateway.people.v1.View"> & {
   /**
+   * Id of the view, which begins with `view_`. A view that is replaced keeps it.
+   *
    * @generated from field: string view_id = 1;
    */
   viewId: string;
@@ -50,6 +52,8 @@ export type View = Message<"gateway.people.v1.View"> & {
   ofAccount: boolean;
 
   /**
+   * When it was saved last.
+   *
    * @generated from field: google.protobuf.Timestamp saved_at = 5;
    */
   savedAt?: Timestamp | undefined;
@@ -100,6 +104,8 @@ export const ListViewsRequestSchema: GenMessage<ListViewsRequest> = /*@__PURE__*
  */
 export type ListViewsResponse = Message<"gateway.people.v1.ListViewsResponse"> & {
   /**
+   * The views of this page.
+   *
    * @generated from field: repeated gateway.people.v1.View views = 1;
    */
   views: View[];
@@ -164,6 +170,8 @@ export const SaveViewRequestSchema: GenMessage<SaveViewRequest> = /*@__PURE__*/
  */
 export type SaveViewResponse = Message<"gateway.people.v1.SaveViewResponse"> & {
   /**
+   * The view as it is saved.
+   *
    * @generated from field: gateway.people.v1.View view = 1;
    */
   view?: View | undefined;
@@ -188,6 +196,8 @@ export type DeleteViewRequest = Message<"gateway.people.v1.DeleteViewRequest"> &
   accountId: string;
 
   /**
+   * Id of the view.
+   *
    * @generated from field: string view_id = 2;
    */
   viewId: string;
@@ -235,8 +245,8 @@ export const ViewsService: GenService<{
   /**
    * Keeps an address of the console under a name. A view of the same name is replaced. Views of the
    * account are saved by its owners, own ones by every member, who loses them with the membership.
-   * Errors: NOT_FOUND (account), NOT_PERMITTED, INVALID_REQUEST, LIMIT_REACHED (50 views of a
-   * person in an account, 50 of the account itself).
+   * Errors: NOT_FOUND (account), ACCOUNT_SUSPENDED, ACCOUNT_CLOSED, NOT_PERMITTED, INVALID_REQUEST,
+   * LIMIT_REACHED (50 views of a person in an account, 50 of the account itself).
    *
    * @generated from rpc gateway.people.v1.ViewsService.SaveView
    */

@@ -58,6 +58,8 @@ export type QuerySalesRequest = Message<"gateway.sales.v1.QuerySalesRequest"> & 
   accountIds: string[];
 
   /**
+   * By their ids in the catalogue. Empty: all.
+   *
    * @generated from field: repeated string models = 6;
    */
   models: string[];
@@ -70,6 +72,8 @@ export type QuerySalesRequest = Message<"gateway.sales.v1.QuerySalesRequest"> & 
   providers: string[];
 
   /**
+   * Of which pools. Empty: of both.
+   *
    * @generated from field: repeated gateway.common.v1.Family families = 8;
    */
   families: Family[];
@@ -165,6 +169,8 @@ export type Sales = Message<"gateway.sales.v1.Sales"> & {
   startAt?: Timestamp | undefined;
 
   /**
+   * Id of the account.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
@@ -184,11 +190,15 @@ export type Sales = Message<"gateway.sales.v1.Sales"> & {
   provider: string;
 
   /**
+   * The pool that paid. Unspecified: not grouped by it.
+   *
    * @generated from field: gateway.common.v1.Family family = 5;
    */
   family: Family;
 
   /**
+   * How many requests were charged, also with nothing.
+   *
    * @generated from field: int64 requests = 6;
    */
   requests: bigint;
@@ -201,6 +211,8 @@ export type Sales = Message<"gateway.sales.v1.Sales"> & {
   usage?: UsageTotal | undefined;
 
   /**
+   * What they were charged, in micro-credits.
+   *
    * @generated from field: int64 charged_microcredits = 8;
    */
   chargedMicrocredits: bigint;
@@ -261,6 +273,8 @@ export type QueryRevenueRequest = Message<"gateway.sales.v1.QueryRevenueRequest"
   startAt?: Timestamp | undefined;
 
   /**
+   * As in QuerySalesRequest.
+   *
    * @generated from field: google.protobuf.Timestamp end_at = 2;
    */
   endAt?: Timestamp | undefined;
@@ -271,6 +285,8 @@ export type QueryRevenueRequest = Message<"gateway.sales.v1.QueryRevenueRequest"
   bucket: SalesBucket;
 
   /**
+   * Each combination gets a row. Empty: one row for each time.
+   *
    * @generated from field: repeated gateway.sales.v1.RevenueGroup group_by = 4;
    */
   groupBy: RevenueGroup[];
@@ -351,11 +367,15 @@ export type Revenue = Message<"gateway.sales.v1.Revenue"> & {
   packMicrodollars: bigint;
 
   /**
+   * The ordered coin, such as `BTC`. Empty: not grouped by it.
+   *
    * @generated from field: string asset = 3;
    */
   asset: string;
 
   /**
+   * The network of the order, such as `bitcoin`. Empty: not grouped by it.
+   *
    * @generated from field: string network = 4;
    */
   network: string;
@@ -425,6 +445,8 @@ export const RevenueSchema: GenMessage<Revenue> = /*@__PURE__*/
   messageDesc(file_gateway_sales_v1_sales, 5);
 
 /**
+ * How many coins of one kind.
+ *
  * @generated from message gateway.sales.v1.CoinAmount
  */
 export type CoinAmount = Message<"gateway.sales.v1.CoinAmount"> & {
@@ -462,6 +484,8 @@ export type QueryLiabilitiesRequest = Message<"gateway.sales.v1.QueryLiabilities
   startAt?: Timestamp | undefined;
 
   /**
+   * As in QuerySalesRequest.
+   *
    * @generated from field: google.protobuf.Timestamp end_at = 2;
    */
   endAt?: Timestamp | undefined;
@@ -507,6 +531,8 @@ export type Liabilities = Message<"gateway.sales.v1.Liabilities"> & {
   day?: Timestamp | undefined;
 
   /**
+   * The pools of which family.
+   *
    * @generated from field: gateway.common.v1.Family family = 2;
    */
   family: Family;
@@ -548,6 +574,8 @@ export const LiabilitiesSchema: GenMessage<Liabilities> = /*@__PURE__*/
   messageDesc(file_gateway_sales_v1_sales, 9);
 
 /**
+ * What transfers of one kind added.
+ *
  * @generated from message gateway.sales.v1.AddedCredits
  */
 export type AddedCredits = Message<"gateway.sales.v1.AddedCredits"> & {
@@ -585,6 +613,8 @@ export type ListProviderBillsRequest = Message<"gateway.sales.v1.ListProviderBil
   startAt?: Timestamp | undefined;
 
   /**
+   * As in QuerySalesRequest, and the first of a month.
+   *
    * @generated from field: google.protobuf.Timestamp end_at = 2;
    */
   endAt?: Timestamp | undefined;
@@ -665,11 +695,15 @@ export type ProviderBill = Message<"gateway.sales.v1.ProviderBill"> & {
   costPicodollars: string;
 
   /**
+   * Requests whose last attempt was at the provider.
+   *
    * @generated from field: int64 requests = 4;
    */
   requests: bigint;
 
   /**
+   * As Sales has it: the computed cost lacks these.
+   *
    * @generated from field: int64 uncosted_requests = 5;
    */
   uncostedRequests: bigint;
@@ -682,6 +716,8 @@ export type ProviderBill = Message<"gateway.sales.v1.ProviderBill"> & {
   billedMicrodollars?: bigint | undefined;
 
   /**
+   * In the words of who stored the bill. Empty: there is none.
+   *
    * @generated from field: string note = 7;
    */
   note: string;
@@ -694,6 +730,8 @@ export type ProviderBill = Message<"gateway.sales.v1.ProviderBill"> & {
   setBy: string;
 
   /**
+   * When the bill was stored. Absent: nobody stored one.
+   *
    * @generated from field: google.protobuf.Timestamp set_at = 9;
    */
   setAt?: Timestamp | undefined;
@@ -732,6 +770,8 @@ export type SetProviderBillRequest = Message<"gateway.sales.v1.SetProviderBillRe
   billedMicrodollars: bigint;
 
   /**
+   * For those who read the bill. May have several lines.
+   *
    * @generated from field: string note = 4;
    */
   note: string;
@@ -771,6 +811,8 @@ export const SalesBucket = {
   UNSPECIFIED: 0,
 
   /**
+   * A UTC day.
+   *
    * @generated from enum value: SALES_BUCKET_DAY = 1;
    */
   DAY: 1,
@@ -783,6 +825,8 @@ export const SalesBucket = {
   WEEK: 2,
 
   /**
+   * A UTC calendar month.
+   *
    * @generated from enum value: SALES_BUCKET_MONTH = 3;
    */
   MONTH: 3,
@@ -802,6 +846,8 @@ export const SalesBucketSchema: GenEnum<SalesBucket> = /*@__PURE__*/
   enumDesc(file_gateway_sales_v1_sales, 0);
 
 /**
+ * What gets rows of its own in a report of sales.
+ *
  * @generated from enum gateway.sales.v1.SalesGroup
  */
 export const SalesGroup = {
@@ -811,27 +857,37 @@ export const SalesGroup = {
   UNSPECIFIED: 0,
 
   /**
+   * By account.
+   *
    * @generated from enum value: SALES_GROUP_ACCOUNT = 1;
    */
   ACCOUNT: 1,
 
   /**
+   * By the model that produced the answer.
+   *
    * @generated from enum value: SALES_GROUP_MODEL = 2;
    */
   MODEL: 2,
 
   /**
+   * By the provider of the last attempt.
+   *
    * @generated from enum value: SALES_GROUP_PROVIDER = 3;
    */
   PROVIDER: 3,
 
   /**
+   * By the pool that paid.
+   *
    * @generated from enum value: SALES_GROUP_FAMILY = 4;
    */
   FAMILY: 4,
 } as const;
 
 /**
+ * What gets rows of its own in a report of sales.
+ *
  * @generated from enum gateway.sales.v1.SalesGroup
  */
 export type SalesGroup = (typeof SalesGroup)[keyof typeof SalesGroup] | UnknownEnum;
@@ -843,6 +899,8 @@ export const SalesGroupSchema: GenEnum<SalesGroup> = /*@__PURE__*/
   enumDesc(file_gateway_sales_v1_sales, 1);
 
 /**
+ * What gets rows of its own in a report of revenue.
+ *
  * @generated from enum gateway.sales.v1.RevenueGroup
  */
 export const RevenueGroup = {
@@ -852,32 +910,44 @@ export const RevenueGroup = {
   UNSPECIFIED: 0,
 
   /**
+   * By the price of the ordered pack.
+   *
    * @generated from enum value: REVENUE_GROUP_PACK = 1;
    */
   PACK: 1,
 
   /**
+   * By the ordered coin.
+   *
    * @generated from enum value: REVENUE_GROUP_ASSET = 2;
    */
   ASSET: 2,
 
   /**
+   * By the network of the order.
+   *
    * @generated from enum value: REVENUE_GROUP_NETWORK = 3;
    */
   NETWORK: 3,
 
   /**
+   * By the processor of the order.
+   *
    * @generated from enum value: REVENUE_GROUP_PROCESSOR = 4;
    */
   PROCESSOR: 4,
 
   /**
+   * By whether a pack was ordered, or money came to a permanent address.
+   *
    * @generated from enum value: REVENUE_GROUP_KIND = 5;
    */
   KIND: 5,
 } as const;
 
 /**
+ * What gets rows of its own in a report of revenue.
+ *
  * @generated from enum gateway.sales.v1.RevenueGroup
  */
 export type RevenueGroup = (typeof RevenueGroup)[keyof typeof RevenueGroup] | UnknownEnum;
@@ -898,7 +968,7 @@ export const SalesService: GenService<{
   /**
    * Sums charges of all accounts by UTC days of admission: what was used, what it cost, and the
    * margin between both. The sums are about two minutes old, as complete_until says. Errors:
-   * INVALID_REQUEST (from, to: whole UTC days, at most 13 months), REPORT_TOO_LARGE.
+   * INVALID_REQUEST (`start_at`, `end_at`: whole UTC days, at most 13 months), REPORT_TOO_LARGE.
    *
    * @generated from rpc gateway.sales.v1.SalesService.QuerySales
    */

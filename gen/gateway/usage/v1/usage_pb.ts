@@ -99,6 +99,8 @@ export const ListRunningRequestsResponseSchema: GenMessage<ListRunningRequestsRe
  */
 export type GetReceiptRequest = Message<"gateway.usage.v1.GetReceiptRequest"> & {
   /**
+   * Id of the request.
+   *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
@@ -123,6 +125,8 @@ export const GetReceiptRequestSchema: GenMessage<GetReceiptRequest> = /*@__PURE_
  */
 export type GetReceiptResponse = Message<"gateway.usage.v1.GetReceiptResponse"> & {
   /**
+   * The receipt, final or of the moment.
+   *
    * @generated from field: gateway.billing.v1.Receipt receipt = 1;
    */
   receipt?: Receipt | undefined;
@@ -147,6 +151,8 @@ export const GetReceiptResponseSchema: GenMessage<GetReceiptResponse> = /*@__PUR
  */
 export type FindRequestsRequest = Message<"gateway.usage.v1.FindRequestsRequest"> & {
   /**
+   * Id of the request.
+   *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
@@ -195,21 +201,29 @@ export const FindRequestsResponseSchema: GenMessage<FindRequestsResponse> = /*@_
  */
 export type RefusedRequest = Message<"gateway.usage.v1.RefusedRequest"> & {
   /**
+   * Id of the request.
+   *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
 
   /**
+   * The account of the key.
+   *
    * @generated from field: string account_id = 2;
    */
   accountId: string;
 
   /**
+   * The key that sent it.
+   *
    * @generated from field: string key_id = 3;
    */
   keyId: string;
 
   /**
+   * When it was refused. The last time, if it was refused more than once.
+   *
    * @generated from field: google.protobuf.Timestamp occurred_at = 4;
    */
   occurredAt?: Timestamp | undefined;
@@ -601,7 +615,7 @@ export type QueryUsageRequest = Message<"gateway.usage.v1.QueryUsageRequest"> & 
   tags: { [key: string]: string };
 
   /**
-   * True: the first page also has `errors`, for which only the filter by key counts.
+   * True: the first page also has `refusals`, for which only the filter by key counts.
    *
    * @generated from field: bool include_refusals = 12;
    */
@@ -636,11 +650,15 @@ export const QueryUsageRequestSchema: GenMessage<QueryUsageRequest> = /*@__PURE_
  */
 export type UsageSums = Message<"gateway.usage.v1.UsageSums"> & {
   /**
+   * Charged tokens and web searches.
+   *
    * @generated from field: gateway.common.v1.UsageTotal usage = 1;
    */
   usage?: UsageTotal | undefined;
 
   /**
+   * The charged amount, in micro-credits.
+   *
    * @generated from field: int64 charged_microcredits = 2;
    */
   chargedMicrocredits: bigint;
@@ -655,16 +673,22 @@ export type UsageSums = Message<"gateway.usage.v1.UsageSums"> & {
   inputMicrocredits: bigint;
 
   /**
+   * For output without thinking, in micro-credits.
+   *
    * @generated from field: int64 output_microcredits = 4;
    */
   outputMicrocredits: bigint;
 
   /**
+   * For writing and reading the prompt cache, in micro-credits.
+   *
    * @generated from field: int64 cache_microcredits = 5;
    */
   cacheMicrocredits: bigint;
 
   /**
+   * For thinking, in micro-credits.
+   *
    * @generated from field: int64 thinking_microcredits = 6;
    */
   thinkingMicrocredits: bigint;
@@ -737,6 +761,8 @@ export type OutcomeCount = Message<"gateway.usage.v1.OutcomeCount"> & {
   outcome: Outcome;
 
   /**
+   * How many of them.
+   *
    * @generated from field: int64 requests = 2;
    */
   requests: bigint;
@@ -750,6 +776,8 @@ export const OutcomeCountSchema: GenMessage<OutcomeCount> = /*@__PURE__*/
   messageDesc(file_gateway_usage_v1_usage, 16);
 
 /**
+ * The sums of one bucket and one group.
+ *
  * @generated from message gateway.usage.v1.UsageRow
  */
 export type UsageRow = Message<"gateway.usage.v1.UsageRow"> & {
@@ -783,6 +811,8 @@ export type UsageRow = Message<"gateway.usage.v1.UsageRow"> & {
   family: Family;
 
   /**
+   * What was used and charged.
+   *
    * @generated from field: gateway.usage.v1.UsageSums sums = 5;
    */
   sums?: UsageSums | undefined;
@@ -852,6 +882,8 @@ export type QueryUsageResponse = Message<"gateway.usage.v1.QueryUsageResponse"> 
   startAt?: Timestamp | undefined;
 
   /**
+   * The end of that range, exclusive.
+   *
    * @generated from field: google.protobuf.Timestamp end_at = 6;
    */
   endAt?: Timestamp | undefined;
@@ -916,6 +948,8 @@ export type QueryRefusalsRequest = Message<"gateway.usage.v1.QueryRefusalsReques
   startAt?: Timestamp | undefined;
 
   /**
+   * As in QueryUsageRequest, but never rounded to days.
+   *
    * @generated from field: google.protobuf.Timestamp end_at = 3;
    */
   endAt?: Timestamp | undefined;
@@ -962,6 +996,8 @@ export const QueryRefusalsRequestSchema: GenMessage<QueryRefusalsRequest> = /*@_
   messageDesc(file_gateway_usage_v1_usage, 19);
 
 /**
+ * The requests of one bucket and one group.
+ *
  * @generated from message gateway.usage.v1.RefusalRow
  */
 export type RefusalRow = Message<"gateway.usage.v1.RefusalRow"> & {
@@ -987,6 +1023,8 @@ export type RefusalRow = Message<"gateway.usage.v1.RefusalRow"> & {
   reason: string;
 
   /**
+   * How many were rejected.
+   *
    * @generated from field: int64 requests = 4;
    */
   requests: bigint;
@@ -1032,6 +1070,8 @@ export type QueryRefusalsResponse = Message<"gateway.usage.v1.QueryRefusalsRespo
   startAt?: Timestamp | undefined;
 
   /**
+   * The end of that range, exclusive.
+   *
    * @generated from field: google.protobuf.Timestamp end_at = 5;
    */
   endAt?: Timestamp | undefined;
@@ -1149,16 +1189,22 @@ export const UsageGroup = {
   UNSPECIFIED: 0,
 
   /**
+   * By key.
+   *
    * @generated from enum value: USAGE_GROUP_KEY = 1;
    */
   KEY: 1,
 
   /**
+   * By the model that produced the answer.
+   *
    * @generated from enum value: USAGE_GROUP_MODEL = 2;
    */
   MODEL: 2,
 
   /**
+   * By the family of the key, which is the pool that paid.
+   *
    * @generated from enum value: USAGE_GROUP_FAMILY = 3;
    */
   FAMILY: 3,
@@ -1196,11 +1242,15 @@ export const RefusalGroup = {
   UNSPECIFIED: 0,
 
   /**
+   * By key.
+   *
    * @generated from enum value: REFUSAL_GROUP_KEY = 1;
    */
   KEY: 1,
 
   /**
+   * By the reason of the error.
+   *
    * @generated from enum value: REFUSAL_GROUP_REASON = 2;
    */
   REASON: 2,
@@ -1233,6 +1283,7 @@ export const UsageService: GenService<{
   /**
    * Lists the requests of an account that run now, and hold credits: the oldest first.
    * InferenceService.EndRequest ends one.
+   * Errors: NOT_FOUND (account), INVALID_REQUEST (page token).
    *
    * @generated from rpc gateway.usage.v1.UsageService.ListRunningRequests
    */
@@ -1256,7 +1307,8 @@ export const UsageService: GenService<{
    * Lists the requests with an id in all accounts: two accounts may use the same id. Those of an id
    * that tells its time, as the gateway's own do, are looked for near that time, and elsewhere only
    * if there is none. Any other id is looked for in every account, which takes longer. A request
-   * that was refused is found for 7 days. Errors: ARCHIVED, as GetReceipt.
+   * that was refused is found for 7 days. Errors: ARCHIVED (its id is of a month whose charges were
+   * archived).
    *
    * @generated from rpc gateway.usage.v1.UsageService.FindRequests
    */
@@ -1268,7 +1320,8 @@ export const UsageService: GenService<{
   /**
    * Lists the charges of an account that match a filter, in the order of their admission, newest
    * first. Looks at 20,000 charges for each page at most: a page can have fewer entries than asked
-   * for, or none, and others follow. Errors: INVALID_REQUEST (range, page), REPORT_TOO_LARGE.
+   * for, or none, and others follow. Errors: NOT_FOUND (account), INVALID_REQUEST (range, page),
+   * REPORT_TOO_LARGE.
    *
    * @generated from rpc gateway.usage.v1.UsageService.ListCharges
    */
@@ -1281,8 +1334,8 @@ export const UsageService: GenService<{
    * Streams the charges of a range as CSV (RFC 4180), in the order of their admission: a line of
    * column names, then a line for each charge. Times are UTC, credits are exact decimals. A text
    * that a spreadsheet would take for a formula begins with `'`. At most 5,000,000 charges: a range
-   * with more fails before its first line. Errors: INVALID_REQUEST (range, number of charges),
-   * ARCHIVED (charges of the range were archived), REPORT_TOO_LARGE.
+   * with more fails before its first line. Errors: NOT_FOUND (account), INVALID_REQUEST (range,
+   * number of charges), ARCHIVED (charges of the range were archived), REPORT_TOO_LARGE.
    *
    * @generated from rpc gateway.usage.v1.UsageService.ExportCharges
    */
@@ -1295,7 +1348,8 @@ export const UsageService: GenService<{
    * Streams the charges of an account as they are settled, by whichever node, and begins with those
    * of the ten seconds before the call: list charges, then watch, and none is missed. At most 20
    * charges a second. The first message comes at once and may be empty, as may one after each 15 s
-   * without a charge. Errors: INVALID_REQUEST, RATE_LIMITED (an account has 100 streams at a node).
+   * without a charge. Errors: NOT_FOUND (account), INVALID_REQUEST, RATE_LIMITED (an account has
+   * 100 streams at a node).
    *
    * @generated from rpc gateway.usage.v1.UsageService.WatchCharges
    */
@@ -1318,8 +1372,8 @@ export const UsageService: GenService<{
   },
   /**
    * Counts the requests of an account that were rejected before their admission, by UTC time, key
-   * and reason. Kept for 100 days. The counts of the last seconds may be missing. Errors: as
-   * QueryUsage.
+   * and reason. Kept for 100 days. The counts of the last seconds may be missing. Errors: NOT_FOUND
+   * (account), INVALID_REQUEST, REPORT_TOO_LARGE.
    *
    * @generated from rpc gateway.usage.v1.UsageService.QueryRefusals
    */

@@ -128,11 +128,15 @@ export const GetLastVerificationResponseSchema: GenMessage<GetLastVerificationRe
  */
 export type Verification = Message<"gateway.verification.v1.Verification"> & {
   /**
+   * When it began.
+   *
    * @generated from field: google.protobuf.Timestamp started_at = 1;
    */
   startedAt?: Timestamp | undefined;
 
   /**
+   * When it had read everything.
+   *
    * @generated from field: google.protobuf.Timestamp ended_at = 2;
    */
   endedAt?: Timestamp | undefined;
@@ -175,6 +179,7 @@ export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
 export const VerificationService: GenService<{
   /**
    * Checks every invariant of the ledger in the database, and returns the violations.
+   * Takes longer the more charges there are. Errors: none of its own.
    *
    * @generated from rpc gateway.verification.v1.VerificationService.VerifyLedger
    */
@@ -185,6 +190,7 @@ export const VerificationService: GenService<{
   },
   /**
    * Returns the last check of the ledger, by VerifyLedger or the command `verify-ledger`.
+   * Errors: none of its own.
    *
    * @generated from rpc gateway.verification.v1.VerificationService.GetLastVerification
    */

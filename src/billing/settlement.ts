@@ -11,6 +11,7 @@ import {
 } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { toActor } from "../base/actors.ts";
 import { familyOf } from "../base/families.ts";
 import type { PlacedHold } from "./admission.ts";
 import { type StoredHold, shownAttempt } from "./rows.ts";
@@ -90,7 +91,7 @@ export function receiptOf(charge: Charge): Receipt {
     leftOut: [...(charge.leftOut ?? [])],
     settledAt: timestampFromDate(charge.settledAt),
     tags: hold.tags ? { ...hold.tags } : {},
-    madeBy: hold.madeBy ?? "",
+    madeBy: toActor(hold.madeBy),
   };
 }
 
@@ -106,6 +107,6 @@ function receiptHead(hold: PlacedHold) {
     grantedOutputTokens: hold.grantedOutput,
     admittedAt: timestampFromDate(hold.admittedAt),
     ...(hold.tags && { tags: hold.tags }),
-    ...(hold.madeBy !== undefined && { madeBy: hold.madeBy }),
+    madeBy: toActor(hold.madeBy),
   };
 }

@@ -20,6 +20,7 @@ import { type Budget, BudgetWindow_Name } from "../../gen/gateway/common/v1/budg
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { actorText, toActor } from "../base/actors.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import {
@@ -323,7 +324,7 @@ export function listReceipts(core: Core) {
           outcomes: listParam(query, "outcome").map((name) => choiceOf(outcomes, "outcome", name)),
           minChargedMicrocredits: creditsParam(query, "min_credits"),
           tags: parseTags(textParam(query, "tag"), "tag"),
-          madeBy: textParam(query, "made_by"),
+          madeBy: toActor(textParam(query, "made_by")),
         },
       },
       callFor(request),
@@ -372,7 +373,7 @@ function renderReceipt(receipt: Receipt): JsonObject {
     attempts: receipt.attempts.map(renderAttempt),
     left_out: encodeLeftOut(receipt.leftOut),
     tags: Object.fromEntries(sortedTags(receipt.tags)),
-    made_by: receipt.madeBy || null,
+    made_by: actorText(receipt.madeBy) || null,
     admitted_at: rfc3339OrNull(receipt.admittedAt),
     settled_at: rfc3339OrNull(receipt.settledAt),
   };

@@ -21,6 +21,7 @@ import {
 } from "../../gen/gateway/people/v1/profile_pb.ts";
 import { LinkPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
+import { toActor } from "../base/actors.ts";
 import type { ChangePage } from "../base/change-feed.ts";
 import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
@@ -561,6 +562,7 @@ function toLink({ accountId, role, email, ...row }: sql.FindLinkRow): OpenLink {
 function toInvitation(row: sql.InsertLinkRow & Partial<sql.ListInvitationsRow>): Invitation {
   return create(InvitationSchema, {
     ...row,
+    createdBy: toActor(row.createdBy),
     role: row.role ? rolesByName[row.role] : AccountRole.UNSPECIFIED,
     createdAt: timestampFromDate(row.createdAt),
     expiresAt: timestampFromDate(row.endsAt),
@@ -573,6 +575,7 @@ function toInvitation(row: sql.InsertLinkRow & Partial<sql.ListInvitationsRow>):
 function toAdminToken(row: sql.ListAdminTokensRow): AdminToken {
   return create(AdminTokenSchema, {
     ...row,
+    createdBy: toActor(row.createdBy),
     scope: scopesByName[row.scope],
     createdAt: timestampFromDate(row.createdAt),
     lastUsedAt: toTimestamp(row.lastUsedAt),

@@ -31,6 +31,7 @@ import {
   SetProviderBillResponseSchema,
 } from "../../gen/gateway/sales/v1/sales_pb.ts";
 import * as sql from "../../gen/sql/sales.ts";
+import { toActor } from "../base/actors.ts";
 import { invalidField } from "../base/errors.ts";
 import { familyOf, namedFamily } from "../base/families.ts";
 import { decimal } from "../base/money.ts";
@@ -396,7 +397,7 @@ export async function listProviderBills(
         uncostedRequests: row.uncosted,
         ...(row.usdMicro !== null && { billedMicrodollars: row.usdMicro }),
         note: row.note ?? "",
-        setBy: row.setBy ?? "",
+        setBy: toActor(row.setBy),
         ...(row.setAt && { setAt: timestampFromDate(row.setAt) }),
       }),
     ),

@@ -117,7 +117,7 @@ describe("closing an account", () => {
     expect(last).toMatchObject({
       kind: TransferKind.ADJUSTMENT,
       amountMicrocredits: -1_200_000_000n,
-      createdBy: expect.stringMatching(/^person:per_/),
+      createdBy: { kind: { case: "personId", value: expect.stringMatching(/^per_/) } },
     });
     const method = "CloseAccount";
     const { events } = await core().people.listAuditEvents({ accountId, method }, operator);

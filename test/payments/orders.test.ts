@@ -13,6 +13,7 @@ import {
 } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { GrantRate } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
+import { actorText, toActor } from "../../src/base/actors.ts";
 import { errorOf } from "../support/keys.ts";
 import {
   memberOf,
@@ -89,7 +90,7 @@ describe("ordering", () => {
       state: OrderState.OPEN,
       missingCoins: "0.00007693",
       grantedMicrocredits: 0n,
-      createdBy: "token:ADMIN_TOKEN",
+      createdBy: toActor("token:ADMIN_TOKEN"),
     });
     expect(made.payTo).toMatch(/^simulated-btc-[0-9a-f]{24}$/);
     const until = made.quotedUntil && timestampDate(made.quotedUntil).getTime();
@@ -199,7 +200,7 @@ describe("ordering", () => {
     const viewer = node.as(memberOf(accountId, AccountRole.VIEWER));
     const stranger = node.as(memberOf("acc_b", AccountRole.OWNER));
     const { orderId, createdBy } = await order(member, { accountId });
-    expect(createdBy).toBe("person:per_test");
+    expect(actorText(createdBy)).toBe("person:per_test");
     expect(await errorOf(order(viewer, { accountId }))).toBe("not_permitted");
     expect((await viewer.getOrder({ orderId })).order?.orderId).toBe(orderId);
     expect((await viewer.listOrders({})).orders).toHaveLength(1);
@@ -232,7 +233,7 @@ describe("crediting", () => {
         kind: TransferKind.DEPOSIT,
         amountMicrocredits: pack,
         idempotencyKey: `pay:${orderId}#1`,
-        createdBy: "payments",
+        createdBy: toActor("payments"),
       },
     ]);
   });
@@ -386,7 +387,7 @@ describe("what waits for a person", () => {
     const { decision, order: decided } = await admin.decideOrder({ orderId, choice, reason });
     expect(decision).toMatchObject({
       grantedMicrocredits: pack,
-      decidedBy: "token:ADMIN_TOKEN",
+      decidedBy: toActor("token:ADMIN_TOKEN"),
       reason,
     });
     expect(decided).toMatchObject({

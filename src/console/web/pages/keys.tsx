@@ -361,7 +361,7 @@ function KeyTable({ keys, query, onChange, picks }: KeyTableProps): JSX.Element 
   );
 }
 
-function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>[] {
+function columnsOf(nameOfActor: ReturnType<typeof useActorNames>): readonly Column<Key>[] {
   return [
     {
       name: "key",

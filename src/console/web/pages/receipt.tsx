@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { Basis, Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Usage } from "../../../../gen/gateway/common/v1/usage_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+import { actorText } from "../../../base/actors.ts";
 import { costMicro, microRoundedDown, nanoOf } from "../../../base/cost.ts";
 import {
   type TokenCategory,
@@ -119,11 +120,14 @@ function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
             Object.keys(receipt.tags).length > 0
               ? [words.receipt.tags, tagsText(receipt.tags)]
               : undefined,
-            receipt.madeBy !== ""
+            receipt.madeBy
               ? [
                   words.receipt.madeBy,
-                  <a key="by" href={href(`requests?by=${encodeURIComponent(receipt.madeBy)}`)}>
-                    {receipt.madeBy}
+                  <a
+                    key="by"
+                    href={href(`requests?by=${encodeURIComponent(actorText(receipt.madeBy))}`)}
+                  >
+                    {actorText(receipt.madeBy)}
                   </a>,
                 ]
               : undefined,

@@ -5,7 +5,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type Attempt,
   type Basis,
-  type Outcome,
+  Outcome,
   type Receipt,
   ReceiptSchema,
 } from "../../gen/gateway/billing/v1/receipt_pb.ts";
@@ -63,6 +63,7 @@ export function runningReceipt({ hold, used }: StoredHold): Receipt {
     ...receiptHead(hold),
     usage: used,
     holdMicrocredits: hold.amountMicro,
+    outcome: Outcome.RUNNING,
   });
 }
 

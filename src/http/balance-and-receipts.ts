@@ -163,7 +163,7 @@ const { listCharges } = UsageService.method;
 /** The outcomes of finished requests, by their names in lower case. */
 const outcomes: Readonly<Record<string, Outcome>> = Object.fromEntries(
   Object.entries(Outcome)
-    .filter(([, outcome]) => outcome !== Outcome.UNSPECIFIED)
+    .filter(([, outcome]) => outcome !== Outcome.UNSPECIFIED && outcome !== Outcome.RUNNING)
     .map(([name, outcome]) => [name.toLowerCase(), outcome]),
 );
 
@@ -355,7 +355,7 @@ function renderReceipt(receipt: Receipt): JsonObject {
     model: receipt.model,
     key_id: receipt.keyId,
     family: familyName(receipt.family) ?? null,
-    outcome: receipt.settledAt ? nameOf(OutcomeSchema, receipt.outcome) : "RUNNING",
+    outcome: nameOf(OutcomeSchema, receipt.outcome),
     basis: receipt.settledAt ? nameOf(BasisSchema, receipt.basis) : null,
     tokens: renderTokens(usage),
     web_searches: usage?.webSearches ?? 0,

@@ -215,6 +215,7 @@ async function modelKeys(store: KeyStore, accountId: string) {
 
 const sorts: Readonly<Record<KeyOrder, KeyPage["sort"]>> = {
   [KeyOrder.UNSPECIFIED]: "made",
+  [KeyOrder.CREATED]: "made",
   [KeyOrder.MONTH_SPENT]: "spent",
   [KeyOrder.NAME]: "name",
   [KeyOrder.LAST_USED]: "used",

@@ -129,7 +129,7 @@ export function toOrder(
     checkoutUrl: order.checkoutUrl,
     simulated: also.isSimulated,
     state: states[order.state],
-    attention: attention ? attentions[attention] : Attention.UNSPECIFIED,
+    attention: attention ? attentions[attention] : Attention.NONE,
     notice: attention ? notices[attention] : "",
     seenCoins: coins(seen, decimals),
     settledCoins: coins(settled, decimals),

@@ -3,6 +3,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { type AdminToken, AdminTokenSchema } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
 import {
@@ -399,8 +400,7 @@ export function tablesOn(db: Runner, budgets: MemberBudgets = noBudgets) {
           name: shownName(row.name),
           role: rolesByName[row.role],
           stateReason: row.statusReason,
-          suspended: row.status === "suspended",
-          closed: row.status === "closed",
+          state: accountStates[row.status],
           createdAt: timestampFromDate(row.createdAt),
         }),
       );
@@ -487,6 +487,12 @@ const mailStates: Readonly<Record<NonNullable<sql.ListInvitationsRow["mail"]>, M
   failed: MailState.FAILED,
 };
 
+const accountStates = {
+  active: AccountState.ACTIVE,
+  suspended: AccountState.SUSPENDED,
+  closed: AccountState.CLOSED,
+} as const;
+
 const scopesByName: Readonly<Record<sql.FindAdminTokensRow["scope"], AdminScope>> = {
   read: AdminScope.READ,
   keys: AdminScope.KEYS,
@@ -567,7 +573,7 @@ function toInvitation(row: sql.InsertLinkRow & Partial<sql.ListInvitationsRow>):
     createdAt: timestampFromDate(row.createdAt),
     expiresAt: timestampFromDate(row.endsAt),
     email: row.email ?? "",
-    mailState: row.mail ? mailStates[row.mail] : MailState.UNSPECIFIED,
+    mailState: row.mail ? mailStates[row.mail] : MailState.NONE,
     mailProblem: row.mailProblem ?? "",
   });
 }

@@ -90,6 +90,7 @@ const timestampOf = (day: string) => timestampFromDate(startOf(day));
 
 const bucketNames: Readonly<Record<SalesBucket, string>> = {
   [SalesBucket.UNSPECIFIED]: "none",
+  [SalesBucket.NONE]: "none",
   [SalesBucket.DAY]: "day",
   [SalesBucket.WEEK]: "week",
   [SalesBucket.MONTH]: "month",

@@ -131,7 +131,7 @@ describe("holds of internal services", () => {
     await checkpoint(payer, requestId, { output: 7 });
     await checkpoint(payer, requestId, { output: 3 });
     expect(await receiptOf(payer.accountId, requestId)).toMatchObject({
-      outcome: Outcome.UNSPECIFIED,
+      outcome: Outcome.RUNNING,
       usage: { output: 7 },
       chargedMicrocredits: 0n,
     });
@@ -334,7 +334,7 @@ describe("holds of internal services", () => {
   });
 
   const badEndings: { name: string; more: Settle; field: string }[] = [
-    { name: "no outcome", more: { outcome: Outcome.UNSPECIFIED }, field: "outcome" },
+    { name: "no outcome", more: { outcome: Outcome.RUNNING }, field: "outcome" },
     { name: "an unknown outcome", more: { outcome: 99 as Outcome }, field: "outcome" },
     {
       name: "more tokens than a column holds",

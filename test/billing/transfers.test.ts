@@ -7,7 +7,7 @@ import {
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { actorText, toActor } from "../../src/base/actors.ts";
+import { actorText, type PartName, toActor } from "../../src/base/actors.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createOverview } from "../../src/billing/overview.ts";
@@ -116,24 +116,24 @@ test("the payments service books deposits of any amount", async () => {
   expect(await postedOf(payer)).toEqual([1n, 0n]);
 });
 
-const reserved: { name: string; more: Transfer; field: string; owner: string }[] = [
+const reserved: { name: string; more: Transfer; field: string; owner: PartName }[] = [
   {
     name: "a deposit",
     more: { kind: TransferKind.DEPOSIT },
     field: "kind",
-    owner: "payments" as const,
+    owner: "payments",
   },
   ...["pay:ord_1#1", "refund:ord_1#1", "promo:pro_1"].map((idempotencyKey) => ({
     name: `the idempotency key ${idempotencyKey}`,
     more: { idempotencyKey },
     field: "idempotency_key",
-    owner: "payments" as const,
+    owner: "payments",
   })),
   {
     name: "the idempotency key first-start-v1",
     more: { idempotencyKey: "first-start-v1" },
     field: "idempotency_key",
-    owner: "bootstrap" as const,
+    owner: "bootstrap",
   },
 ];
 for (const { name, more, field, owner } of reserved) {

@@ -375,7 +375,7 @@ const providers = answer(OperationsService.method.listProviders, () => ({
 const node = (nodeId: string, silentSeconds: number) => ({
   ...{
     nodeId,
-    silentSeconds,
+    silentFor: { seconds: BigInt(silentSeconds) },
     startedAt: at("2026-11-20T01:02:03Z"),
     answering: nodeId === "n_1",
   },
@@ -614,7 +614,11 @@ const memberUsage = answer(queryUsage, () => ({
       ...{ keyId: "key_1", member: toActor("person:per_3") },
       sums: { chargedMicrocredits: 41_230_000n, requests: 1_907n },
     },
-    { keyId: "key_3", member: toActor("person:per_1"), sums: { chargedMicrocredits: 7n, requests: 1n } },
+    {
+      keyId: "key_3",
+      member: toActor("person:per_1"),
+      sums: { chargedMicrocredits: 7n, requests: 1n },
+    },
   ],
   keys: [{ keyId: "key_1", name: "ci", hint: "sk-gw2-1A…zZ" }],
 }));

@@ -444,7 +444,10 @@ describe("of an order", () => {
     const orderId = await paid(500, "700");
     await expect.poll(async () => (await find(orderId))?.attention, soon).toBe(Attention.OVERPAID);
     const decide = async (grantedMicrodollars: bigint) => {
-      const choice = { case: "grant", value: { grantedMicrodollars } } as const;
+      const choice = {
+        case: "grant",
+        value: { what: { case: "grantedMicrodollars", value: grantedMicrodollars } },
+      } as const;
       return core.payments.decideOrder({ orderId, choice, reason }, ann.call);
     };
     const first = await decide(600_000_000n);
@@ -456,10 +459,13 @@ describe("of an order", () => {
     const before = await posted();
     await approve(approval);
     await expect.poll(posted, soon).toBe(before + 550n * usd);
-    expect((await find(orderId))?.attention).toBe(Attention.UNSPECIFIED);
+    expect((await find(orderId))?.attention).toBe(Attention.NONE);
 
     const other = await paid(500, "700");
-    const choice = { case: "grant", value: { grantedMicrodollars: 600_000_000n } } as const;
+    const choice = {
+      case: "grant",
+      value: { what: { case: "grantedMicrodollars", value: 600_000_000n } },
+    } as const;
     const stale = await core.payments.decideOrder({ orderId: other, choice, reason }, cleo.call);
     const more = { orderId: other, asset: "ETH", coins: "1", confirmations: 1 };
     await core.payments.simulateDeposit(more, gateway.admin.call);

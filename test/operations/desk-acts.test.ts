@@ -149,7 +149,10 @@ const acts: Readonly<Record<string, Act>> = {
   "grant an order": {
     ...{ method: "DecideOrder", prepare: waitingOrder, read: decided, isGift: true },
     run: (orderId, asked, by) => {
-      const choice = { case: "grant", value: { grantedMicrodollars: 100_000_000n } } as const;
+      const choice = {
+        case: "grant",
+        value: { what: { case: "grantedMicrodollars", value: 100_000_000n } },
+      } as const;
       return core.payments.decideOrder({ orderId, choice, ...asked }, by);
     },
   },

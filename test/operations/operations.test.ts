@@ -300,7 +300,7 @@ describe("the installation", () => {
     ]);
     const { nodes, database, running } = await operations().getStatus({}, call());
     expect(nodes).toHaveLength(1);
-    expect(nodes[0]).toMatchObject({ answering: true, silentSeconds: 0 });
+    expect(nodes[0]).toMatchObject({ answering: true, silentFor: { seconds: 0n } });
     const { configuration } = await operations().listCatalogModels({}, call());
     expect(nodes[0]?.report).toMatchObject({
       pid: process.pid,

@@ -382,7 +382,7 @@ describe("what waits for a person", () => {
   test("the rest of an overpaid order is granted at its rate, and waits no more", async () => {
     const { accountId, orderId } = await overpaid();
     expect((await admin.listAttention({})).orders.map((one) => one.orderId)).toContain(orderId);
-    const grant = { rate: GrantRate.QUOTE };
+    const grant = { what: { case: "rate" as const, value: GrantRate.QUOTE } };
     const choice = { case: "grant", value: grant } as const;
     const { decision, order: decided } = await admin.decideOrder({ orderId, choice, reason });
     expect(decision).toMatchObject({
@@ -392,7 +392,7 @@ describe("what waits for a person", () => {
     });
     expect(decided).toMatchObject({
       grantedMicrocredits: 12_000_000_000n,
-      attention: Attention.UNSPECIFIED,
+      attention: Attention.NONE,
     });
     expect(await stage.posted(accountId)).toBe(12_000_000_000n);
     expect((await admin.listAttention({})).orders.map((one) => one.orderId)).not.toContain(orderId);
@@ -403,7 +403,10 @@ describe("what waits for a person", () => {
     const { orderId } = await order(admin, { accountId: await freshAccount() });
     await pay(orderId, "1000000000000");
     await stage.orderWhen(orderId, needs(Attention.OVERPAID));
-    const choice = { case: "grant", value: { rate: GrantRate.QUOTE } } as const;
+    const choice = {
+      case: "grant",
+      value: { what: { case: "rate", value: GrantRate.QUOTE } },
+    } as const;
     expect(await errorOf(admin.decideOrder({ orderId, choice, reason }))).toBe(
       "invalid_request grant.rate",
     );
@@ -442,15 +445,16 @@ describe("what waits for a person", () => {
     await stage.orderWhen(orderId, needs(Attention.WRONG_ASSET));
     const decide = (value: object) =>
       admin.decideOrder({ orderId, choice: { case: "grant", value }, reason });
-    expect(await errorOf(decide({ rate: GrantRate.QUOTE }))).toBe("invalid_request grant.rate");
+    const amountOf = (value: bigint) => ({ what: { case: "grantedMicrodollars", value } });
+    expect(await errorOf(decide({ what: { case: "rate", value: GrantRate.QUOTE } }))).toBe(
+      "invalid_request grant.rate",
+    );
     for (const grantedMicrodollars of [0n, -1n, 10n ** 18n])
-      expect(await errorOf(decide({ grantedMicrodollars }))).toBe(
+      expect(await errorOf(decide(amountOf(grantedMicrodollars)))).toBe(
         "invalid_request grant.granted_microdollars",
       );
-    expect(await errorOf(decide({ rate: GrantRate.QUOTE, grantedMicrodollars: 1n }))).toBe(
-      "invalid_request grant.granted_microdollars",
-    );
-    await decide({ grantedMicrodollars: 4_900_000n });
+    expect(await errorOf(decide({}))).toBe("invalid_request grant");
+    await decide(amountOf(4_900_000n));
     expect(await stage.posted(accountId)).toBe(980_000_000n);
   });
 
@@ -462,7 +466,10 @@ describe("what waits for a person", () => {
     await pay(orderId, "0.00007693", { firstSeenAt });
     await stage.orderWhen(orderId, needs(Attention.LATE));
     expect(await stage.posted(accountId)).toBe(0n);
-    const choice = { case: "grant", value: { rate: GrantRate.MARKET } } as const;
+    const choice = {
+      case: "grant",
+      value: { what: { case: "rate", value: GrantRate.MARKET } },
+    } as const;
     await admin.decideOrder({ orderId, choice, reason });
     expect(await stage.posted(accountId)).toBe(1_000_090_000n);
   });
@@ -486,7 +493,10 @@ describe("what waits for a person", () => {
     await pay(orderId, "5");
     await stage.orderWhen(orderId, needs(Attention.LATE));
     expect(await stage.posted(accountId)).toBe(0n);
-    const choice = { case: "grant", value: { rate: GrantRate.QUOTE } } as const;
+    const choice = {
+      case: "grant",
+      value: { what: { case: "rate", value: GrantRate.QUOTE } },
+    } as const;
     await admin.decideOrder({ orderId, choice, reason });
     expect(await stage.posted(accountId)).toBe(pack);
   });
@@ -617,7 +627,7 @@ describe("refunds", () => {
     await stage.until(async () => expect(await stage.posted(accountId)).toBe(11_000_000_000n));
     const what = { case: "amountMicrodollars", value: 5_000_000n } as const;
     const { order: begun } = await admin.beginRefund({ orderId, what, reason });
-    expect(begun).toMatchObject({ attention: Attention.UNSPECIFIED });
+    expect(begun).toMatchObject({ attention: Attention.NONE });
     expect(begun?.refunds).toMatchObject([
       { state: RefundState.REFUNDING, refundedMicrocredits: 0n },
     ]);
@@ -635,7 +645,7 @@ describe("refunds", () => {
     await stage.orderWhen(orderId, needs(Attention.WRONG_ASSET));
     const what = { case: "depositId", value: depositId } as const;
     const { order: begun } = await admin.beginRefund({ orderId, what, reason });
-    expect(begun).toMatchObject({ attention: Attention.UNSPECIFIED, refundedMicrodollars: 0n });
+    expect(begun).toMatchObject({ attention: Attention.NONE, refundedMicrodollars: 0n });
     await admin.completeRefund({ orderId, transaction: "tx" });
     expect(await errorOf(admin.beginRefund({ orderId, what, reason }))).toBe("wrong_state");
     expect(await stage.transfers(accountId)).toEqual([]);

@@ -724,7 +724,7 @@ export const figureStates: readonly PageStates[] = [
       running: [
         keys,
         receiptOf({
-          outcome: Outcome.UNSPECIFIED,
+          outcome: Outcome.RUNNING,
           basis: Basis.UNSPECIFIED,
           chargedMicrocredits: 0n,
         }),

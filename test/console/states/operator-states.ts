@@ -3,6 +3,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  AlertChannel,
   AlertKind,
   AlertsService,
   DeliveryState,
@@ -239,7 +240,7 @@ const orderOf = (of: OrderInit): OrderInit => ({
 });
 const waitingOrder = orderOf({});
 const refundedOrder = orderOf({
-  ...{ state: OrderState.PAID, attention: Attention.UNSPECIFIED, notice: "" },
+  ...{ state: OrderState.PAID, attention: Attention.NONE, notice: "" },
   ...{ grantedMicrocredits: 4_000n * credit, refundedMicrodollars: 20_000_000n },
   refunds: [
     {
@@ -707,7 +708,11 @@ const statusOf = (isTroubled: boolean) =>
     nodes: [
       { nodeId: "node_1", startedAt: ago(3 * day), answering: true, report: report(0) },
       {
-        ...{ nodeId: "node_2", startedAt: ago(3 * day), silentSeconds: isTroubled ? 5 : 0 },
+        ...{
+          nodeId: "node_2",
+          startedAt: ago(3 * day),
+          silentFor: { seconds: isTroubled ? 5n : 0n },
+        },
         report: isTroubled
           ? report(1, {
               ...{ limits: LimitsStore.DEGRADED, configuration: "0000000000ab" },
@@ -719,7 +724,13 @@ const statusOf = (isTroubled: boolean) =>
           : report(1),
       },
       ...(isTroubled
-        ? [{ nodeId: "node_0199e1c0a1b27c3d8e4f", startedAt: ago(hour), silentSeconds: 40 }]
+        ? [
+            {
+              nodeId: "node_0199e1c0a1b27c3d8e4f",
+              startedAt: ago(hour),
+              silentFor: { seconds: 40n },
+            },
+          ]
         : []),
     ],
     database: {
@@ -817,7 +828,9 @@ const attention = [admin, find, listPeople, listAttention, approvals];
 const quiet = [admin, findNone, listPeople, noAttention, noApprovals];
 
 const alerts = answer(AlertsService.method.listAlerts, () => ({
-  settings: { rules: [{ kind: AlertKind.PROVIDER_ALARM, page: true, mail: true }] },
+  settings: {
+    rules: [{ kind: AlertKind.PROVIDER_ALARM, channels: [AlertChannel.PAGE, AlertChannel.MAIL] }],
+  },
   mails: true,
 }));
 

@@ -3,12 +3,14 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  AlertChannel,
   AlertKind,
   type AlertSettingsSchema,
   AlertsService,
   DeliveryState,
   type ListAlertsResponseSchema,
 } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import { Outcome } from "../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { BudgetSchema, BudgetWindow_Name } from "../../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
@@ -395,7 +397,7 @@ const providers = answer(people.beginSignIn, () => ({
 const stranger = failing(people.getSession, "missing_key");
 const role = (
   role: AccountRole,
-  of: { readonly suspended?: boolean; readonly stateReason?: string; readonly name?: string } = {},
+  of: { readonly state?: AccountState; readonly stateReason?: string; readonly name?: string } = {},
 ): Answer =>
   answer(people.getSession, () => ({
     person: { personId: "person_vic", login: "vic@acme.example", name: "Vic" },
@@ -444,7 +446,10 @@ const alertSettings: MessageInitShape<typeof AlertSettingsSchema> = {
   belowMicrocredits: 500n * credit,
   belowDays: 3,
   percents: [50, 80, 100],
-  rules: [AlertKind.CREDITS_LOW, AlertKind.CAP_REACHED].map((kind) => ({ kind, page: true })),
+  rules: [AlertKind.CREDITS_LOW, AlertKind.CAP_REACHED].map((kind) => ({
+    kind,
+    channels: [AlertChannel.PAGE],
+  })),
   webhookUrl: "https://hooks.acme.example/gateway",
 };
 const listManagementKeys = answer(keysMethod.listManagementKeys, () => ({
@@ -588,7 +593,7 @@ export const peopleStates: readonly PageStates[] = [
       "own budget": [role(AccountRole.MEMBER), memberUsage, ...whole],
       suspended: [
         role(AccountRole.OWNER, {
-          suspended: true,
+          state: AccountState.SUSPENDED,
           stateReason: "We could not reach you about an invoice.",
         }),
         ...whole,

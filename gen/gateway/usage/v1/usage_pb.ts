@@ -268,7 +268,7 @@ export type ChargeFilter = Message<"gateway.usage.v1.ChargeFilter"> & {
   model: string;
 
   /**
-   * With one of these outcomes.
+   * With one of these outcomes. No charge has RUNNING.
    *
    * @generated from field: repeated gateway.billing.v1.Outcome outcomes = 3;
    */
@@ -547,6 +547,8 @@ export type QueryUsageRequest = Message<"gateway.usage.v1.QueryUsageRequest"> & 
   endAt?: Timestamp | undefined;
 
   /**
+   * 0: NONE.
+   *
    * @generated from field: gateway.usage.v1.Bucket bucket = 4;
    */
   bucket: Bucket;
@@ -923,6 +925,8 @@ export type QueryRefusalsRequest = Message<"gateway.usage.v1.QueryRefusalsReques
   endAt?: Timestamp | undefined;
 
   /**
+   * 0: NONE.
+   *
    * @generated from field: gateway.usage.v1.Bucket bucket = 4;
    */
   bucket: Bucket;
@@ -1091,8 +1095,6 @@ export const GetForecastResponseSchema: GenMessage<GetForecastResponse> = /*@__P
  */
 export const Bucket = {
   /**
-   * One row for the whole range.
-   *
    * @generated from enum value: BUCKET_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1119,7 +1121,7 @@ export const Bucket = {
   MONTH: 3,
 
   /**
-   * As BUCKET_UNSPECIFIED.
+   * One row for the whole range.
    *
    * @generated from enum value: BUCKET_NONE = 4;
    */

@@ -37,7 +37,7 @@ export function ReceiptPage({ params }: PageProps): JSX.Element {
   const request = { requestId, accountId: account.value.accountId };
   const known = useCall(UsageService.method.getReceipt, request);
   if (known.data?.key) learnKeys([known.data.key]);
-  const isRunning = known.data?.receipt?.outcome === Outcome.UNSPECIFIED;
+  const isRunning = known.data?.receipt?.outcome === Outcome.RUNNING;
   // The same question: the answer is shared.
   const receipt = useCall(
     UsageService.method.getReceipt,
@@ -76,7 +76,7 @@ function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
     family,
     attempts,
   } = receipt;
-  const isRunning = outcome === Outcome.UNSPECIFIED;
+  const isRunning = outcome === Outcome.RUNNING;
   const keys = useKeys([keyId]);
   const took = durationOf(receipt);
   const first = firstEventOf(receipt);
@@ -197,7 +197,7 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
   const sum = usage && price ? costMicro(price, usage) : 0n;
   const all = (of: Usage | undefined) =>
     tokenCategories.reduce((total, category) => total + (of?.[category] ?? 0), 0);
-  const isRunning = receipt.outcome === Outcome.UNSPECIFIED;
+  const isRunning = receipt.outcome === Outcome.RUNNING;
   // What the hold does not cover is not charged.
   const beyond = isRunning ? 0n : sum - amountMicrocredits;
   return (

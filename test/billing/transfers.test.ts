@@ -121,19 +121,19 @@ const reserved: { name: string; more: Transfer; field: string; owner: PartName }
     name: "a deposit",
     more: { kind: TransferKind.DEPOSIT },
     field: "kind",
-    owner: "payments",
+    owner: "payments" as const,
   },
   ...["pay:ord_1#1", "refund:ord_1#1", "promo:pro_1"].map((idempotencyKey) => ({
     name: `the idempotency key ${idempotencyKey}`,
     more: { idempotencyKey },
     field: "idempotency_key",
-    owner: "payments",
+    owner: "payments" as const,
   })),
   {
     name: "the idempotency key first-start-v1",
     more: { idempotencyKey: "first-start-v1" },
     field: "idempotency_key",
-    owner: "bootstrap",
+    owner: "bootstrap" as const,
   },
 ];
 for (const { name, more, field, owner } of reserved) {

@@ -28,6 +28,7 @@ import {
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import * as sql from "../../gen/sql/alerts.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
+import { toPayer } from "../base/budgets.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import {
@@ -598,7 +599,7 @@ function toAlert(
     deliveries: deliveries.map(toDelivery),
     orderId: facts.order_id ?? "",
     keyId: facts.key_id ?? "",
-    payer: facts.payer ?? "",
+    ...(facts.payer && { payer: { payer: toPayer(facts.payer) } }),
   });
 }
 

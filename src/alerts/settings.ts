@@ -3,6 +3,7 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  AlertChannel,
   type AlertRule,
   type AlertSettings,
   AlertSettingsSchema,
@@ -123,7 +124,7 @@ function readRules(
 ): StoredSettings["rules"] {
   const known = kindsOf(accountId);
   const read: Partial<Record<KindName, Channels>> = {};
-  for (const [index, { kind, page, mail, webhook }] of rules.entries()) {
+  for (const [index, { kind, channels }] of rules.entries()) {
     const field = `settings.rules[${index}]`;
     const name = known.find((one) => kindOf(one) === kind);
     if (!name)
@@ -133,11 +134,21 @@ function readRules(
         known.map((one) => `ALERT_KIND_${one.toUpperCase()}`),
       );
     if (read[name]) throw invalidField(`${field}.kind`, "has two rules");
+    const has = (channel: AlertChannel) => channels.includes(channel);
+    const webhook = has(AlertChannel.WEBHOOK);
     if (webhook && !hasWebhook)
       throw invalidField("settings.webhook_url", "is required, because a rule has a webhook");
-    read[name] = { page, mail, webhook };
+    read[name] = { page: has(AlertChannel.PAGE), mail: has(AlertChannel.MAIL), webhook };
   }
   return read;
+}
+
+function channelsOf(rule: Channels | undefined): AlertChannel[] {
+  return [
+    ...(rule?.page ? [AlertChannel.PAGE] : []),
+    ...(rule?.mail ? [AlertChannel.MAIL] : []),
+    ...(rule?.webhook ? [AlertChannel.WEBHOOK] : []),
+  ];
 }
 
 /** The settings as a response shows them: without the secret. */
@@ -147,7 +158,10 @@ export function toMessage(accountId: string, settings: StoredSettings): AlertSet
     ...(belowMicro !== undefined && { belowMicrocredits: belowMicro }),
     ...(belowDays !== undefined && { belowDays }),
     percents: accountId === "" ? [] : [...percents],
-    rules: kindsOf(accountId).map((name) => ({ kind: kindOf(name), ...rules[name] })),
+    rules: kindsOf(accountId).map((name) => ({
+      kind: kindOf(name),
+      channels: channelsOf(rules[name]),
+    })),
     webhookUrl: webhook?.url ?? "",
     form: webhook?.form === "slack" ? WebhookForm.SLACK : WebhookForm.STANDARD,
     ...(webhook?.failingSince && { failingSince: timestampFromDate(webhook.failingSince) }),

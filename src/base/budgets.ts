@@ -163,6 +163,24 @@ const windowNames: Readonly<Record<WindowName, BudgetWindow_Name>> = {
   total: BudgetWindow_Name.TOTAL,
 };
 
+export type NamedPayer = Exclude<Payer["payer"], { case: undefined }>;
+
+const prefixes = { keyId: "", personId: "person:", managementKeyId: "mgmt:" } as const;
+
+/** A payer as the column `payer` has it. Empty: the whole pool. */
+export function payerText(named: NamedPayer): string {
+  return named.case === "pool" ? "" : prefixes[named.case] + named.value;
+}
+
+/** The payer of such a text. */
+export function toPayer(text: string): NamedPayer {
+  if (text === "") return { case: "pool", value: true };
+  for (const kind of ["personId", "managementKeyId"] as const)
+    if (text.startsWith(prefixes[kind]))
+      return { case: kind, value: text.slice(prefixes[kind].length) };
+  return { case: "keyId", value: text };
+}
+
 export function toBudget(payer: Payer["payer"], family: FamilyName, budget: Budget): BudgetMessage {
   const { held, running, requestsAtOnce, windows } = budget;
   const limits = Object.fromEntries(windows.map(({ name, limit }) => [name, limit]));

@@ -25,13 +25,17 @@ import {
 import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
+import { actorText } from "../base/actors.ts";
 import {
   type BudgetLimits,
   columnsOf,
   limitNames,
+  type NamedPayer,
+  payerText,
   readBudget,
   readLimits,
   toBudget,
+  toPayer,
   unlimited,
 } from "../base/budgets.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
@@ -247,7 +251,7 @@ async function changeBudgets(
 ): Promise<BudgetMessage[]> {
   const { named } = asked;
   const families = familiesOf(asked.families);
-  const payer = columnOf(named);
+  const payer = payerText(named);
   const { rows, keyIds } = await transaction(async (tx) => {
     if ((await tx.run(sql.lockAccountPools, { accountId })).length === 0)
       throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
@@ -325,12 +329,12 @@ export async function listBudgets(
   // Who has left keeps his row, which counts again if he comes back.
   const present = new Set((await members.list(reports, accountId)).map(({ personId }) => personId));
   const shown = entries.filter(({ payer }) => {
-    const named = payerIn(payer);
+    const named = toPayer(payer);
     return named.case !== "personId" || present.has(named.value);
   });
   return create(ListBudgetsResponseSchema, {
     budgets: shown.map(({ payer, family, budget, at }) =>
-      toBudget(payerIn(payer), family, readBudget(budget, at)),
+      toBudget(toPayer(payer), family, readBudget(budget, at)),
     ),
     nextPageToken,
     ...(request.pageToken === "" &&
@@ -348,13 +352,13 @@ export async function budgetsFor(
   reports: Runner,
   { accountId, family: ofKey, managedBy, accountReader }: Key,
 ): Promise<BudgetMessage[]> {
-  const payers = managedBy === "" ? [""] : [managedBy, ""];
+  const payers = managedBy ? [actorText(managedBy), ""] : [""];
   const all = await Promise.all(
     payers.map(async (payer) => {
       const rows = await reports.run(sql.readBudgetsOf, { accountId, payer });
       const row = rows.find(({ family }) => family === familyName(ofKey));
       if (!row || !hasLimit(limitsIn(row))) return [];
-      const budget = toBudget(payerIn(payer), row.family, readBudget(row.budget, row.at));
+      const budget = toBudget(toPayer(payer), row.family, readBudget(row.budget, row.at));
       return [accountReader ? budget : freeOf(budget)];
     }),
   );
@@ -383,7 +387,7 @@ export async function budgetsOfPerson(
   const rows = await reports.run(sql.readBudgetsOf, { accountId, payer });
   return rows
     .filter((row) => hasLimit(limitsIn(row)))
-    .map(({ family, budget, at }) => toBudget(payerIn(payer), family, readBudget(budget, at)));
+    .map(({ family, budget, at }) => toBudget(toPayer(payer), family, readBudget(budget, at)));
 }
 
 /**
@@ -423,8 +427,6 @@ export async function setDefaultMemberLimits(
   return create(SetDefaultMemberLimitsResponseSchema, { accountId });
 }
 
-type NamedPayer = Exclude<Payer["payer"], { case: undefined }>;
-
 function checkPayer(payer: Payer | undefined): NamedPayer {
   const named = payer?.payer;
   if (!named?.case) throw invalidField("payer", "is required");
@@ -434,21 +436,6 @@ function checkPayer(payer: Payer | undefined): NamedPayer {
   }
   if (!/^[0-9A-Za-z_-]{1,100}$/.test(named.value)) throw noSuchPayer();
   return named;
-}
-
-const prefixes = { keyId: "", personId: "person:", managementKeyId: "mgmt:" } as const;
-
-/** A payer as the column `payer` has it. Empty: the whole pool. */
-function columnOf(named: NamedPayer): string {
-  return named.case === "pool" ? "" : prefixes[named.case] + named.value;
-}
-
-function payerIn(column: string): NamedPayer {
-  if (column === "") return { case: "pool", value: true };
-  for (const kind of ["personId", "managementKeyId"] as const)
-    if (column.startsWith(prefixes[kind]))
-      return { case: kind, value: column.slice(prefixes[kind].length) };
-  return { case: "keyId", value: column };
 }
 
 function familiesOf(families: readonly Family[]): readonly FamilyName[] {
@@ -467,7 +454,7 @@ function isRaise(next: BudgetLimits, before: BudgetLimits): boolean {
 }
 
 function factsOf(named: NamedPayer): AuditFacts {
-  return { payer: named.case === "pool" ? "pool" : columnOf(named) };
+  return { payer: named.case === "pool" ? "pool" : payerText(named) };
 }
 
 const messageFields: Readonly<Record<keyof BudgetLimits, string>> = {

@@ -10,6 +10,7 @@ import {
   ListChargesResponseSchema,
   UsageService,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { actorText } from "../base/actors.ts";
 import {
   askedPage,
   encodeTimeCursor,
@@ -18,6 +19,7 @@ import {
   type TimeCursor,
 } from "../base/paging.ts";
 import { checkTags, noTags } from "../base/tags.ts";
+import { actorToFind } from "../contract/callers.ts";
 import { keptFrom } from "./archived.ts";
 import { outcomeName } from "./rows.ts";
 import type { ChargeQuery, LedgerStore } from "./store.ts";
@@ -99,7 +101,7 @@ export function chosenCharges(
     outcomes: [...new Set(outcomes)].map(outcomeName),
     minAmountMicro: minAmountMicrocredits,
     tags,
-    madeBy: filter?.madeBy ?? "",
+    madeBy: actorToFind("filter.made_by", filter?.madeBy),
   };
 }
 
@@ -112,7 +114,7 @@ export function isChosen(chosen: ChosenCharges | undefined, charge: Receipt): bo
     (model === "" || charge.model === model) &&
     (outcomes.length === 0 || outcomes.includes(outcomeName(charge.outcome))) &&
     charge.chargedMicrocredits >= minAmountMicro &&
-    (madeBy === "" || charge.madeBy === madeBy) &&
+    (madeBy === "" || actorText(charge.madeBy) === madeBy) &&
     Object.entries(tags).every(([key, value]) => charge.tags[key] === value)
   );
 }

@@ -180,7 +180,7 @@ function minInputNano(prices: SteppedPrices, bounds: UsageBounds): bigint {
   const maxNano = maxInputNano(prices, bounds);
   if (minInput === undefined) return maxNano;
   const minNano =
-    BigInt(minInput) * maxInputPriceNano(stepOf(prices, minInput), InputCategory.UNSPECIFIED) +
+    BigInt(minInput) * maxInputPriceNano(stepOf(prices, minInput), InputCategory.PLAIN) +
     nanoOf(searchesMicro(prices, webSearches));
   return minNano < maxNano ? minNano : maxNano;
 }

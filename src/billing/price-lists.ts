@@ -25,6 +25,7 @@ import {
   SetAccountPriceListResponseSchema,
 } from "../../gen/gateway/billing/v1/price_lists_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
+import { toActor } from "../base/actors.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
@@ -488,7 +489,7 @@ function toMessage(
         number: n,
         discountBp,
         reason,
-        createdBy: madeBy,
+        createdBy: toActor(madeBy),
         createdAt: timestampFromDate(row.madeAt),
       },
       models: Object.fromEntries([...models].map(([id, one]) => [id, toListed(one)])),

@@ -30,6 +30,7 @@ import {
   UsageSchema,
 } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type * as sql from "../../gen/sql/billing.ts";
+import { toActor } from "../base/actors.ts";
 import type { Metered } from "../base/cost.ts";
 import { familyOf } from "../base/families.ts";
 import { shownName } from "../base/names.ts";
@@ -124,7 +125,7 @@ export function toTransfer({ amount, ...row }: sql.InsertTransferRow): Transfer 
     // a sign.
     amountMicrocredits: kind === TransferKind.ADJUSTMENT || amount > 0n ? amount : -amount,
     postedAfterMicrocredits: row.postedAfter,
-    createdBy: row.actor,
+    createdBy: toActor(row.actor),
     createdAt: timestampFromDate(row.createdAt),
   });
 }
@@ -230,7 +231,7 @@ export function toReceipt(row: sql.FindChargeRow): Receipt {
     admittedAt: timestampFromDate(row.admittedAt),
     settledAt: timestampFromDate(row.settledAt),
     tags: readTags(row.tags) ?? {},
-    madeBy: row.madeBy ?? "",
+    madeBy: toActor(row.madeBy),
   });
 }
 

@@ -5,12 +5,13 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type Attempt,
   type Basis,
-  type Outcome,
+  Outcome,
   type Receipt,
   ReceiptSchema,
 } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { toActor } from "../base/actors.ts";
 import { familyOf } from "../base/families.ts";
 import type { PlacedHold } from "./admission.ts";
 import { type StoredHold, shownAttempt } from "./rows.ts";
@@ -62,6 +63,7 @@ export function runningReceipt({ hold, used }: StoredHold): Receipt {
     ...receiptHead(hold),
     usage: used,
     holdMicrocredits: hold.amountMicro,
+    outcome: Outcome.RUNNING,
   });
 }
 
@@ -90,7 +92,7 @@ export function receiptOf(charge: Charge): Receipt {
     leftOut: [...(charge.leftOut ?? [])],
     settledAt: timestampFromDate(charge.settledAt),
     tags: hold.tags ? { ...hold.tags } : {},
-    madeBy: hold.madeBy ?? "",
+    madeBy: toActor(hold.madeBy),
   };
 }
 
@@ -106,6 +108,6 @@ function receiptHead(hold: PlacedHold) {
     grantedOutputTokens: hold.grantedOutput,
     admittedAt: timestampFromDate(hold.admittedAt),
     ...(hold.tags && { tags: hold.tags }),
-    ...(hold.madeBy !== undefined && { madeBy: hold.madeBy }),
+    madeBy: toActor(hold.madeBy),
   };
 }

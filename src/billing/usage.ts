@@ -25,6 +25,7 @@ import {
   UsageSumsSchema,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
+import { toActor } from "../base/actors.ts";
 import { readBudget, toBudget } from "../base/budgets.ts";
 import { invalidField } from "../base/errors.ts";
 import { familyOf } from "../base/families.ts";
@@ -204,7 +205,7 @@ export function createReports(db: Runner) {
             keyId: row.keyId,
             model: row.model,
             ...(row.family !== "" && { family: familyOf(row.family) }),
-            member: row.member,
+            member: toActor(row.member),
             sums: toSums([row]),
             tagValue: row.value ?? "",
           }),

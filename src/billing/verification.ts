@@ -11,6 +11,7 @@ import {
   ViolationSchema,
 } from "../../gen/gateway/verification/v1/verification_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
+import { toActor } from "../base/actors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { actorOf } from "../contract/callers.ts";
@@ -81,7 +82,7 @@ export async function getLastVerification(db: Runner): Promise<GetLastVerificati
       latest: {
         startedAt: timestampFromDate(latest.startedAt),
         endedAt: timestampFromDate(latest.endedAt),
-        startedBy: latest.startedBy,
+        startedBy: toActor(latest.startedBy),
         violationCount: latest.violationCount,
         violations: [...latest.violations],
       },

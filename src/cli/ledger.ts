@@ -3,6 +3,7 @@
 import { getOption } from "@bufbuild/protobuf";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { VerificationService } from "../../gen/gateway/verification/v1/verification_pb.ts";
+import type { PartName } from "../base/actors.ts";
 import { createLog } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
 import { readCommandConfig } from "../config/environment.ts";
@@ -77,7 +78,7 @@ export async function withLedger(
 }
 
 /** Checks every invariant of the ledger and prints each violation. Sets the exit status to 1. */
-export async function verify({ postgres }: OpenLedger, service: string): Promise<void> {
+export async function verify({ postgres }: OpenLedger, service: PartName): Promise<void> {
   const billing = createBilling({ postgres, priceOf: () => undefined, log });
   const call = {
     signal: new AbortController().signal,

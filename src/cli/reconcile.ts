@@ -144,7 +144,7 @@ async function book(billing: Billing, correction: Correction): Promise<boolean> 
   const call = {
     signal: new AbortController().signal,
     requestHeader: new Headers(),
-    caller: { kind: "internal" as const, service: "reconcile" },
+    caller: { kind: "internal", service: "reconcile" } as const,
     allowed: getOption(BillingService.method.createTransfer, callers),
     accountId,
   };

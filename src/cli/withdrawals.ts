@@ -134,7 +134,7 @@ function callOf(method: DescMethod, accountId = "") {
   return {
     signal: new AbortController().signal,
     requestHeader: new Headers(),
-    caller: { kind: "internal" as const, service: "reconcile" },
+    caller: { kind: "internal", service: "reconcile" } as const,
     allowed: getOption(method, callers),
     accountId,
   };

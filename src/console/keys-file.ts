@@ -3,6 +3,7 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import type { CallOptions } from "@connectrpc/connect";
 import { type Key, KeyAttention, KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { actorText } from "../base/actors.ts";
 import { csvLine, textCell } from "../base/csv.ts";
 import { familyName } from "../base/families.ts";
 import { described, oneOf, text } from "../base/json-schema.ts";
@@ -92,8 +93,8 @@ function lineOf(key: Key): string {
     time(key.lastUsedAt),
     time(key.expiresAt),
     time(key.createdAt),
-    textCell(key.createdBy),
-    textCell(key.managedBy),
+    textCell(actorText(key.createdBy)),
+    textCell(actorText(key.managedBy)),
     time(key.revokedAt),
   ]);
 }

@@ -63,7 +63,7 @@ export function createOidcRoutes(parts: OidcParts): OidcRoutes {
         const { searchParams } = new URL(request.url, "http://localhost");
         const purpose = purposes.get(searchParams.get("purpose") ?? "");
         if (purpose === undefined) throw new ApiError("invalid_request");
-        const isOwn = purpose !== OidcPurpose.UNSPECIFIED;
+        const isOwn = purpose !== OidcPurpose.SIGN_IN;
         // No other page makes a person confirm or add something.
         const site = request.headers["sec-fetch-site"] ?? "none";
         if (isOwn && site !== "same-origin" && site !== "none") throw new ApiError("not_permitted");
@@ -94,7 +94,7 @@ export function createOidcRoutes(parts: OidcParts): OidcRoutes {
 }
 
 const purposes = new Map<string, OidcPurpose>([
-  ["", OidcPurpose.UNSPECIFIED],
+  ["", OidcPurpose.SIGN_IN],
   ["confirm", OidcPurpose.CONFIRM],
   ["add", OidcPurpose.ADD],
 ]);

@@ -21,7 +21,7 @@ import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 
 const buckets = {
-  all: SalesBucket.UNSPECIFIED,
+  all: SalesBucket.NONE,
   day: SalesBucket.DAY,
   week: SalesBucket.WEEK,
   month: SalesBucket.MONTH,

@@ -12,6 +12,7 @@ import {
   ApprovalSchema,
 } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import * as sql from "../../gen/sql/contract.ts";
+import { toActor } from "../base/actors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { actorOf } from "./callers.ts";
@@ -160,6 +161,7 @@ function toApproval(row: sql.ListApprovalsRow): Approval {
   return create(ApprovalSchema, {
     ...row,
     kind: kinds[row.kind],
+    requestedBy: toActor(row.requestedBy),
     amountMicrodollars: row.usdMicro,
     givenMicrodollars: row.givenUsdMicro,
     requestedAt: timestampFromDate(row.requestedAt),

@@ -1,6 +1,7 @@
 // Who may call what: whether a method admits a caller, which account a call concerns, and what the
 // caller may see in it. Pure functions over the `callers` option of the method.
 
+import type { Actor } from "../../gen/gateway/common/v1/actor_pb.ts";
 import type { Callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import {
   AccountRole,
@@ -8,6 +9,7 @@ import {
   ManagementScope,
   OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { actorText } from "../base/actors.ts";
 import { type AddressMatcher, plainAddress } from "../base/client-address.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type {
@@ -226,6 +228,17 @@ export function actorOf(caller: Caller): string {
     case "anyone":
       return "anyone";
   }
+}
+
+/**
+ * The text of an actor to filter by, as `actorOf` names callers. Empty: of all. Throws
+ * `invalid_request` if it names nobody.
+ */
+export function actorToFind(field: string, actor: Actor | undefined): string {
+  if (actor === undefined) return "";
+  if (!actor.kind.value)
+    throw invalidField(field, "must name a person, a token, a management key or a part");
+  return actorText(actor);
 }
 
 /** Under what changes of the caller are announced. Undefined: it has no changes. */

@@ -59,6 +59,7 @@ import { ViewsService } from "../../gen/gateway/people/v1/views_pb.ts";
 import { SalesService } from "../../gen/gateway/sales/v1/sales_pb.ts";
 import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { VerificationService } from "../../gen/gateway/verification/v1/verification_pb.ts";
+import type { PartName } from "../base/actors.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";
@@ -98,7 +99,7 @@ export type Caller =
   | ManagementCaller
   | Person
   /** A part of the gateway, such as `payments`. Only the local binding names it, never a header. */
-  | { readonly kind: "internal"; readonly service: string }
+  | { readonly kind: "internal"; readonly service: PartName }
   /** A call without a valid credential, of a method that is for everybody. */
   | { readonly kind: "anyone" };
 
@@ -427,7 +428,7 @@ export function factsOf(values: ContextValues | undefined): LocalFacts {
 }
 
 /** Context values of a call that a part of the gateway makes itself. */
-export function asService(service: string): ContextValues {
+export function asService(service: PartName): ContextValues {
   const caller = { kind: "internal", service } as const;
   return withFacts(createContextValues(), {
     known: { caller, untilMs: Number.POSITIVE_INFINITY },

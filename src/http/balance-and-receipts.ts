@@ -20,6 +20,7 @@ import { type Budget, BudgetWindow_Name } from "../../gen/gateway/common/v1/budg
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { actorText, toActor } from "../base/actors.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import {
@@ -162,7 +163,7 @@ const { listCharges } = UsageService.method;
 /** The outcomes of finished requests, by their names in lower case. */
 const outcomes: Readonly<Record<string, Outcome>> = Object.fromEntries(
   Object.entries(Outcome)
-    .filter(([, outcome]) => outcome !== Outcome.UNSPECIFIED)
+    .filter(([, outcome]) => outcome !== Outcome.UNSPECIFIED && outcome !== Outcome.RUNNING)
     .map(([name, outcome]) => [name.toLowerCase(), outcome]),
 );
 
@@ -323,7 +324,7 @@ export function listReceipts(core: Core) {
           outcomes: listParam(query, "outcome").map((name) => choiceOf(outcomes, "outcome", name)),
           minChargedMicrocredits: creditsParam(query, "min_credits"),
           tags: parseTags(textParam(query, "tag"), "tag"),
-          madeBy: textParam(query, "made_by"),
+          madeBy: toActor(textParam(query, "made_by")),
         },
       },
       callFor(request),
@@ -354,7 +355,7 @@ function renderReceipt(receipt: Receipt): JsonObject {
     model: receipt.model,
     key_id: receipt.keyId,
     family: familyName(receipt.family) ?? null,
-    outcome: receipt.settledAt ? nameOf(OutcomeSchema, receipt.outcome) : "RUNNING",
+    outcome: nameOf(OutcomeSchema, receipt.outcome),
     basis: receipt.settledAt ? nameOf(BasisSchema, receipt.basis) : null,
     tokens: renderTokens(usage),
     web_searches: usage?.webSearches ?? 0,
@@ -372,7 +373,7 @@ function renderReceipt(receipt: Receipt): JsonObject {
     attempts: receipt.attempts.map(renderAttempt),
     left_out: encodeLeftOut(receipt.leftOut),
     tags: Object.fromEntries(sortedTags(receipt.tags)),
-    made_by: receipt.madeBy || null,
+    made_by: actorText(receipt.madeBy) || null,
     admitted_at: rfc3339OrNull(receipt.admittedAt),
     settled_at: rfc3339OrNull(receipt.settledAt),
   };

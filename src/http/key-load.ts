@@ -8,6 +8,7 @@
 
 import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { actorText } from "../base/actors.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
 import { networkOf } from "../base/client-address.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
@@ -163,7 +164,7 @@ export class KeyLoad {
       return error && error.startedAt >= changedAt && nowMs < error.endsMs ? error : undefined;
     };
     const found = find(keyId);
-    for (const error of managedBy === "" ? [found] : [found, find(managerOf(key))])
+    for (const error of managedBy === undefined ? [found] : [found, find(managerOf(key))])
       if (error?.known && nowMs < error.known.untilMs && error.startedAt >= settledAt)
         throw error.known.error;
     const tooManyFailed = this.#parts.rateLimits.tooManyFailed(keyId, requestsPerMinute);
@@ -488,7 +489,7 @@ type PaymentReason = "credits_exhausted" | "monthly_cap_reached" | "budget_reach
 
 /** Whose budget all keys of a manager share in a pool. No key has such an id. */
 function managerOf({ accountId, family, managedBy }: Key): string {
-  return `${accountId} ${family} ${managedBy}`;
+  return `${accountId} ${family} ${actorText(managedBy)}`;
 }
 
 /** True for the end of a budget of who manages the key: the next one of his keys meets it too. */

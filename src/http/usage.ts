@@ -10,6 +10,7 @@ import {
   UsageService,
   type UsageSums,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { actorText } from "../base/actors.ts";
 import { familyName } from "../base/families.ts";
 import {
   closed,
@@ -164,7 +165,7 @@ function renderRow(
     ...(keyId !== "" && { key_id: keyId }),
     ...(model !== "" && { model }),
     ...(familyName(family) && { family: familyName(family) ?? null }),
-    ...(isByMember && { member: member || null }),
+    ...(isByMember && { member: actorText(member) || null }),
     // Null: the requests without that tag.
     ...(isByTag && { tag_value: tagValue || null }),
     ...(sums && renderSums(sums)),

@@ -72,7 +72,7 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
     images: 0,
     pages: 0,
     unbounded: false,
-    mostExpensiveInput: InputCategory.UNSPECIFIED as InputCategory,
+    mostExpensiveInput: InputCategory.PLAIN as InputCategory,
     writesLiveLong: false,
   };
   let hasShortWrites = false;
@@ -84,7 +84,7 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
     if (ttl === "1h") size.mostExpensiveInput = InputCategory.CACHE_WRITE_1H;
     else {
       hasShortWrites = true;
-      if (size.mostExpensiveInput === InputCategory.UNSPECIFIED)
+      if (size.mostExpensiveInput === InputCategory.PLAIN)
         size.mostExpensiveInput = InputCategory.CACHE_WRITE_5M;
     }
   };

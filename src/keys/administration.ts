@@ -39,6 +39,7 @@ import {
   type UpdateKeyResponse,
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { actorText, toActor } from "../base/actors.ts";
 import { type BudgetLimits, limitNames, unlimited } from "../base/budgets.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { checkAddresses } from "../base/client-address.ts";
@@ -117,7 +118,7 @@ export async function createKey(
   const liveMax = liveMaxFor(parts, caller);
   const created = await parts.store.createKey(accountId, newSecret(family), {
     once: onceFor(KeysService.method.createKey, request, call),
-    admit: admitTo(parts, { accountId, managedBy: createdBy }, call, { bounds: true }),
+    admit: admitTo(parts, { accountId, managedBy: toActor(createdBy) }, call, { bounds: true }),
     async decide(tx, { rank, parent }) {
       const controls = parent ? { ...asked, ...boundByParent(asked, parent, "") } : asked;
       if (liveMax !== undefined) await checkBounds(tx, accountId, { liveMax, perHourMax });
@@ -214,6 +215,7 @@ async function modelKeys(store: KeyStore, accountId: string) {
 
 const sorts: Readonly<Record<KeyOrder, KeyPage["sort"]>> = {
   [KeyOrder.UNSPECIFIED]: "made",
+  [KeyOrder.CREATED]: "made",
   [KeyOrder.MONTH_SPENT]: "spent",
   [KeyOrder.NAME]: "name",
   [KeyOrder.LAST_USED]: "used",
@@ -260,7 +262,8 @@ export async function updateKey(
   const { keyId, controls: asked } = checkUpdate(request, parts.resolveModel);
   const found = await findUsable(parts, keyId, call);
   const { caller } = call;
-  const { accountId, managedBy } = found;
+  const { accountId } = found;
+  const managedBy = actorText(found.managedBy);
   if (caller.kind === "management") checkNoReader(asked, "key.account_reader");
   const { earlier, controls } = await parts.store.updateKey(found, asked, {
     admit: admitTo(parts, found, call, { bounds: true }),
@@ -454,9 +457,10 @@ function admitTo(
   { bounds } = { bounds: false },
 ): Admit {
   return async (tx) => {
-    const bounding = bounds ? [managedBy] : [];
+    const manager = actorText(managedBy);
+    const bounding = bounds ? [manager] : [];
     const permit = await admitToAll(parts, { accountId, bounding }, call, tx);
-    return permit(managedBy);
+    return permit(manager);
   };
 }
 

@@ -24,6 +24,7 @@ import {
   UpdateManagementKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import * as sql from "../../gen/sql/keys.ts";
+import { toActor } from "../base/actors.ts";
 import type { Changes } from "../base/change-feed.ts";
 import {
   type AddressMatcher,
@@ -385,6 +386,7 @@ async function describe(
     create(ManagementKeySchema, {
       ...row,
       name: shownName(row.name),
+      createdBy: toActor(row.createdBy),
       maxKeys: row.mostKeys,
       scopes: scopesOf(row.scopes),
       childLimits: readChildLimits(row.childLimits),

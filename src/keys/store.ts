@@ -19,6 +19,7 @@ import {
   ChildLimitsSchema,
 } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import * as sql from "../../gen/sql/keys.ts";
+import { toActor } from "../base/actors.ts";
 import { type BudgetLimits, limitsOf, readBudget, toBudget } from "../base/budgets.ts";
 import type { ChangePage } from "../base/change-feed.ts";
 import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
@@ -394,7 +395,13 @@ export function createKeyStore(
     /** The same keys with nothing but their ids, revisions, statuses and managers. */
     async listIds(accountId: string, filter: KeyFilter, page: KeyPage): Promise<Key[]> {
       const rows = await run(sql.pageAccountKeys, { accountId, ...filterOf(filter), ...page });
-      return rows.map((row) => create(KeySchema, { ...row, state: statusOf[row.status] }));
+      return rows.map((row) =>
+        create(KeySchema, {
+          ...row,
+          managedBy: toActor(row.managedBy),
+          state: statusOf[row.status],
+        }),
+      );
     },
 
     /** What keys were charged on each of the last UTC days up to today, in place of nothing. */
@@ -828,6 +835,8 @@ function keyMembers({ family, status, requestsPerMinute, ...row }: KeyRow) {
     ...row,
     name: shownName(row.name),
     family: familyOf(family),
+    createdBy: toActor(row.createdBy),
+    managedBy: toActor(row.managedBy),
     state: statusOf[status],
     requestsPerMinute: requestsPerMinute ?? undefined,
     dailyCapMicrocredits: day ?? undefined,

@@ -12,6 +12,7 @@ import {
   SupportService,
 } from "../../gen/gateway/operations/v1/support_pb.ts";
 import * as sql from "../../gen/sql/operations.ts";
+import { toActor } from "../base/actors.ts";
 import { invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { readPage } from "../base/paging.ts";
@@ -69,5 +70,9 @@ function checkedText(text: string): string {
 }
 
 function toNote({ at, by, ...note }: sql.FindNoteRow): AccountNote {
-  return create(AccountNoteSchema, { ...note, createdBy: by, createdAt: timestampFromDate(at) });
+  return create(AccountNoteSchema, {
+    ...note,
+    createdBy: toActor(by),
+    createdAt: timestampFromDate(at),
+  });
 }

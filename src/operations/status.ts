@@ -117,7 +117,7 @@ function toNode(record: NodeRecord, answering: string): Node {
   return create(NodeSchema, {
     nodeId: record.nodeId,
     startedAt: timestampFromDate(record.startedAt),
-    silentSeconds: record.silentPolls,
+    silentFor: { seconds: BigInt(record.silentPolls) },
     answering: record.nodeId === answering,
     ...(report && { report }),
   });

@@ -163,12 +163,13 @@ type Waiting = {
 /** Micro-credits by deposit. Every deposit that waits is named, so that no rule counts it later. */
 async function grantFor(
   tables: PaymentsTables,
-  { rate, grantedMicrodollars: amountMicrodollars }: Grant,
+  { what }: Grant,
   { order, now, waiting, marketRates }: Waiting,
 ): Promise<StoredDecision["granted"]> {
-  if (rate === GrantRate.UNSPECIFIED) {
+  if (what.case === "grantedMicrodollars") {
+    const amountMicrodollars = what.value;
     if (amountMicrodollars <= 0n || amountMicrodollars > amountUsdMicroMax)
-      throw invalidField("grant.granted_microdollars", "must be above 0, or name a rate");
+      throw invalidField("grant.granted_microdollars", "must be above 0");
     const micro = amountMicrodollars * microCreditsPerMicroDollar;
     const [first, ...others] = waiting;
     if (!first) return [{ depositId: "", micro }];
@@ -177,8 +178,8 @@ async function grantFor(
       ...others.map(({ externalId }) => ({ depositId: externalId, micro: 0n })),
     ];
   }
-  if (amountMicrodollars !== 0n)
-    throw invalidField("grant.granted_microdollars", "must be empty with a rate");
+  const rate = what.value;
+  if (!rate) throw invalidField("grant", "must name a rate or an amount");
   const byDeposit = waiting.map((deposit) => ({
     depositId: deposit.externalId,
     micro:
@@ -239,11 +240,11 @@ async function restMicro(
 async function readMarketRates(
   { store, processors }: Parts,
   orderId: string,
-  { rate }: Grant,
+  { what }: Grant,
 ): Promise<Map<string, bigint>> {
   const rates = new Map<string, bigint>();
   const order = await store.findOrder(orderId);
-  if (rate !== GrantRate.MARKET || !order) return rates;
+  if (what.value !== GrantRate.MARKET || !order) return rates;
   const processor = processors().get(order.processor);
   for (const deposit of await store.listDeposits([orderId])) {
     const found = await processor?.marketRate?.(deposit, "now");

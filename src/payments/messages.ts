@@ -19,6 +19,7 @@ import {
 } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { type Decision, DecisionSchema } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import type * as sql from "../../gen/sql/payments.ts";
+import { toActor } from "../base/actors.ts";
 import { familyOf } from "../base/families.ts";
 import { decimal, microCreditsPerMicroDollar } from "../base/money.ts";
 import { coins } from "./coins.ts";
@@ -128,7 +129,7 @@ export function toOrder(
     checkoutUrl: order.checkoutUrl,
     simulated: also.isSimulated,
     state: states[order.state],
-    attention: attention ? attentions[attention] : Attention.UNSPECIFIED,
+    attention: attention ? attentions[attention] : Attention.NONE,
     notice: attention ? notices[attention] : "",
     seenCoins: coins(seen, decimals),
     settledCoins: coins(settled, decimals),
@@ -136,7 +137,7 @@ export function toOrder(
     grantedMicrocredits: order.grantedMicro - order.takenBackMicro,
     refundedMicrodollars: order.refundedUsdMicro,
     receiptNumber: order.receiptNumber ?? "",
-    createdBy: order.createdBy,
+    createdBy: toActor(order.createdBy),
     createdAt: timestampFromDate(order.createdAt),
     quotedUntil: timestampFromDate(order.quotedUntil),
     watchedUntil: timestampFromDate(order.watchedUntil),
@@ -198,8 +199,8 @@ export function toDecision(decision: StoredDecision): Decision {
     orderId: decision.orderId,
     grantedMicrocredits: decision.granted.reduce((sum, { micro }) => sum + micro, 0n),
     reason: decision.reason,
-    decidedBy: decision.decidedBy,
-    approvedBy: decision.approvedBy ?? "",
+    decidedBy: toActor(decision.decidedBy),
+    approvedBy: toActor(decision.approvedBy),
     createdAt: timestampFromDate(decision.createdAt),
   });
 }
@@ -213,7 +214,7 @@ function toRefund(refund: StoredRefund): Refund {
     refundedMicrocredits: refund.micro,
     transaction: refund.transaction,
     reason: refund.reason,
-    createdBy: refund.madeBy,
+    createdBy: toActor(refund.madeBy),
     createdAt: timestampFromDate(refund.createdAt),
     ...(refund.endedAt && { endedAt: timestampFromDate(refund.endedAt) }),
   });

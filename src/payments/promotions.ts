@@ -20,6 +20,7 @@ import {
   StopPromotionResponseSchema,
 } from "../../gen/gateway/payments/v1/promotions_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
+import { toActor } from "../base/actors.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyOf, namedFamily } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -284,7 +285,7 @@ function toPromotion(row: sql.FindPromotionRow): Promotion {
     name: shownName(name),
     uses: used,
     needsPurchase,
-    createdBy,
+    createdBy: toActor(createdBy),
     family: familyOf(row.family),
     bonusMicrocredits: row.bonusMicro,
     maxUses: row.most ?? 0,

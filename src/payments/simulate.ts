@@ -30,9 +30,11 @@ export async function simulateDeposit(
   if (!processors().get(order.processor)?.isSimulated)
     throw invalidField("order_id", "is no order of a simulated processor");
   checkText("deposit_id", request.depositId);
-  if (request.event !== SimulatedEvent.UNSPECIFIED) await happen(parts, order, request);
-  const depositId =
-    request.event === SimulatedEvent.UNSPECIFIED ? await deposit(store, order, request) : "";
+  const isDeposit =
+    request.simulatedEvent === SimulatedEvent.UNSPECIFIED ||
+    request.simulatedEvent === SimulatedEvent.DEPOSIT;
+  if (!isDeposit) await happen(parts, order, request);
+  const depositId = isDeposit ? await deposit(store, order, request) : "";
   const { processor, externalId } = order;
   if (!request.withoutHook && externalId !== null) {
     await store.run(sql.hookOrder, { processor, externalId });
@@ -49,9 +51,9 @@ async function happen(
   { orderId }: StoredOrder,
   request: SimulateDepositRequest,
 ): Promise<void> {
-  const { event } = request;
+  const { simulatedEvent: event } = request;
   for (const [field, isSet] of Object.entries({
-    amount: request.coins !== "",
+    coins: request.coins !== "",
     confirmations: request.confirmations > 0,
     deposit_id: request.depositId !== "",
     lost: request.lost,

@@ -18,6 +18,7 @@ import {
   SweepsService,
 } from "../../gen/gateway/payments/v1/sweeps_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
+import { toActor } from "../base/actors.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { readPage } from "../base/paging.ts";
@@ -201,7 +202,8 @@ async function toSweeps({ store }: Parts, rows: readonly sql.ListSweepsRow[]): P
   );
   return rows.map(({ sweepId, network, addresses, beganAt, until, endedAt, createdBy, isRead }) =>
     create(SweepSchema, {
-      ...{ sweepId, network, addresses, createdBy, read: isRead },
+      ...{ sweepId, network, addresses, read: isRead },
+      createdBy: toActor(createdBy),
       beganAt: timestampFromDate(beganAt),
       until: timestampFromDate(until),
       ...(endedAt && { endedAt: timestampFromDate(endedAt) }),
@@ -221,6 +223,6 @@ function toPayment(
     ...{ paymentId: externalId, address, asset },
     coins: coins(BigInt(row.atoms), decimals),
     occurredAt: timestampFromDate(at),
-    grantedBy: grantedBy ?? "",
+    grantedBy: toActor(grantedBy),
   });
 }

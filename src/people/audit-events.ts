@@ -12,7 +12,9 @@ import {
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { SupportService } from "../../gen/gateway/operations/v1/support_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
+import { toActor } from "../base/actors.ts";
 import { encodeTimeCursor, parseTimeCursor, readPage, walkPages } from "../base/paging.ts";
+import { actorToFind } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { Parts } from "./parts.ts";
@@ -36,7 +38,7 @@ export async function listAuditEvents(
   const { actor, method, keyId, startAt: from, endAt: to, allAccounts } = request;
   const filter = {
     accountId: allAccounts ? null : accountId,
-    actor: actor || null,
+    actor: actorToFind("actor", actor) || null,
     method: method || null,
     keyId: keyId || null,
     hidden: isMember(caller) ? actsOnNotes : [],
@@ -93,10 +95,15 @@ async function readEvents(
   const { at: before = null, id: beforeId = null } =
     after === undefined ? {} : parseTimeCursor(after);
   const events = await store.run(sql.listAuditEvents, { ...filter, before, beforeId, rows });
-  return events.map(({ at, facts: stored, ...event }) => {
+  return events.map(({ at, facts: stored, actor, ...event }) => {
     const { reason = "", ...others } = readFacts(stored);
     const facts = withReasons && reason !== "" ? { ...others, reason } : others;
-    return create(AuditEventSchema, { ...event, occurredAt: timestampFromDate(at), facts });
+    return create(AuditEventSchema, {
+      ...event,
+      actor: toActor(actor),
+      occurredAt: timestampFromDate(at),
+      facts,
+    });
   });
 }
 

@@ -7,6 +7,7 @@ import { OperatorRole, OperatorRoleSchema } from "../../gen/gateway/common/v1/ro
 import {
   type CreateSignInLinkRequest,
   CreateSignInLinkResponseSchema,
+  LinkDelivery,
   type ListPeopleRequest,
   ListPeopleResponseSchema,
   PeopleService,
@@ -227,10 +228,12 @@ export async function makeSignInLink(
   call: AuthenticatedCall,
 ) {
   const { store, publicUrl, outbox } = parts;
-  const { personId, mail } = request;
+  const { personId } = request;
+  const mail = request.delivery === LinkDelivery.MAILED;
   const { caller } = call;
   const reason = readReason(request.reason, call);
-  if (mail && !outbox) throw invalidField("mail", "needs a mail server, and SMTP_URL is not set");
+  if (mail && !outbox)
+    throw invalidField("delivery", "needs a mail server, and SMTP_URL is not set");
   const minted = mintLink();
   const once = onceFor(PeopleService.method.createSignInLink, request, call);
   const answer = await store.transaction(async (tables) => {
@@ -241,7 +244,7 @@ export async function makeSignInLink(
     const person = await tables.findPerson(personId);
     if (!person) throw noSuchPerson();
     if (mail && person.email === "")
-      throw invalidField("mail", "this person has no confirmed address");
+      throw invalidField("delivery", "this person has no confirmed address");
     const isOperator = person.operatorRole !== OperatorRole.UNSPECIFIED;
     const waits = isOperator && needsApproval(caller, parts.approvalLimit());
     let outcome: MadeLink | undefined;

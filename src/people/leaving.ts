@@ -1,6 +1,7 @@
 // People who leave for good. Only the id stays, which keys and audit events name.
 
 import { create } from "@bufbuild/protobuf";
+import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type DeletePersonRequest,
@@ -57,7 +58,10 @@ export async function deletePerson(
       const locked = members.get(accountId) ?? [];
       const own = memberships.find((one) => one.accountId === accountId);
       if (own)
-        checkChange(locked, personId, undefined, { accountName: own.name, isClosed: own.closed });
+        checkChange(locked, personId, undefined, {
+          accountName: own.name,
+          isClosed: own.state === AccountState.CLOSED,
+        });
       const ofAccount = managed.filter((key) => key.accountId === accountId);
       const left = { accountId, members: locked, caller, leaves: true };
       const paused = await settleKeys(keys, tables, request, left);

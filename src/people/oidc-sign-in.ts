@@ -65,7 +65,7 @@ async function checkPurpose(
   linkToken: string,
   { caller }: AuthenticatedCall,
 ): Promise<FlowPurpose> {
-  if (purpose === OidcPurpose.UNSPECIFIED) {
+  if (purpose === OidcPurpose.UNSPECIFIED || purpose === OidcPurpose.SIGN_IN) {
     if (linkToken === "") return { kind: "sign-in" };
     if (isConfirmation(await findLink(parts, linkToken))) throw noSuchLink();
     return { kind: "link", linkToken };

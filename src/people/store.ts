@@ -3,6 +3,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { type AdminToken, AdminTokenSchema } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
 import {
@@ -21,6 +22,7 @@ import {
 } from "../../gen/gateway/people/v1/profile_pb.ts";
 import { LinkPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
+import { toActor } from "../base/actors.ts";
 import type { ChangePage } from "../base/change-feed.ts";
 import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
@@ -398,8 +400,7 @@ export function tablesOn(db: Runner, budgets: MemberBudgets = noBudgets) {
           name: shownName(row.name),
           role: rolesByName[row.role],
           stateReason: row.statusReason,
-          suspended: row.status === "suspended",
-          closed: row.status === "closed",
+          state: accountStates[row.status],
           createdAt: timestampFromDate(row.createdAt),
         }),
       );
@@ -486,6 +487,12 @@ const mailStates: Readonly<Record<NonNullable<sql.ListInvitationsRow["mail"]>, M
   failed: MailState.FAILED,
 };
 
+const accountStates = {
+  active: AccountState.ACTIVE,
+  suspended: AccountState.SUSPENDED,
+  closed: AccountState.CLOSED,
+} as const;
+
 const scopesByName: Readonly<Record<sql.FindAdminTokensRow["scope"], AdminScope>> = {
   read: AdminScope.READ,
   keys: AdminScope.KEYS,
@@ -561,11 +568,12 @@ function toLink({ accountId, role, email, ...row }: sql.FindLinkRow): OpenLink {
 function toInvitation(row: sql.InsertLinkRow & Partial<sql.ListInvitationsRow>): Invitation {
   return create(InvitationSchema, {
     ...row,
+    createdBy: toActor(row.createdBy),
     role: row.role ? rolesByName[row.role] : AccountRole.UNSPECIFIED,
     createdAt: timestampFromDate(row.createdAt),
     expiresAt: timestampFromDate(row.endsAt),
     email: row.email ?? "",
-    mailState: row.mail ? mailStates[row.mail] : MailState.UNSPECIFIED,
+    mailState: row.mail ? mailStates[row.mail] : MailState.NONE,
     mailProblem: row.mailProblem ?? "",
   });
 }
@@ -573,6 +581,7 @@ function toInvitation(row: sql.InsertLinkRow & Partial<sql.ListInvitationsRow>):
 function toAdminToken(row: sql.ListAdminTokensRow): AdminToken {
   return create(AdminTokenSchema, {
     ...row,
+    createdBy: toActor(row.createdBy),
     scope: scopesByName[row.scope],
     createdAt: timestampFromDate(row.createdAt),
     lastUsedAt: toTimestamp(row.lastUsedAt),

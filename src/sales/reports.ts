@@ -31,6 +31,7 @@ import {
   SetProviderBillResponseSchema,
 } from "../../gen/gateway/sales/v1/sales_pb.ts";
 import * as sql from "../../gen/sql/sales.ts";
+import { toActor } from "../base/actors.ts";
 import { invalidField } from "../base/errors.ts";
 import { familyOf, namedFamily } from "../base/families.ts";
 import { decimal } from "../base/money.ts";
@@ -89,6 +90,7 @@ const timestampOf = (day: string) => timestampFromDate(startOf(day));
 
 const bucketNames: Readonly<Record<SalesBucket, string>> = {
   [SalesBucket.UNSPECIFIED]: "none",
+  [SalesBucket.NONE]: "none",
   [SalesBucket.DAY]: "day",
   [SalesBucket.WEEK]: "week",
   [SalesBucket.MONTH]: "month",
@@ -396,7 +398,7 @@ export async function listProviderBills(
         uncostedRequests: row.uncosted,
         ...(row.usdMicro !== null && { billedMicrodollars: row.usdMicro }),
         note: row.note ?? "",
-        setBy: row.setBy ?? "",
+        setBy: toActor(row.setBy),
         ...(row.setAt && { setAt: timestampFromDate(row.setAt) }),
       }),
     ),

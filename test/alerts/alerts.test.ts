@@ -5,6 +5,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import {
+  AlertChannel,
   AlertKind,
   type AlertSettingsSchema,
   DeliveryState,
@@ -1079,7 +1080,7 @@ test("settings that cannot be are refused at their field, and change nothing", a
     [{ percents: Array.from({ length: 11 }, (_, index) => index + 1) }, "settings.percents"],
     [{ webhookUrl: "http://hooks.example/" }, "settings.webhook_url"],
     [{ webhookUrl: "nonsense" }, "settings.webhook_url"],
-    [{ rules: [{ kind: KEY_CREATED, webhook: true }] }, "settings.webhook_url"],
+    [{ rules: [{ kind: KEY_CREATED, channels: [AlertChannel.WEBHOOK] }] }, "settings.webhook_url"],
     [{ rules: [{ kind: PROVIDER_ALARM }] }, "settings.rules[0].kind"],
     [{ rules: [{ kind: KEY_CREATED }, { kind: KEY_CREATED }] }, "settings.rules[1].kind"],
   ];

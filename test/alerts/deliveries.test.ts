@@ -6,6 +6,7 @@ import { AlertKind, DeliveryState, WebhookForm } from "../../gen/gateway/alerts/
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { WebhookSecrets } from "../../src/alerts/secrets.ts";
 import { type Webhook, WebhookError } from "../../src/alerts/webhook.ts";
+import { channelsBy } from "../support/alerts.ts";
 import { errorOf } from "../support/keys.ts";
 import { type Notices, type NoticesNode, startNotices } from "../support/notices.ts";
 import { memberOf, order } from "../support/payments.ts";
@@ -21,8 +22,8 @@ beforeEach(async () => {
 afterEach(() => stage.stop());
 
 const rules = [AlertKind.PAYMENT_SEEN, AlertKind.WEBHOOK_OFF].map((kind) => ({
-  ...{ kind, page: true, webhook: true },
-  mail: kind === AlertKind.WEBHOOK_OFF,
+  kind,
+  channels: channelsBy({ page: true, mail: kind === AlertKind.WEBHOOK_OFF, webhook: true }),
 }));
 const settings = { rules, webhookUrl: hook };
 
@@ -69,7 +70,12 @@ test("deliveries are listed to owners, page by page, and kept for 30 days", asyn
     accountId,
     settings: {
       ...settings,
-      rules: [{ kind: AlertKind.PAYMENT_SEEN, page: true, webhook: true, mail: true }],
+      rules: [
+        {
+          kind: AlertKind.PAYMENT_SEEN,
+          channels: channelsBy({ page: true, mail: true, webhook: true }),
+        },
+      ],
     },
   });
   await happens(node);

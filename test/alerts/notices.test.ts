@@ -5,7 +5,7 @@ import { create } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { AlertKind, NewestAlertsSchema } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { GrantRate, SimulatedEvent } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
+import { SimulatedEvent } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import * as sql from "../../gen/sql/alerts.ts";
 import { raise } from "../../src/alerts/raise.ts";
 import { WebhookSecrets } from "../../src/alerts/secrets.ts";
@@ -14,6 +14,7 @@ import { createAlertWatch } from "../../src/alerts/watch.ts";
 import { createLog } from "../../src/base/log.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
+import { channelsBy } from "../support/alerts.ts";
 import { type Notices, type NoticesNode, startNotices } from "../support/notices.ts";
 import { admin, memberOf, order } from "../support/payments.ts";
 
@@ -38,7 +39,7 @@ const nameOf = (kind: AlertKind) =>
 
 /** Rules by which all kinds of payments go by these channels. */
 const rulesBy = (channels: { page?: boolean; mail?: boolean; webhook?: boolean }) =>
-  paymentKinds.map((name) => ({ kind: kindOf(name), ...channels }));
+  paymentKinds.map((name) => ({ kind: kindOf(name), channels: channelsBy(channels) }));
 
 /** What happens to an order of 5 USD, and what is told of it, in order. */
 type Case = {
@@ -82,7 +83,7 @@ const decide =
 const grantOf = (grantedMicrodollars: bigint) => ({
   choice: {
     case: "grant" as const,
-    value: { rate: GrantRate.UNSPECIFIED, grantedMicrodollars },
+    value: { what: { case: "grantedMicrodollars" as const, value: grantedMicrodollars } },
   },
 });
 
@@ -174,7 +175,8 @@ const cases: readonly Case[] = [
   {
     name: "9: the processor calls it paid",
     run: steps(
-      (orderId) => node.payments.admin.simulateDeposit({ orderId, event: SimulatedEvent.MARKED }),
+      (orderId) =>
+        node.payments.admin.simulateDeposit({ orderId, simulatedEvent: SimulatedEvent.MARKED }),
       look,
     ),
     told: [],
@@ -274,22 +276,17 @@ describe("kinds and channels", () => {
 
   test("the settings of an account that has set nothing are this table, and each kind has a row", async () => {
     const { settings } = await node.as(owner).listAlerts({ accountId });
-    const shown = settings?.rules.map(({ kind, page, mail, webhook }) => [
-      nameOf(kind),
-      { page, mail, webhook },
-    ]);
+    const shown = settings?.rules.map(({ kind, channels }) => [nameOf(kind), channels]);
     const others = [
       ...["CREDITS_LOW", "CAP_REACHED", "KEY_CREATED", "NEW_PLACE", "KEY_STOPPED"],
       ...["KEY_MISPLACED", "ORDER_WAITING", "WEBHOOK_OFF"],
     ];
     expect(Object.fromEntries(shown ?? [])).toEqual({
-      ...Object.fromEntries(
-        others.map((kind) => [kind, { page: true, mail: true, webhook: false }]),
-      ),
+      ...Object.fromEntries(others.map((kind) => [kind, channelsBy({ page: true, mail: true })])),
       ...Object.fromEntries(
         Object.entries(byDefault).map(([kind, { page, mail }]) => [
           kind,
-          { page, mail, webhook: false },
+          channelsBy({ page, mail }),
         ]),
       ),
     });
@@ -308,7 +305,7 @@ describe("kinds and channels", () => {
         await node.as(owner).updateAlertSettings({
           accountId,
           settings: {
-            rules: [{ kind: kindOf(kind), [channel]: true }],
+            rules: [{ kind: kindOf(kind), channels: channelsBy({ [channel]: true }) }],
             webhookUrl: channel === "webhook" ? "https://hooks.example/alerts" : "",
           },
         });

@@ -59,7 +59,7 @@ const minute = new SlidingWindow();
 const never = new AbortController().signal;
 const bounds = {
   input: 600,
-  mostExpensiveInput: InputCategory.UNSPECIFIED,
+  mostExpensiveInput: InputCategory.PLAIN,
   webSearches: 0,
   minOutput: 1_000,
   maxOutput: 1_000,

@@ -52,7 +52,7 @@ export async function startPairs(postgres: Postgres) {
   const bounds = {
     input: 1_000,
     webSearches: 0,
-    mostExpensiveInput: InputCategory.UNSPECIFIED,
+    mostExpensiveInput: InputCategory.PLAIN,
     minOutput: pairTokens,
     maxOutput: pairTokens,
   };

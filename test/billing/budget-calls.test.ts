@@ -27,6 +27,7 @@ import {
   QueryUsageRequestSchema,
   UsageGroup,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { tokenCategories } from "../../src/base/token-categories.ts";
 import type { Payer } from "../../src/billing/admission.ts";
@@ -413,7 +414,12 @@ test("usage comes with the budgets of the person who asks, if they are asked for
   expect(await ben?.ownBudgets()).toEqual([["per_ben", Family.V2, 8n]]);
   expect(await ana?.ownBudgets(false)).toEqual([]);
   expect(await owner.ownBudgets()).toEqual([]);
-  const key = { keyId: payer.keyId, accountId, family: Family.V1, managedBy: "person:per_ana" };
+  const key = {
+    keyId: payer.keyId,
+    accountId,
+    family: Family.V1,
+    managedBy: toActor("person:per_ana"),
+  };
   const asKey = { key: create(KeySchema, key), secret: create(SecretSchema) };
   expect(await open({ kind: "key", ...asKey }).ownBudgets()).toEqual([]);
   // The limits are gone, and their rows stay.
@@ -431,7 +437,7 @@ test("a key sees what its manager and its pool have free, and an account reader 
       kind: "key",
       key: create(KeySchema, {
         ...{ keyId: payer.keyId, accountId, family: 1, accountReader },
-        managedBy: "person:per_ana",
+        managedBy: toActor("person:per_ana"),
       }),
       secret: create(SecretSchema),
     });

@@ -57,7 +57,7 @@ function leastInputNano(prices: Prices, bounds: UsageBounds): bigint {
   const most = mostInputNano(prices, bounds);
   if (bounds.minInput === undefined) return most;
   return least(
-    BigInt(bounds.minInput) * maxInputPriceNano(prices, InputCategory.UNSPECIFIED) +
+    BigInt(bounds.minInput) * maxInputPriceNano(prices, InputCategory.PLAIN) +
       BigInt(bounds.webSearches) * prices.webSearch * 1000n,
     most,
   );
@@ -222,7 +222,7 @@ test("output beyond 8,192 tokens is granted up to a quarter of the free credits,
   };
   const bounds = {
     input: 0,
-    mostExpensiveInput: InputCategory.UNSPECIFIED,
+    mostExpensiveInput: InputCategory.PLAIN,
     webSearches: 0,
     minOutput: 1_024,
     maxOutput: 128_000,
@@ -249,7 +249,7 @@ test("a grant is reduced if the credits would not cover the usual one without th
   };
   const bounds = {
     input: 1_000,
-    mostExpensiveInput: InputCategory.UNSPECIFIED,
+    mostExpensiveInput: InputCategory.PLAIN,
     webSearches: 0,
     minOutput: 1_024,
     maxOutput: 4_000,

@@ -95,7 +95,7 @@ test("a side of a request costs as much as the most expensive of its tokens", ()
       const { input, output, thinking, cacheRead, cacheWrite5m, cacheWrite1h } = prices;
       expect(maxOutputPriceNano(prices)).toBe(dearest(output, thinking));
       const most = (category: InputCategory) => maxInputPriceNano(prices, category);
-      expect(most(InputCategory.UNSPECIFIED)).toBe(dearest(input, cacheRead));
+      expect(most(InputCategory.PLAIN)).toBe(dearest(input, cacheRead));
       expect(most(InputCategory.CACHE_WRITE_5M)).toBe(dearest(input, cacheRead, cacheWrite5m));
       expect(most(InputCategory.CACHE_WRITE_1H)).toBe(
         dearest(input, cacheRead, cacheWrite5m, cacheWrite1h),

@@ -92,7 +92,7 @@ describe("two accounts that use the same request id", () => {
       (await world.billing.findRequests(create(FindRequestsRequestSchema, { requestId: id }), call))
         .receipts;
     expect(await find(requestId)).toMatchObject([
-      { accountId: second.accountId, outcome: Outcome.UNSPECIFIED },
+      { accountId: second.accountId, outcome: Outcome.RUNNING },
       { accountId: first.accountId, outcome: Outcome.COMPLETED, chargedMicrocredits: 50n },
     ]);
     expect(await find(newRequestId())).toEqual([]);

@@ -15,6 +15,7 @@ import {
   SettleHoldRequestSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import type { Actor } from "../../gen/gateway/common/v1/actor_pb.ts";
 import {
   GetForecastRequestSchema,
   GetReceiptRequestSchema,
@@ -23,6 +24,7 @@ import {
   QueryUsageRequestSchema,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { VerifyLedgerRequestSchema } from "../../gen/gateway/verification/v1/verification_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
@@ -129,7 +131,7 @@ describe("holds of internal services", () => {
     await checkpoint(payer, requestId, { output: 7 });
     await checkpoint(payer, requestId, { output: 3 });
     expect(await receiptOf(payer.accountId, requestId)).toMatchObject({
-      outcome: Outcome.UNSPECIFIED,
+      outcome: Outcome.RUNNING,
       usage: { output: 7 },
       chargedMicrocredits: 0n,
     });
@@ -150,7 +152,7 @@ describe("holds of internal services", () => {
     const request = placing(payer);
     const { requestId } = request;
     await world.billing.placeHold(request, callBy(token));
-    const madeBy = "token:billing-bot";
+    const madeBy = toActor("token:billing-bot");
     expect(own.accountId).toBe(accountId);
     expect(await receiptOf(accountId, requestId)).toMatchObject({ madeBy });
     // Who settles it does not change who asked for it.
@@ -159,8 +161,8 @@ describe("holds of internal services", () => {
     // The gateway itself.
     const hold = await world.holds.place(holdRequest(payer, 100), never);
     await world.holds.settle(hold, endingWith({ output: 1 }));
-    expect(await receiptOf(accountId, hold.requestId)).toMatchObject({ madeBy: "" });
-    const list = async (filter: { madeBy: string }) =>
+    expect(await receiptOf(accountId, hold.requestId)).toMatchObject({ madeBy: undefined });
+    const list = async (filter: { madeBy?: Actor | undefined }) =>
       (
         await world.billing.listCharges(
           create(ListChargesRequestSchema, { accountId, filter }),
@@ -168,8 +170,8 @@ describe("holds of internal services", () => {
         )
       ).charges.map((charge) => charge.requestId);
     expect(await list({ madeBy })).toEqual([requestId]);
-    expect(await list({ madeBy: "token:other" })).toEqual([]);
-    expect(await list({ madeBy: "" })).toEqual([hold.requestId, requestId]);
+    expect(await list({ madeBy: toActor("token:other") })).toEqual([]);
+    expect(await list({})).toEqual([hold.requestId, requestId]);
   });
 
   test("a repeated call returns the first hold; another call with the same id is rejected", async () => {
@@ -332,7 +334,7 @@ describe("holds of internal services", () => {
   });
 
   const badEndings: { name: string; more: Settle; field: string }[] = [
-    { name: "no outcome", more: { outcome: Outcome.UNSPECIFIED }, field: "outcome" },
+    { name: "no outcome", more: { outcome: Outcome.RUNNING }, field: "outcome" },
     { name: "an unknown outcome", more: { outcome: 99 as Outcome }, field: "outcome" },
     {
       name: "more tokens than a column holds",

@@ -7,6 +7,7 @@ import {
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { actorText, type PartName, toActor } from "../../src/base/actors.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createOverview } from "../../src/billing/overview.ts";
@@ -73,7 +74,9 @@ test("each kind changes the pool in its own direction, and is listed as it was r
   expect(transfers.map(({ kind, amountMicrocredits }) => [kind, amountMicrocredits])).toEqual(
     kinds.map(([kind, amount]) => [kind, amount]).reverse(),
   );
-  expect(transfers.every(({ createdBy: actor }) => actor === "token:ADMIN_TOKEN")).toBe(true);
+  expect(transfers.every(({ createdBy: actor }) => actorText(actor) === "token:ADMIN_TOKEN")).toBe(
+    true,
+  );
   expect(transfers.map(({ postedAfterMicrocredits }) => postedAfterMicrocredits)).toEqual(
     kinds.map(([, , posted]) => posted).reverse(),
   );
@@ -109,28 +112,28 @@ test("the payments service books deposits of any amount", async () => {
     },
     { contextValues: payments },
   );
-  expect(made).toMatchObject({ kind: TransferKind.DEPOSIT, createdBy: "payments" });
+  expect(made).toMatchObject({ kind: TransferKind.DEPOSIT, createdBy: toActor("payments") });
   expect(await postedOf(payer)).toEqual([1n, 0n]);
 });
 
-const reserved: { name: string; more: Transfer; field: string; owner: string }[] = [
+const reserved: { name: string; more: Transfer; field: string; owner: PartName }[] = [
   {
     name: "a deposit",
     more: { kind: TransferKind.DEPOSIT },
     field: "kind",
-    owner: "payments",
+    owner: "payments" as const,
   },
   ...["pay:ord_1#1", "refund:ord_1#1", "promo:pro_1"].map((idempotencyKey) => ({
     name: `the idempotency key ${idempotencyKey}`,
     more: { idempotencyKey },
     field: "idempotency_key",
-    owner: "payments",
+    owner: "payments" as const,
   })),
   {
     name: "the idempotency key first-start-v1",
     more: { idempotencyKey: "first-start-v1" },
     field: "idempotency_key",
-    owner: "bootstrap",
+    owner: "bootstrap" as const,
   },
 ];
 for (const { name, more, field, owner } of reserved) {

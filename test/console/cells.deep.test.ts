@@ -39,6 +39,7 @@ import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ProfileService } from "../../gen/gateway/people/v1/profile_pb.ts";
 import { Bucket, UsageService, type UsageSumsSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { VerificationService } from "../../gen/gateway/verification/v1/verification_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import { hasChromium, startChromium } from "../support/chromium.ts";
 import { type Answer, accountId, answer, now, type PageStates } from "./states/answers.ts";
@@ -200,7 +201,7 @@ const key: MessageInitShape<typeof KeySchema> = {
       },
     ],
   },
-  ...{ allowedModels: ["model-0", "model-1", "model-2"], createdBy: "person:per_ana" },
+  ...{ allowedModels: ["model-0", "model-1", "model-2"], createdBy: toActor("person:per_ana") },
   secrets: [
     {
       ...{ secretId: "sec_1", hint: "sk-gw2-1aaaa…1111", createdAt: at("2026-10-02T03:04:05Z") },
@@ -228,12 +229,16 @@ const transfers = answer(listTransfers, () => ({
     {
       ...{ transferId: "tr_2", accountId, family: Family.V1, kind: TransferKind.DEPOSIT },
       ...{ amountMicrocredits: 4_001_000_000n, postedAfterMicrocredits: 6_812_080_000n },
-      ...{ createdAt: at("2026-11-21T10:11:12Z"), createdBy: "payments", reason: "an order" },
+      ...{
+        createdAt: at("2026-11-21T10:11:12Z"),
+        createdBy: toActor("payments"),
+        reason: "an order",
+      },
     },
     {
       ...{ transferId: "tr_1", accountId, family: Family.V2, kind: TransferKind.CHARGEBACK },
       ...{ amountMicrocredits: 12_500_000n, postedAfterMicrocredits: 2_811_080_000n },
-      ...{ createdAt: at("2026-11-20T09:08:07Z"), createdBy: "payments", reason: "gone" },
+      ...{ createdAt: at("2026-11-20T09:08:07Z"), createdBy: toActor("payments"), reason: "gone" },
     },
   ],
 }));
@@ -243,7 +248,11 @@ const order = {
   ...{ processor: "btcpay", method: "btcpay:btc", asset: "BTC", network: "bitcoin" },
   ...{ quotedCoins: "0.000307", usdPerCoin: "65000.00", payTo: "bc1qexample" },
   ...{ seenCoins: "0.00001", settledCoins: "0.00003", missingCoins: "0.000267" },
-  ...{ state: OrderState.PARTLY_PAID, createdBy: "person:per_ana", receiptNumber: "R2026-000017" },
+  ...{
+    state: OrderState.PARTLY_PAID,
+    createdBy: toActor("person:per_ana"),
+    receiptNumber: "R2026-000017",
+  },
   ...{ createdAt: at("2026-11-22T13:50:00Z"), quotedUntil: at("2026-11-22T14:16:00Z") },
   ...{ watchedUntil: at("2026-11-29T13:50:00Z"), lookedAt: at("2026-11-22T14:02:00Z") },
   deposits: [
@@ -366,7 +375,7 @@ const providers = answer(OperationsService.method.listProviders, () => ({
 const node = (nodeId: string, silentSeconds: number) => ({
   ...{
     nodeId,
-    silentSeconds,
+    silentFor: { seconds: BigInt(silentSeconds) },
     startedAt: at("2026-11-20T01:02:03Z"),
     answering: nodeId === "n_1",
   },
@@ -400,7 +409,7 @@ const health = answer(OperationsService.method.getStatus, () => ({
 const verification = answer(VerificationService.method.getLastVerification, () => ({
   latest: {
     ...{ startedAt: at("2026-11-22T12:00:00Z"), endedAt: at("2026-11-22T12:00:41Z") },
-    ...{ startedBy: "verify-ledger", violationCount: 5 },
+    ...{ startedBy: toActor("verify-ledger"), violationCount: 5 },
     violations: [{ invariant: "pool_held", subject: "acc_1/v1", detail: "17 instead of 19" }],
   },
   latestCleanAt: at("2026-11-21T12:00:00Z"),
@@ -414,7 +423,7 @@ const priceLists = answer(PriceListsService.method.listPriceLists, () => ({
         ...{
           number: 7,
           discountBp: 1_225,
-          createdBy: "person:per_1",
+          createdBy: toActor("person:per_1"),
           createdAt: at("2026-11-03T04:05:06Z"),
         },
         models: { "model-0": { discountBp: 300 }, "model-9": { discountBp: 1 } },
@@ -502,12 +511,12 @@ const tokens = answer(AdminTokensService.method.listAdminTokens, () => ({
     { tokenId: "ADMIN_TOKEN", name: "ADMIN_TOKEN", scope: AdminScope.ALL },
     {
       ...{ tokenId: "tok_1", name: "billing", scope: AdminScope.MONEY, hint: "adm-gw2-1A…zZ" },
-      ...{ createdBy: "person:per_1", createdAt: at("2026-09-10T11:12:13Z") },
+      ...{ createdBy: toActor("person:per_1"), createdAt: at("2026-09-10T11:12:13Z") },
       lastUsedAt: at("2026-11-22T13:51:00Z"),
     },
     {
       ...{ tokenId: "tok_2", name: "export", scope: AdminScope.READ, hint: "adm-gw2-2B…yY" },
-      ...{ createdBy: "person:per_o", createdAt: at("2026-10-11T12:13:14Z") },
+      ...{ createdBy: toActor("person:per_o"), createdAt: at("2026-10-11T12:13:14Z") },
       revokedAt: at("2026-11-01T00:00:00Z"),
     },
   ],
@@ -516,12 +525,17 @@ const events = answer(AuditService.method.listAuditEvents, () => ({
   events: [
     {
       ...{ eventId: "evt_1", occurredAt: at("2026-11-22T13:14:15Z"), method: "CreateTransfer" },
-      ...{ actor: "person:per_1", accountId: "acc_1", outcome: "ok", address: "203.0.113.7" },
+      ...{
+        actor: toActor("person:per_1"),
+        accountId: "acc_1",
+        outcome: "ok",
+        address: "203.0.113.7",
+      },
       facts: { amountMicrocredits: "-2000050000", family: "V1", accountId: "acc_1" },
     },
     {
       ...{ eventId: "evt_2", occurredAt: at("2026-11-21T12:13:14Z"), method: "ListPeople" },
-      ...{ actor: "token:export", outcome: "not_permitted" },
+      ...{ actor: toActor("token:export"), outcome: "not_permitted" },
     },
   ],
 }));
@@ -563,11 +577,16 @@ const invitations = answer(MembersService.method.listInvitations, () => ({
       ...{
         mailState: MailState.SENT,
         expiresAt: at("2026-11-29T01:02:03Z"),
-        createdBy: "person:per_1",
+        createdBy: toActor("person:per_1"),
       },
     },
     {
-      ...{ invitationId: "inv_2", login: "eve", role: AccountRole.VIEWER, createdBy: "token:t" },
+      ...{
+        invitationId: "inv_2",
+        login: "eve",
+        role: AccountRole.VIEWER,
+        createdBy: toActor("token:t"),
+      },
       ...{
         mailState: MailState.FAILED,
         expiresAt: at("2026-11-28T01:02:03Z"),
@@ -579,7 +598,7 @@ const invitations = answer(MembersService.method.listInvitations, () => ({
       ...{
         mailState: MailState.WAITING,
         expiresAt: at("2026-11-27T01:02:03Z"),
-        createdBy: "person:per_2",
+        createdBy: toActor("person:per_2"),
       },
     },
     { invitationId: "inv_4", role: AccountRole.OWNER, expiresAt: at("2026-11-26T01:02:03Z") },
@@ -588,14 +607,18 @@ const invitations = answer(MembersService.method.listInvitations, () => ({
 const memberUsage = answer(queryUsage, () => ({
   rows: [
     {
-      ...{ keyId: "key_2", member: "person:per_3" },
+      ...{ keyId: "key_2", member: toActor("person:per_3") },
       sums: { chargedMicrocredits: 12_130_000n, requests: 411n },
     },
     {
-      ...{ keyId: "key_1", member: "person:per_3" },
+      ...{ keyId: "key_1", member: toActor("person:per_3") },
       sums: { chargedMicrocredits: 41_230_000n, requests: 1_907n },
     },
-    { keyId: "key_3", member: "person:per_1", sums: { chargedMicrocredits: 7n, requests: 1n } },
+    {
+      keyId: "key_3",
+      member: toActor("person:per_1"),
+      sums: { chargedMicrocredits: 7n, requests: 1n },
+    },
   ],
   keys: [{ keyId: "key_1", name: "ci", hint: "sk-gw2-1A…zZ" }],
 }));
@@ -633,7 +656,7 @@ const details = answer(AccountsService.method.getAccount, () => ({
 }));
 const waiting = {
   ...order,
-  ...{ accountId: "acc_1", createdBy: "person:per_1", refundedMicrodollars: 1_230_000n },
+  ...{ accountId: "acc_1", createdBy: toActor("person:per_1"), refundedMicrodollars: 1_230_000n },
   ...{ attention: Attention.OVERPAID, notice: "Somebody looks." },
 };
 const attention = answer(PaymentDeskService.method.listAttention, () => ({
@@ -649,11 +672,19 @@ const approvals = answer(ApprovalsService.method.listApprovals, () => ({
   approvals: [
     {
       ...{ approvalId: "apv_1", accountId: "acc_1", what: "Adds 4,711 credits.", reason: "why" },
-      ...{ requestedBy: "person:per_1", personId: "per_1", givenMicrodollars: 480_250_000n },
+      ...{
+        requestedBy: toActor("person:per_1"),
+        personId: "per_1",
+        givenMicrodollars: 480_250_000n,
+      },
       ...{ requestedAt: at("2026-11-22T12:02:00Z"), subject: "ord_1" },
     },
     {
-      ...{ approvalId: "apv_2", what: "Makes ana an operator.", requestedBy: "person:per_o" },
+      ...{
+        approvalId: "apv_2",
+        what: "Makes ana an operator.",
+        requestedBy: toActor("person:per_o"),
+      },
       ...{ personId: "per_o", requestedAt: at("2026-11-20T14:02:00Z"), subject: "per_1" },
     },
   ],

@@ -150,7 +150,7 @@ test("the download leaves an audit event of who had it", async () => {
     return events[0];
   };
   await expect.poll(find).toMatchObject({
-    actor: expect.stringMatching(/^person:per_/),
+    actor: { personId: expect.stringMatching(/^per_/) },
     outcome: "ok",
     address: "127.0.0.1",
   });

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyOrder } from "../../gen/gateway/keys/v1/keys_pb.ts";
@@ -119,7 +120,7 @@ test("a session brings what each page of an account shows: figures, and names fo
   const { shownAccount, accounts } = await people.getSession({}, call);
   const { forecasts } = await billing.getForecast({ accountId }, gateway.admin.call);
   expect(shownAccount).toMatchObject({ accountId, forecasts, members: [{ name: "Olga" }] });
-  expect(accounts).toMatchObject([{ accountId, suspended: false, closed: false }]);
+  expect(accounts).toMatchObject([{ accountId, state: AccountState.ACTIVE }]);
 
   const invited = await people.createInvitation({ accountId, role: AccountRole.VIEWER }, call);
   const viewer = await people.redeemLink({
@@ -138,7 +139,9 @@ test("a session brings what each page of an account shows: figures, and names fo
 
   await billing.suspendAccount({ accountId, reason: "Why not." }, gateway.admin.call);
   const after = await people.getSession({}, call);
-  expect(after.accounts).toMatchObject([{ suspended: true, stateReason: "Why not." }]);
+  expect(after.accounts).toMatchObject([
+    { state: AccountState.SUSPENDED, stateReason: "Why not." },
+  ]);
   await billing.resumeAccount({ accountId, reason: "as before" }, gateway.admin.call);
 });
 

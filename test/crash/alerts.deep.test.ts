@@ -58,7 +58,12 @@ test("an alert whose post dies with its process is posted by another, and listed
       accountId,
       settings: {
         belowMicrocredits: "100000000",
-        rules: [{ kind: "ALERT_KIND_CREDITS_LOW", page: true, webhook: true }],
+        rules: [
+          {
+            kind: "ALERT_KIND_CREDITS_LOW",
+            channels: ["ALERT_CHANNEL_PAGE", "ALERT_CHANNEL_WEBHOOK"],
+          },
+        ],
         webhookUrl: `https://localhost:${port}/`,
       },
     });

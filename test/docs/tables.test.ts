@@ -43,7 +43,9 @@ test("the settings are the environment variables that are read", () => {
 });
 
 test("the outcomes are those that a charge can have", () => {
-  const stored = OutcomeSchema.values.filter(({ number }) => number !== Outcome.UNSPECIFIED);
+  const stored = OutcomeSchema.values.filter(
+    ({ number }) => number !== Outcome.UNSPECIFIED && number !== Outcome.RUNNING,
+  );
   const section = readSection("docs/customers.md", "### Endings and charges");
   const named = new Set([...section.matchAll(/`([A-Z_]{4,})`/g)].map(([, name]) => name));
   const names = stored.map(({ name }) => name.replace("OUTCOME_", ""));

@@ -52,7 +52,7 @@ for (const split of [false, true]) {
 
     test("a session manages keys over both listeners, and each key names its creator", async () => {
       const { key } = await createKey();
-      expect(key.createdBy).toMatch(/^person:per_/);
+      expect(key.createdBy.personId).toMatch(/^per_/);
       const { core } = gateway.admin;
       const listed = await core.keys.listKeys(
         { accountId: gateway.accountId },

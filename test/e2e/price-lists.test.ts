@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { toActor } from "../../src/base/actors.ts";
 import { costMicro } from "../../src/base/cost.ts";
 import { createLog } from "../../src/base/log.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
@@ -338,7 +339,7 @@ test("wrong lists are refused with every problem, and change nothing", async () 
   expect(await refusal(billing().setAccountPriceList(wrongId, call()))).toContain("No such price");
   const { priceLists } = await billing().listPriceLists({}, call());
   expect(priceLists.find(({ name }) => name === "Wrong")?.version).toMatchObject({
-    ...{ number: 1, discountBp: 100, createdBy: "token:ADMIN_TOKEN" },
+    ...{ number: 1, discountBp: 100, createdBy: toActor("token:ADMIN_TOKEN") },
   });
 });
 

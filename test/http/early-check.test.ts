@@ -5,6 +5,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeySchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
@@ -72,7 +73,7 @@ test("the end of a manager's budget is known of all his keys in the pool, and of
   const { load, now, report } = setUp();
   const ofAna = (keyId: string, more: MessageInitShape<typeof KeySchema> = {}) =>
     create(KeySchema, {
-      ...{ keyId, accountId: "acc_1", family: Family.V1, managedBy: "person:ana" },
+      ...{ keyId, accountId: "acc_1", family: Family.V1, managedBy: toActor("person:ana") },
       ...more,
     });
   const over = (name: string) =>
@@ -85,8 +86,8 @@ test("the end of a manager's budget is known of all his keys in the pool, and of
   for (const more of [
     { family: Family.V2 },
     { accountId: "acc_2" },
-    { managedBy: "person:ben" },
-    { managedBy: "" },
+    { managedBy: toActor("person:ben") },
+    { managedBy: undefined },
   ])
     expect(errorOf(load, ofAna("key_3", more))).toBeUndefined();
   now.ms += 1_000;

@@ -35,7 +35,7 @@ async function startRequest() {
 const end = (accountId: string, requestId: string) =>
   gateway.inference.service.endRequest(
     { $typeName: "gateway.inference.v1.EndRequestRequest", accountId, requestId },
-    { ...callBy({ kind: "internal", service: "test" }), accountId },
+    { ...callBy({ kind: "internal", service: "reconcile" }), accountId },
   );
 
 test("a request that is ended pays for what it got, and its client learns why", async () => {

@@ -10,7 +10,7 @@ const sizeOf = (textBytes: number, more: { images?: number; unbounded?: boolean 
   images: more.images ?? 0,
   pages: 0,
   unbounded: more.unbounded ?? false,
-  mostExpensiveInput: InputCategory.UNSPECIFIED,
+  mostExpensiveInput: InputCategory.PLAIN,
   writesLiveLong: false,
 });
 

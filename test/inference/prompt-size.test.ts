@@ -164,7 +164,7 @@ test("every prompt has at least one token and at most the context window", () =>
           images,
           pages,
           unbounded,
-          mostExpensiveInput: InputCategory.UNSPECIFIED,
+          mostExpensiveInput: InputCategory.PLAIN,
           writesLiveLong: false,
         };
         expect(maxTokensOf(size, window)).toBeLessThanOrEqual(window);
@@ -176,7 +176,7 @@ test("every prompt has at least one token and at most the context window", () =>
 });
 
 const marks: { name: string; more: RequestMembers; mostExpensiveInput: InputCategory }[] = [
-  { name: "nothing", more: {}, mostExpensiveInput: InputCategory.UNSPECIFIED },
+  { name: "nothing", more: {}, mostExpensiveInput: InputCategory.PLAIN },
   { name: "a mark", more: { cacheControl: {} }, mostExpensiveInput: InputCategory.CACHE_WRITE_5M },
   {
     name: "a mark for five minutes",

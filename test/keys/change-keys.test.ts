@@ -21,6 +21,7 @@ import {
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { CreateManagementKeyRequestSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import { recordUses } from "../../gen/sql/keys.ts";
+import { actorText } from "../../src/base/actors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import {
@@ -559,7 +560,7 @@ describe("keys that are not the caller's", () => {
     const reader = await makeBy(owner, { accountReader: true });
     await run("hand over", "update keys set managed_by = $2 where key_id = $1", [
       reader.keyId,
-      own.managedBy,
+      actorText(own.managedBy),
     ]);
     const ofReader = [{ keyId: reader.keyId }];
     expect(outcomesOf(await changeBy(caller, { keys: ofReader, change: limit(9) }))).toEqual([

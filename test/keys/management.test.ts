@@ -17,6 +17,7 @@ import {
   type UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { CreateManagementKeyRequestSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
+import { actorText, toActor } from "../../src/base/actors.ts";
 import { createLog } from "../../src/base/log.ts";
 import {
   type Caller,
@@ -110,7 +111,7 @@ describe("a new management key", () => {
     expect(isManagementSecret(`${secret.slice(0, -1)}!`)).toBe(false);
     expect(key).toMatchObject({
       ...{ name: "deploy", scopes: [READ, BUY], maxKeys: 7, liveKeys: 0 },
-      ...{ createdBy: "person:per_owner", accountId: "acc_a" },
+      ...{ createdBy: toActor("person:per_owner"), accountId: "acc_a" },
     });
     expect(key.secrets.map(({ hint }) => hint)).toEqual([
       `${secret.slice(0, 12)}…${secret.slice(-4)}`,
@@ -193,7 +194,7 @@ describe("its keys", () => {
     const { secret, actor, id } = await make({ maxKeys: 2 });
     const { createKey, events } = by(secret);
     const first = await createKey();
-    expect([first?.createdBy, first?.managedBy]).toEqual([actor, actor]);
+    expect([actorText(first?.createdBy), actorText(first?.managedBy)]).toEqual([actor, actor]);
     expect(await errorOf(createKey({ accountReader: true }))).toBe(
       "invalid_request account_reader",
     );

@@ -15,6 +15,7 @@ import {
   RotateKeyRequestSchema,
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { actorText } from "../../src/base/actors.ts";
 import { createLog } from "../../src/base/log.ts";
 import {
   type Call,
@@ -89,11 +90,11 @@ test("a person creates keys in the only account, and each key names its creator"
   for (const [caller, creator] of [
     [ana, "person:per_ana"],
     [environmentToken, "token:ADMIN_TOKEN"],
-    [{ kind: "internal", service: "first-start" }, "first-start"],
+    [{ kind: "internal", service: "bootstrap" }, "bootstrap"],
   ] as const) {
     const keyId = await createBy(caller, caller.kind === "person" ? "" : "acc_a");
     const { key } = await fixture.client.getKey(keyId);
-    expect([key?.accountId, key?.createdBy]).toEqual(["acc_a", creator]);
+    expect([key?.accountId, actorText(key?.createdBy)]).toEqual(["acc_a", creator]);
   }
 });
 

@@ -14,6 +14,7 @@ import {
   OrderState,
   RefundState,
 } from "../../gen/gateway/payments/v1/order_pb.ts";
+import { actorText, toActor } from "../../src/base/actors.ts";
 import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
 import { listBypasses } from "../../src/contract/approvals.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
@@ -115,7 +116,7 @@ describe("what a person gives away", () => {
       accountId: gateway.accountId,
       reason: "goodwill",
       amountMicrodollars: 501_000_000n,
-      requestedBy: `person:${ann.personId}`,
+      requestedBy: toActor(`person:${ann.personId}`),
       personId: ann.personId,
       givenMicrodollars: 0n,
     });
@@ -133,13 +134,16 @@ describe("what a person gives away", () => {
       { accountId: gateway.accountId },
       gateway.admin.call,
     );
-    expect(transfers[0]).toMatchObject({ createdBy: `person:${ann.personId}`, reason: "goodwill" });
+    expect(transfers[0]).toMatchObject({
+      createdBy: toActor(`person:${ann.personId}`),
+      reason: "goodwill",
+    });
     const { events } = await core.people.listAuditEvents(
       { accountId: gateway.accountId, method: "Approve" },
       ann.call,
     );
     expect(
-      events.find(({ outcome, actor }) => outcome === "ok" && actor.endsWith(bob.personId)),
+      events.find(({ outcome, actor }) => outcome === "ok" && actor?.kind.value === bob.personId),
     ).toMatchObject({ facts: { approvalId: approval?.approvalId, approved: "transfer" } });
   });
 
@@ -171,7 +175,10 @@ describe("what a person gives away", () => {
     expect((await give(200n, other.call)).transfer).toBeDefined();
     const { transfer, approval } = await give(200n, one.call);
     expect(transfer).toBeUndefined();
-    expect(approval).toMatchObject({ personId: ann.personId, requestedBy: `token:${one.name}` });
+    expect(approval).toMatchObject({
+      personId: ann.personId,
+      requestedBy: toActor(`token:${one.name}`),
+    });
     expect((await give(200n)).transfer).toBeUndefined();
     // It is one's own, and no token approves.
     expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
@@ -198,7 +205,7 @@ describe("what a person gives away", () => {
         approvalId: expect.any(String),
         accountId: gateway.accountId,
         what: expect.stringContaining("Adds 100200 credits"),
-        requestedBy: "token:ADMIN_TOKEN",
+        requestedBy: toActor("token:ADMIN_TOKEN"),
         requestedAt: expect.any(Date),
       },
     ]);
@@ -382,7 +389,7 @@ describe("of an order", () => {
     await expect
       .poll(async () => (await find(orderId))?.refunds.map(({ state }) => state), soon)
       .toEqual([RefundState.REFUNDING]);
-    expect((await find(orderId))?.refunds[0]?.createdBy).toBe(`person:${ann.personId}`);
+    expect(actorText((await find(orderId))?.refunds[0]?.createdBy)).toBe(`person:${ann.personId}`);
   });
 
   test("what came during a sweep waits above the limit, and is granted once", async () => {
@@ -420,13 +427,13 @@ describe("of an order", () => {
       what: "Grants 1 ETH, which came during a sweep, to the account of its address.",
       amountMicrodollars: 2_500_000_000n,
     });
-    expect(payment?.grantedBy).toBe("");
+    expect(payment?.grantedBy).toBeUndefined();
     expect(await granted()).toEqual([{ external_id: "small" }]);
     expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
     await approve(approval);
     expect(await granted()).toHaveLength(2);
     const { sweeps } = await core.payments.listSweeps({}, ann.call);
-    expect(sweeps[0]?.payments.map(({ grantedBy }) => grantedBy)).toEqual([
+    expect(sweeps[0]?.payments.map(({ grantedBy }) => actorText(grantedBy))).toEqual([
       `person:${ann.personId}`,
       `person:${ann.personId}`,
     ]);
@@ -437,7 +444,10 @@ describe("of an order", () => {
     const orderId = await paid(500, "700");
     await expect.poll(async () => (await find(orderId))?.attention, soon).toBe(Attention.OVERPAID);
     const decide = async (grantedMicrodollars: bigint) => {
-      const choice = { case: "grant", value: { grantedMicrodollars } } as const;
+      const choice = {
+        case: "grant",
+        value: { what: { case: "grantedMicrodollars", value: grantedMicrodollars } },
+      } as const;
       return core.payments.decideOrder({ orderId, choice, reason }, ann.call);
     };
     const first = await decide(600_000_000n);
@@ -449,10 +459,13 @@ describe("of an order", () => {
     const before = await posted();
     await approve(approval);
     await expect.poll(posted, soon).toBe(before + 550n * usd);
-    expect((await find(orderId))?.attention).toBe(Attention.UNSPECIFIED);
+    expect((await find(orderId))?.attention).toBe(Attention.NONE);
 
     const other = await paid(500, "700");
-    const choice = { case: "grant", value: { grantedMicrodollars: 600_000_000n } } as const;
+    const choice = {
+      case: "grant",
+      value: { what: { case: "grantedMicrodollars", value: 600_000_000n } },
+    } as const;
     const stale = await core.payments.decideOrder({ orderId: other, choice, reason }, cleo.call);
     const more = { orderId: other, asset: "ETH", coins: "1", confirmations: 1 };
     await core.payments.simulateDeposit(more, gateway.admin.call);
@@ -544,7 +557,7 @@ describe("a price list", () => {
     expect([priceList, belowCost]).toEqual([undefined, []]);
     expect(approval).toMatchObject({
       ...{ kind: ApprovalKind.PRICE_LIST, subject: name, accountId: "", reason },
-      ...{ requestedBy: `person:${ann.personId}`, amountMicrodollars: 0n },
+      ...{ requestedBy: toActor(`person:${ann.personId}`), amountMicrodollars: 0n },
       what: `Makes the price list ${name}: 60 % off, and less than half of the public price for model-opus-4.6, model-sonnet-4.6, model-haiku-4.5.`,
     });
     expect((await make({ discountBp: 6_000 }, ann.call, name)).approval?.approvalId).toBe(
@@ -556,7 +569,14 @@ describe("a price list", () => {
     expect((await Promise.all(outcomes)).toSorted()).toEqual(["ok", "wrong_state"]);
     const { priceLists } = await core.billing.listPriceLists({}, ann.call);
     expect(priceLists.filter((one) => one.name === name)).toMatchObject([
-      { version: { number: 1, discountBp: 6_000, reason, createdBy: `person:${ann.personId}` } },
+      {
+        version: {
+          number: 1,
+          discountBp: 6_000,
+          reason,
+          createdBy: toActor(`person:${ann.personId}`),
+        },
+      },
     ]);
     // Its name may be taken meanwhile.
     const other = unique("list");
@@ -572,14 +592,17 @@ describe("a price list", () => {
     const token = await tokenOf(AdminScope.MONEY);
     const { priceList, approval } = await add(id, models, token.call);
     expect(priceList).toBeUndefined();
-    expect(approval).toMatchObject({ personId: ann.personId, requestedBy: `token:${token.name}` });
+    expect(approval).toMatchObject({
+      personId: ann.personId,
+      requestedBy: toActor(`token:${token.name}`),
+    });
     expect(approval?.what).toMatch(/^Adds version 2 to the price list .*, which 0 accounts have: /);
     expect((await find(id))?.version?.number).toBe(1);
     expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
     await approve(approval);
     await approve(approval);
     expect((await find(id))?.version).toMatchObject({
-      ...{ number: 2, discountBp: 0, createdBy: `token:${token.name}` },
+      ...{ number: 2, discountBp: 0, createdBy: toActor(`token:${token.name}`) },
       models: { "model-haiku-4.5": { price: { input: "0.1", output: "3.5" } } },
     });
     const stale = await make({ discountBp: 100 });

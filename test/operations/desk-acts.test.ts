@@ -8,6 +8,7 @@ import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { Attention, OrderState, RefundState } from "../../gen/gateway/payments/v1/order_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import type { CatalogFile } from "../../src/config/catalog.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
@@ -148,7 +149,10 @@ const acts: Readonly<Record<string, Act>> = {
   "grant an order": {
     ...{ method: "DecideOrder", prepare: waitingOrder, read: decided, isGift: true },
     run: (orderId, asked, by) => {
-      const choice = { case: "grant", value: { grantedMicrodollars: 100_000_000n } } as const;
+      const choice = {
+        case: "grant",
+        value: { what: { case: "grantedMicrodollars", value: 100_000_000n } },
+      } as const;
       return core.payments.decideOrder({ orderId, choice, ...asked }, by);
     },
   },
@@ -280,7 +284,7 @@ describe.each(Object.entries(acts))("to %s", (_, act) => {
   });
 
   test("is found among the audit events with its reason", async () => {
-    const filter = { method: act.method, actor: `person:${bob.personId}` };
+    const filter = { method: act.method, actor: toActor(`person:${bob.personId}`) };
     const whose = act.hasAccount === false ? { allAccounts: true } : { accountId };
     const { events } = await core.people.listAuditEvents({ ...filter, ...whose }, sue.call);
     const done = events.filter(({ outcome }) => outcome === "ok");
@@ -362,7 +366,7 @@ test("an owner reads that an operator acted, and not why", async () => {
     { reason: "Sorry for the outage", idempotencyKey: unique("gift") },
     bob.call,
   );
-  const filter = { accountId, method: "CreateTransfer", actor: `person:${bob.personId}` };
+  const filter = { accountId, method: "CreateTransfer", actor: toActor(`person:${bob.personId}`) };
   const read = async (call: CallOptions) =>
     (await core.people.listAuditEvents(filter, call)).events.map(({ facts }) => facts.reason);
   expect(await read(sue.call)).toEqual(["Sorry for the outage"]);

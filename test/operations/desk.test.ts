@@ -10,6 +10,7 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { parseCredits } from "../../src/base/money.ts";
 import { isAdmitted } from "../../src/contract/callers.ts";
@@ -162,7 +163,7 @@ describe("a note about an account", () => {
     await add("<b>Done</b>", "n2");
     const { notes } = await core().operations.listAccountNotes({ accountId }, call());
     expect(notes).toMatchObject([
-      { text: "<b>Done</b>", createdBy: "token:ADMIN_TOKEN", accountId },
+      { text: "<b>Done</b>", createdBy: toActor("token:ADMIN_TOKEN"), accountId },
       { text: "Called.\nWants an invoice." },
     ]);
     expect((await errorOf(add("other", "n1")))?.reason).toBe("idempotency_key_reused");

@@ -14,6 +14,7 @@ import {
   SetupPart,
   SetupState,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { toApiError } from "../../src/base/errors.ts";
 import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
 import { defaultCatalogWithoutPauses } from "../support/catalog.ts";
@@ -299,7 +300,7 @@ describe("the installation", () => {
     ]);
     const { nodes, database, running } = await operations().getStatus({}, call());
     expect(nodes).toHaveLength(1);
-    expect(nodes[0]).toMatchObject({ answering: true, silentSeconds: 0 });
+    expect(nodes[0]).toMatchObject({ answering: true, silentFor: { seconds: 0n } });
     const { configuration } = await operations().listCatalogModels({}, call());
     expect(nodes[0]?.report).toMatchObject({
       pid: process.pid,
@@ -391,7 +392,10 @@ describe("the installation", () => {
     expect(before.latest).toBeUndefined();
     await billing().verifyLedger({}, call());
     const clean = await billing().getLastVerification({}, call());
-    expect(clean.latest).toMatchObject({ startedBy: "token:ADMIN_TOKEN", violationCount: 0 });
+    expect(clean.latest).toMatchObject({
+      startedBy: toActor("token:ADMIN_TOKEN"),
+      violationCount: 0,
+    });
     expect(clean.latestCleanAt).toEqual(clean.latest?.endedAt);
     expect(await ledgerStep()).toMatchObject({ state: SetupState.DONE });
     await client.query("update pools set posted = posted + 1 where account_id = $1", [own]);

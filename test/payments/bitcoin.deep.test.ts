@@ -204,7 +204,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     coins.push({ txid: second.id, index: 1, amount: second.rest });
     await generate(1);
     const paid = await orderThat(orderId, isPaid);
-    expect(paid.attention).toBe(Attention.UNSPECIFIED);
+    expect(paid.attention).toBe(Attention.NONE);
     await balance(accountId).toEqual([pack, 0n]);
   });
 
@@ -296,7 +296,10 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     await world.as(admin).decideOrder({
       orderId,
       reason: "the rate of that day",
-      choice: { case: "grant", value: { grantedMicrodollars: 5_000_000n } },
+      choice: {
+        case: "grant",
+        value: { what: { case: "grantedMicrodollars", value: 5_000_000n } },
+      },
     });
     await balance(accountId).toEqual([pack, 0n]);
     rates.prices.BTC = usual;

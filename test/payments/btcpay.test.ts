@@ -260,7 +260,7 @@ describe("crediting", () => {
     btcpay.pay(orderId, quotedAmount, { id: `${id}-again` });
     await knock(orderId);
     const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
-    expect(paid.attention).toBe(Attention.UNSPECIFIED);
+    expect(paid.attention).toBe(Attention.NONE);
     await world.until(async () => expect(await world.posted(accountId)).toEqual([pack, 0n]));
   });
 
@@ -286,7 +286,7 @@ describe("crediting", () => {
     const marked = await orderThat(paid.orderId, ({ attention }) => attention === Attention.MARKED);
     expect(marked.grantedMicrocredits).toBe(0n);
     const other = await orderThat(invalid.orderId, ({ lookedAt }) => lookedAt !== undefined);
-    expect(other.attention).toBe(Attention.UNSPECIFIED);
+    expect(other.attention).toBe(Attention.NONE);
   });
 
   test("an invoice of another store or order, and nonsense, are no answers", async () => {

@@ -34,7 +34,7 @@ afterAll(() => stage.stop());
 
 const { MARKED, FAILED, QUOTE_OVER, WATCHING_OVER } = SimulatedEvent;
 const { OPEN, SEEN, PARTLY_PAID, PAID, EXPIRED, CANCELLED, CLOSED } = OrderState;
-const NONE = Attention.UNSPECIFIED;
+const NONE = Attention.NONE;
 const reason = "played by hand";
 
 type Simulated = Exclude<
@@ -51,7 +51,7 @@ const simulate =
 const pays = (amount: string, more: object = {}) =>
   simulate({ coins: amount, confirmations: 1, ...more });
 const shows = (amount: string) => simulate({ coins: amount });
-const event = (one: SimulatedEvent) => simulate({ event: one });
+const event = (one: SimulatedEvent) => simulate({ simulatedEvent: one });
 const cancels: Step = (orderId) => admin.cancelOrder({ orderId });
 const ofFirst =
   (more: object): Step =>
@@ -70,7 +70,10 @@ const decides =
   (orderId) =>
     admin.decideOrder({ orderId, reason, ...(choice && { choice }) });
 const reopens = decides({ case: "reopen", value: {} });
-const grants = decides({ case: "grant", value: { rate: GrantRate.QUOTE } });
+const grants = decides({
+  case: "grant",
+  value: { what: { case: "rate", value: GrantRate.QUOTE } },
+});
 const longAgo = timestampFromDate(new Date(Date.now() - 3_600_000));
 
 /** The steps, each with the state and the attention that follow, and the dollars granted. */
@@ -220,11 +223,11 @@ test("an event takes nothing of a deposit, and names no other order", async () =
   }))
     expect([
       field,
-      await errorOf(admin.simulateDeposit({ orderId, event: MARKED, [field]: value })),
+      await errorOf(admin.simulateDeposit({ orderId, simulatedEvent: MARKED, [field]: value })),
     ]).toEqual([field, expect.stringMatching(/^invalid_request \w+/)]);
-  expect(await errorOf(admin.simulateDeposit({ orderId: "ord_none", event: MARKED }))).toBe(
-    "not_found order_id",
-  );
+  expect(
+    await errorOf(admin.simulateDeposit({ orderId: "ord_none", simulatedEvent: MARKED })),
+  ).toBe("not_found order_id");
   const { order: untouched } = await admin.getOrder({ orderId });
   expect(untouched).toMatchObject({ state: OPEN, attention: NONE });
 });

@@ -289,7 +289,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     expect(again.deposits.map(({ state }) => state).sort()).toEqual([
       ...[DepositState.SETTLED, DepositState.LOST].sort(),
     ]);
-    expect(again.attention).toBe(Attention.UNSPECIFIED);
+    expect(again.attention).toBe(Attention.NONE);
     await balance(accountId).toEqual([pack, 0n]);
   });
 
@@ -386,11 +386,9 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
       })
       .toBe(true);
     const [recorded] = (await ended()).sweep?.payments ?? [];
-    expect(recorded).toMatchObject({ coins: "0.001", asset: "ETH", grantedBy: "" });
+    expect(recorded).toMatchObject({ coins: "0.001", asset: "ETH", grantedBy: undefined });
     expect(await world.posted(accountId)).toEqual([pack, 0n]);
-    expect((await ordersOf(accountId)).map(({ attention }) => attention)).toEqual([
-      Attention.UNSPECIFIED,
-    ]);
+    expect((await ordersOf(accountId)).map(({ attention }) => attention)).toEqual([Attention.NONE]);
     await one().pay(payTo, ether / 500n);
     await one().mine(3);
     await balance(accountId).toEqual([2n * pack, 0n]);

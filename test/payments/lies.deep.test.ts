@@ -422,7 +422,7 @@ test("what came while the gateway was away for an hour counts at the rates of th
   // A coin was worth half as much.
   await posted(accountId).toEqual([five, 0n]);
   const { orders } = await on.world.as(admin).listOrders({ accountId });
-  expect(orders.map(({ attention }) => attention)).toEqual(orders.map(() => Attention.UNSPECIFIED));
+  expect(orders.map(({ attention }) => attention)).toEqual(orders.map(() => Attention.NONE));
 });
 
 test("in the end the ledger and the orders agree", async () => {

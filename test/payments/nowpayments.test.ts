@@ -300,7 +300,7 @@ describe("crediting", () => {
     await become(empty.orderId, { payment_status: "failed" });
     await orderThat(paid.orderId, ({ attention }) => attention === Attention.FAILED);
     const other = await orderThat(empty.orderId, ({ lookedAt }) => lookedAt !== undefined);
-    expect([other.attention, other.deposits.length]).toEqual([Attention.UNSPECIFIED, 0]);
+    expect([other.attention, other.deposits.length]).toEqual([Attention.NONE, 0]);
   });
 
   test("late bitcoin without a rate of the market waits for a person", async () => {

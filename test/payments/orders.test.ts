@@ -13,6 +13,7 @@ import {
 } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { GrantRate } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
+import { actorText, toActor } from "../../src/base/actors.ts";
 import { errorOf } from "../support/keys.ts";
 import {
   memberOf,
@@ -89,7 +90,7 @@ describe("ordering", () => {
       state: OrderState.OPEN,
       missingCoins: "0.00007693",
       grantedMicrocredits: 0n,
-      createdBy: "token:ADMIN_TOKEN",
+      createdBy: toActor("token:ADMIN_TOKEN"),
     });
     expect(made.payTo).toMatch(/^simulated-btc-[0-9a-f]{24}$/);
     const until = made.quotedUntil && timestampDate(made.quotedUntil).getTime();
@@ -199,7 +200,7 @@ describe("ordering", () => {
     const viewer = node.as(memberOf(accountId, AccountRole.VIEWER));
     const stranger = node.as(memberOf("acc_b", AccountRole.OWNER));
     const { orderId, createdBy } = await order(member, { accountId });
-    expect(createdBy).toBe("person:per_test");
+    expect(actorText(createdBy)).toBe("person:per_test");
     expect(await errorOf(order(viewer, { accountId }))).toBe("not_permitted");
     expect((await viewer.getOrder({ orderId })).order?.orderId).toBe(orderId);
     expect((await viewer.listOrders({})).orders).toHaveLength(1);
@@ -232,7 +233,7 @@ describe("crediting", () => {
         kind: TransferKind.DEPOSIT,
         amountMicrocredits: pack,
         idempotencyKey: `pay:${orderId}#1`,
-        createdBy: "payments",
+        createdBy: toActor("payments"),
       },
     ]);
   });
@@ -381,17 +382,17 @@ describe("what waits for a person", () => {
   test("the rest of an overpaid order is granted at its rate, and waits no more", async () => {
     const { accountId, orderId } = await overpaid();
     expect((await admin.listAttention({})).orders.map((one) => one.orderId)).toContain(orderId);
-    const grant = { rate: GrantRate.QUOTE };
+    const grant = { what: { case: "rate" as const, value: GrantRate.QUOTE } };
     const choice = { case: "grant", value: grant } as const;
     const { decision, order: decided } = await admin.decideOrder({ orderId, choice, reason });
     expect(decision).toMatchObject({
       grantedMicrocredits: pack,
-      decidedBy: "token:ADMIN_TOKEN",
+      decidedBy: toActor("token:ADMIN_TOKEN"),
       reason,
     });
     expect(decided).toMatchObject({
       grantedMicrocredits: 12_000_000_000n,
-      attention: Attention.UNSPECIFIED,
+      attention: Attention.NONE,
     });
     expect(await stage.posted(accountId)).toBe(12_000_000_000n);
     expect((await admin.listAttention({})).orders.map((one) => one.orderId)).not.toContain(orderId);
@@ -402,7 +403,10 @@ describe("what waits for a person", () => {
     const { orderId } = await order(admin, { accountId: await freshAccount() });
     await pay(orderId, "1000000000000");
     await stage.orderWhen(orderId, needs(Attention.OVERPAID));
-    const choice = { case: "grant", value: { rate: GrantRate.QUOTE } } as const;
+    const choice = {
+      case: "grant",
+      value: { what: { case: "rate", value: GrantRate.QUOTE } },
+    } as const;
     expect(await errorOf(admin.decideOrder({ orderId, choice, reason }))).toBe(
       "invalid_request grant.rate",
     );
@@ -441,15 +445,16 @@ describe("what waits for a person", () => {
     await stage.orderWhen(orderId, needs(Attention.WRONG_ASSET));
     const decide = (value: object) =>
       admin.decideOrder({ orderId, choice: { case: "grant", value }, reason });
-    expect(await errorOf(decide({ rate: GrantRate.QUOTE }))).toBe("invalid_request grant.rate");
+    const amountOf = (value: bigint) => ({ what: { case: "grantedMicrodollars", value } });
+    expect(await errorOf(decide({ what: { case: "rate", value: GrantRate.QUOTE } }))).toBe(
+      "invalid_request grant.rate",
+    );
     for (const grantedMicrodollars of [0n, -1n, 10n ** 18n])
-      expect(await errorOf(decide({ grantedMicrodollars }))).toBe(
+      expect(await errorOf(decide(amountOf(grantedMicrodollars)))).toBe(
         "invalid_request grant.granted_microdollars",
       );
-    expect(await errorOf(decide({ rate: GrantRate.QUOTE, grantedMicrodollars: 1n }))).toBe(
-      "invalid_request grant.granted_microdollars",
-    );
-    await decide({ grantedMicrodollars: 4_900_000n });
+    expect(await errorOf(decide({}))).toBe("invalid_request grant");
+    await decide(amountOf(4_900_000n));
     expect(await stage.posted(accountId)).toBe(980_000_000n);
   });
 
@@ -461,7 +466,10 @@ describe("what waits for a person", () => {
     await pay(orderId, "0.00007693", { firstSeenAt });
     await stage.orderWhen(orderId, needs(Attention.LATE));
     expect(await stage.posted(accountId)).toBe(0n);
-    const choice = { case: "grant", value: { rate: GrantRate.MARKET } } as const;
+    const choice = {
+      case: "grant",
+      value: { what: { case: "rate", value: GrantRate.MARKET } },
+    } as const;
     await admin.decideOrder({ orderId, choice, reason });
     expect(await stage.posted(accountId)).toBe(1_000_090_000n);
   });
@@ -485,7 +493,10 @@ describe("what waits for a person", () => {
     await pay(orderId, "5");
     await stage.orderWhen(orderId, needs(Attention.LATE));
     expect(await stage.posted(accountId)).toBe(0n);
-    const choice = { case: "grant", value: { rate: GrantRate.QUOTE } } as const;
+    const choice = {
+      case: "grant",
+      value: { what: { case: "rate", value: GrantRate.QUOTE } },
+    } as const;
     await admin.decideOrder({ orderId, choice, reason });
     expect(await stage.posted(accountId)).toBe(pack);
   });
@@ -616,7 +627,7 @@ describe("refunds", () => {
     await stage.until(async () => expect(await stage.posted(accountId)).toBe(11_000_000_000n));
     const what = { case: "amountMicrodollars", value: 5_000_000n } as const;
     const { order: begun } = await admin.beginRefund({ orderId, what, reason });
-    expect(begun).toMatchObject({ attention: Attention.UNSPECIFIED });
+    expect(begun).toMatchObject({ attention: Attention.NONE });
     expect(begun?.refunds).toMatchObject([
       { state: RefundState.REFUNDING, refundedMicrocredits: 0n },
     ]);
@@ -634,7 +645,7 @@ describe("refunds", () => {
     await stage.orderWhen(orderId, needs(Attention.WRONG_ASSET));
     const what = { case: "depositId", value: depositId } as const;
     const { order: begun } = await admin.beginRefund({ orderId, what, reason });
-    expect(begun).toMatchObject({ attention: Attention.UNSPECIFIED, refundedMicrodollars: 0n });
+    expect(begun).toMatchObject({ attention: Attention.NONE, refundedMicrodollars: 0n });
     await admin.completeRefund({ orderId, transaction: "tx" });
     expect(await errorOf(admin.beginRefund({ orderId, what, reason }))).toBe("wrong_state");
     expect(await stage.transfers(accountId)).toEqual([]);

@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { errorOf } from "../support/billing.ts";
 import {
   admin,
@@ -65,7 +66,7 @@ test("a code gives its bonus to each account once, and a repeat returns the same
     {
       kind: TransferKind.BONUS,
       idempotencyKey: `promo:${codeId}`,
-      createdBy: "payments",
+      createdBy: toActor("payments"),
       transferId: first.transferId,
     },
   ]);
@@ -251,7 +252,7 @@ test("a generated code is long and random, and only its digest is stored", async
   const { promotions } = await world.as(admin).listPromotions({ pageSize: 2 });
   expect(promotions[1]).toMatchObject({
     name: "spring",
-    createdBy: "token:ADMIN_TOKEN",
+    createdBy: toActor("token:ADMIN_TOKEN"),
     maxUses: 0,
   });
 });

@@ -7,6 +7,7 @@ import {
   CreateAdminTokenRequestSchema as createType,
   RevokeAdminTokenRequestSchema as revokeType,
 } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
+import { actorText, toActor } from "../../src/base/actors.ts";
 import { callBy } from "../support/calls.ts";
 import { errorOf } from "../support/keys.ts";
 import {
@@ -51,7 +52,7 @@ test("a token is recognized by its form, and names its caller on every node", as
     name: "deploy",
     scope: KEYS,
     hint: `${secret.slice(0, 12)}…${secret.slice(-4)}`,
-    createdBy: `person:${owner.person.personId}`,
+    createdBy: toActor(`person:${owner.person.personId}`),
   });
   expect([token.lastUsedAt, token.revokedAt]).toEqual([undefined, undefined]);
   const { personId } = owner.person;
@@ -161,7 +162,7 @@ test("a token of scope ALL makes tokens, which name it", async () => {
   const caller = { kind: "admin", name, scope, tokenId } as const;
   const request = create(createType, { name: "made by root", scope: READ });
   const answer = await one.service.createAdminToken(request, callBy(caller));
-  expect(answer.token?.createdBy).toBe("token:root");
+  expect(actorText(answer.token?.createdBy)).toBe("token:root");
 });
 
 describe("no token", () => {

@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OidcPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { closedPeople } from "../../src/config/catalog.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { errorOf } from "../support/keys.ts";
@@ -309,7 +310,7 @@ describe("audit events", () => {
     const { personId } = root.person;
     const call = node.as(stranger.token).removeMember({ accountId: "acc_a", personId });
     expect(await errorOf(call)).toBe("not_found account_id");
-    const actor = `person:${stranger.person.personId}`;
+    const actor = toActor(`person:${stranger.person.personId}`);
     const { events } = await node.as(root.token).listAuditEvents({ accountId: "acc_a", actor });
     expect(events).toEqual([]);
     const query = { allAccounts: true, actor, method: "RemoveMember" };

@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { closedPeople } from "../../src/config/catalog.ts";
 import type { Mailer } from "../../src/mail/mail.ts";
 import { apiErrorOf } from "../support/bindings.ts";
@@ -141,7 +142,7 @@ test("of 120 refused calls at once sixty leave an event each, and one counts the
   await node.as(ana.token).setEmail({ email: "" });
   const { events } = await node.as(owner.token).listAuditEvents({
     allAccounts: true,
-    actor: `person:${personId}`,
+    actor: toActor(`person:${personId}`),
     method: "SetEmail",
   });
   expect(events).toHaveLength(1);

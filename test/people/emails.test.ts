@@ -2,7 +2,9 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { LinkDelivery } from "../../gen/gateway/people/v1/people_pb.ts";
 import { LinkPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { closedPeople } from "../../src/config/catalog.ts";
 import { createMailer } from "../../src/mail/mail.ts";
 import { errorOf } from "../support/keys.ts";
@@ -79,7 +81,7 @@ test("an address is that of the person once its link was used, and the login sta
   expect(await errorOf(confirm(token))).toBe("not_found token");
   const { events } = await node
     .as(owner.token)
-    .listAuditEvents({ allAccounts: true, actor: `person:${ana.person.personId}` });
+    .listAuditEvents({ allAccounts: true, actor: toActor(`person:${ana.person.personId}`) });
   expect(events.map(({ method, outcome }) => [method, outcome])).toEqual([
     ["ConfirmEmail", "ok"],
     ["SetEmail", "ok"],
@@ -88,7 +90,9 @@ test("an address is that of the person once its link was used, and the login sta
   expect(JSON.stringify(events.map(({ facts }) => facts))).not.toContain("example.com");
   // A recovery link goes there now.
   const { personId } = ana.person;
-  await node.as(owner.token).createSignInLink({ personId, mail: true, reason: "locked out" });
+  await node
+    .as(owner.token)
+    .createSignInLink({ personId, delivery: LinkDelivery.MAILED, reason: "locked out" });
   await expect.poll(() => mailsTo("ana@example.com")).toHaveLength(2);
 });
 

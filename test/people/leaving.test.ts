@@ -10,6 +10,7 @@ import {
   KeyState,
   PauseKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { actorText, toActor } from "../../src/base/actors.ts";
 import { createLog } from "../../src/base/log.ts";
 import {
   type AuthenticatedCall,
@@ -133,7 +134,7 @@ describe("a member who is removed", () => {
       [key?.keyId],
     );
     expect(await remove(owner, revoked)).toMatchObject({ keys: 0 });
-    expect((await readKey(key?.keyId ?? ""))?.managedBy).toBe("");
+    expect((await readKey(key?.keyId ?? ""))?.managedBy).toBeUndefined();
   });
 
   test("who has limits leaves them only with his keys, unless an owner keeps these", async () => {
@@ -148,7 +149,7 @@ describe("a member who is removed", () => {
     expect(await errorOf(remove(ben, ben, keep))).toBe("invalid_request keys");
     expect(await deletePerson(ben)).toBe("invalid_request keys");
     expect(await remove(owner, ben, keep)).toMatchObject({ keys: 1 });
-    expect((await readKey(key?.keyId ?? ""))?.managedBy).toBe(`person:${idOf(owner)}`);
+    expect(actorText((await readKey(key?.keyId ?? ""))?.managedBy)).toBe(`person:${idOf(owner)}`);
   });
 
   /** Who manages a kept key, by name. */
@@ -179,8 +180,8 @@ describe("a member who is removed", () => {
     ]);
     expect(kept).toMatchObject({
       state: KeyState.ACTIVE,
-      createdBy: `person:${idOf(ben)}`,
-      managedBy: managers.get(manager),
+      createdBy: toActor(`person:${idOf(ben)}`),
+      managedBy: toActor(managers.get(manager)),
     });
     expect(await errorOf(keys.authenticate(bearer(key?.secret ?? "")))).toBe("no error");
     // The heir may change it now, and only he among the members.
@@ -314,8 +315,8 @@ describe("a person who is deleted", () => {
     // The key works, and its account's owners manage it.
     expect(await readKey(key?.keyId ?? "")).toMatchObject({
       state: KeyState.ACTIVE,
-      managedBy: "",
-      createdBy: `person:${idOf(zoltan)}`,
+      managedBy: undefined,
+      createdBy: toActor(`person:${idOf(zoltan)}`),
     });
     expect(await errorOf(keys.authenticate(bearer(key?.secret ?? "")))).toBe("no error");
     // The owners of the account see that he left, and who it was to them.
@@ -323,7 +324,7 @@ describe("a person who is deleted", () => {
       .as(owner.token)
       .listAuditEvents({ accountId: "acc_a", method: "DeletePerson" });
     expect(events[0]).toMatchObject({
-      actor: `person:${idOf(zoltan)}`,
+      actor: toActor(`person:${idOf(zoltan)}`),
       outcome: "ok",
       facts: { personId: idOf(zoltan) },
     });

@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { errorOf } from "../support/keys.ts";
 import {
@@ -161,7 +162,7 @@ describe("a recovery link", () => {
       .as(owner.token)
       .listAuditEvents({ accountId: "acc_a", method: "RedeemLink" });
     expect(events[0]).toMatchObject({
-      actor: `person:${personId}`,
+      actor: toActor(`person:${personId}`),
       facts: { purpose: "recovery", personId },
     });
   });
@@ -304,7 +305,7 @@ describe("audit events", () => {
     await node.as(owner.token).updateMember({ accountId: "acc_a", personId, role: MEMBER });
     const { events } = await node.as(owner.token).listAuditEvents({ accountId: "acc_a" });
     expect(events[0]).toMatchObject({
-      actor: `person:${owner.person.personId}`,
+      actor: toActor(`person:${owner.person.personId}`),
       accountId: "acc_a",
       method: "UpdateMember",
       outcome: "ok",

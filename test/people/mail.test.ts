@@ -4,6 +4,7 @@ import { inspect } from "node:util";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { MailState } from "../../gen/gateway/people/v1/members_pb.ts";
+import { LinkDelivery } from "../../gen/gateway/people/v1/people_pb.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createMailer } from "../../src/mail/mail.ts";
 import { errorOf } from "../support/keys.ts";
@@ -97,10 +98,14 @@ test("without a mail server the link is shown", async () => {
     .as(owner.token)
     .createInvitation({ accountId: "acc_b", role: MEMBER, email: "shown@example.com" });
   expect(made.link).not.toBe("");
-  expect(made.invitation).toMatchObject({ email: "", mailState: MailState.UNSPECIFIED });
+  expect(made.invitation).toMatchObject({ email: "", mailState: MailState.NONE });
   const mail = plain
     .as(owner.token)
-    .createSignInLink({ personId: owner.person.personId, mail: true, reason: "locked out" });
+    .createSignInLink({
+      personId: owner.person.personId,
+      delivery: LinkDelivery.MAILED,
+      reason: "locked out",
+    });
   expect(await errorOf(mail)).toBe("invalid_request mail");
 });
 
@@ -222,7 +227,7 @@ test("a recovery link is mailed to a confirmed address, and its use is told ther
   const { personId } = rita.person;
   const { link } = await node
     .as(owner.token)
-    .createSignInLink({ personId, mail: true, reason: "locked out" });
+    .createSignInLink({ personId, delivery: LinkDelivery.MAILED, reason: "locked out" });
   expect(link).toBe("");
   await expect.poll(() => mailsTo("rita@example.com")).toHaveLength(2);
   await redeem(node, mailsTo("rita@example.com")[1]?.links[0] ?? "", "");
@@ -237,7 +242,9 @@ test("a recovery link is not mailed to a person without a confirmed address", as
   const { personId } = owner.person;
   expect(
     await errorOf(
-      node.as(owner.token).createSignInLink({ personId, mail: true, reason: "locked out" }),
+      node
+        .as(owner.token)
+        .createSignInLink({ personId, delivery: LinkDelivery.MAILED, reason: "locked out" }),
     ),
   ).toBe("invalid_request mail");
 });

@@ -4,6 +4,7 @@ import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OidcPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import type { Log } from "../../src/base/log.ts";
 import { closedPeople, type OidcSettings, type PeopleSettings } from "../../src/config/catalog.ts";
 import { errorOf } from "../support/keys.ts";
@@ -715,7 +716,7 @@ describe("groups", () => {
       .as(owner.token)
       .listAuditEvents({ accountId: "acc_a", method: "FinishOidc" });
     expect(events[0]).toMatchObject({
-      actor: `person:${person?.personId}`,
+      actor: toActor(`person:${person?.personId}`),
       outcome: "ok",
       facts: { role: "MEMBER", oldRole: "UNSPECIFIED" },
     });

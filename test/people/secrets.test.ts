@@ -94,7 +94,7 @@ test("what was issued through a facade is nowhere else", async () => {
     { accountId: "acc_a", family: "FAMILY_V1", name: "k" },
     cookie,
   );
-  expect(created.json.key.createdBy).toMatch(/^person:per_/);
+  expect(created.json.key.createdBy.personId).toMatch(/^per_/);
   const { passkeyOptionsJson } = (await plain("BeginSignIn", {})).json;
   const again = await plain("SignInWithPasskey", { answerJson: device.sign(passkeyOptionsJson) });
   for (const method of ["GetSession", "ListSessions"]) await plain(method, {}, cookie);

@@ -24,6 +24,7 @@ import {
   RevokeManagementKeyRequestSchema,
   RotateManagementKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
+import { actorText, toActor } from "../../src/base/actors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import { closedPeople } from "../../src/config/catalog.ts";
@@ -228,7 +229,7 @@ describe.for([
       }
       expect((await read(theirs.keyId))?.state).toBe(ACTIVE);
       const managers = await Promise.all(
-        made.map(async ({ keyId }) => (await read(keyId))?.managedBy),
+        made.map(async ({ keyId }) => actorText((await read(keyId))?.managedBy)),
       );
       // Who keeps them in his account manages them from now on.
       const stays = name === "disabled" && fate !== KEEP;
@@ -241,7 +242,7 @@ describe.for([
         const { events } = await clientOf(owner).listAuditEvents({ accountId, method });
         const word = { [PAUSE]: "PAUSE", [REVOKE]: "REVOKE", [KEEP]: "KEEP" }[fate];
         expect(events[0]).toMatchObject({
-          actor: `person:${idOf(owner)}`,
+          actor: toActor(`person:${idOf(owner)}`),
           facts: { personId: idOf(ana), keys: `${word} 1` },
         });
       }
@@ -261,11 +262,11 @@ describe.for([
     expect((await clientOf(ana).getSession({})).person?.personId).toBe(idOf(ana));
     const managerElsewhere = async () => {
       const caller = await elsewhere.authenticate(bearer(secret));
-      return caller.kind === "key" ? caller.key.managedBy : undefined;
+      return caller.kind === "key" ? actorText(caller.key.managedBy) : undefined;
     };
     expect(await managerElsewhere()).toBe(`person:${idOf(ana)}`);
     await shutOut(ana, { keys: KEEP, keysToPersonId: idOf(ben) });
-    expect((await read(keyId))?.managedBy).toBe(`person:${idOf(ben)}`);
+    expect(actorText((await read(keyId))?.managedBy)).toBe(`person:${idOf(ben)}`);
     // Every node learns who manages the key: whose budget it has depends on it.
     await vi.waitFor(
       async () => expect(await managerElsewhere()).toBe(`person:${idOf(ben)}`),
@@ -474,7 +475,7 @@ test("the keys that an operator made in the account of others stop, too", async 
   const { keyId } = await keysAs(operator).make("acc_b");
   expect(await errorOf(remove(olga))).toBe("invalid_request keys");
   await remove(olga, { keys: PAUSE });
-  expect(await read(keyId)).toMatchObject({ state: PAUSED, managedBy: "" });
+  expect(await read(keyId)).toMatchObject({ state: PAUSED, managedBy: undefined });
 });
 
 test("a member who is removed may have his keys paused, and left to the owners", async () => {
@@ -482,7 +483,7 @@ test("a member who is removed may have his keys paused, and left to the owners",
   const { keyId } = await keysAs(ana).make();
   const personId = idOf(ana);
   await clientOf(owner).removeMember({ accountId: "acc_a", personId, keys: PAUSE });
-  expect(await read(keyId)).toMatchObject({ state: PAUSED, managedBy: "" });
+  expect(await read(keyId)).toMatchObject({ state: PAUSED, managedBy: undefined });
 });
 
 const demote = (person: SignedIn) =>
@@ -586,7 +587,7 @@ test("losing an account by groups pauses the keys there, and leaves them to the 
   await come(["team"]);
   expect((await read(made.keyId))?.state).toBe(ACTIVE);
   await come([]);
-  expect(await read(made.keyId)).toMatchObject({ state: PAUSED, managedBy: "" });
+  expect(await read(made.keyId)).toMatchObject({ state: PAUSED, managedBy: undefined });
   await vi.waitFor(async () => expect(await outcomeOf(made.secret)).toBe("key_paused"), soon);
   await vi.waitFor(async () => expect(await outcomeOf(program.secret)).toBe("invalid_key"), soon);
   const query = { accountId: "acc_b", method: "FinishOidc" };

@@ -2,6 +2,7 @@
 
 import { expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { firstOwner, join, signIn, startTestPeople } from "../support/people.ts";
 
 test("sign-ins, confirmations and sign-outs of operators are events", async () => {
@@ -22,7 +23,7 @@ test("sign-ins, confirmations and sign-outs of operators are events", async () =
   const { login } = owner.person;
   await node.as(undefined).signInWithPassword({ login, password });
   const actsOf = async (personId: string) => {
-    const query = { allAccounts: true, actor: `person:${personId}`, pageSize: 1000 };
+    const query = { allAccounts: true, actor: toActor(`person:${personId}`), pageSize: 1000 };
     const { events } = await node.as(owner.token).listAuditEvents(query);
     const sessions = /^(SignIn|SignOut|ConfirmIdentity)/;
     return events.flatMap(({ method, outcome, address }) =>

@@ -99,7 +99,7 @@ for (const { kind, stream: play, wire, error } of providers) {
           { requestId, accountId: gateway.accountId },
           gateway.admin.call,
         );
-        if (receipt !== undefined && receipt.outcome !== Outcome.UNSPECIFIED) return receipt;
+        if (receipt !== undefined && receipt.outcome !== Outcome.RUNNING) return receipt;
       }
     }
 

@@ -3,7 +3,7 @@
 
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import type { CallOptions, Client } from "@connectrpc/connect";
-import { AlertKind, AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { AlertChannel, AlertKind, AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { createAlerts } from "../../src/alerts/alerts.ts";
 import { createBilling } from "../../src/billing/billing.ts";
@@ -196,6 +196,19 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
   };
 }
 
+/** The channels of a rule. */
+export function channelsBy(on: {
+  page?: boolean;
+  mail?: boolean;
+  webhook?: boolean;
+}): AlertChannel[] {
+  return [
+    ...(on.page ? [AlertChannel.PAGE] : []),
+    ...(on.mail ? [AlertChannel.MAIL] : []),
+    ...(on.webhook ? [AlertChannel.WEBHOOK] : []),
+  ];
+}
+
 /** Settings by which everything is told by these channels. */
 export function settingsBy(channels: { page?: boolean; mail?: boolean; webhook?: boolean }) {
   const kinds = [
@@ -203,7 +216,7 @@ export function settingsBy(channels: { page?: boolean; mail?: boolean; webhook?:
     ...[AlertKind.NEW_PLACE, AlertKind.KEY_STOPPED, AlertKind.ORDER_WAITING],
   ];
   return {
-    rules: kinds.map((kind) => ({ kind, ...channels })),
+    rules: kinds.map((kind) => ({ kind, channels: channelsBy(channels) })),
     webhookUrl: channels.webhook ? "https://hooks.example/alerts" : "",
   };
 }

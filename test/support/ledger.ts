@@ -54,7 +54,7 @@ export function holdRequest(
 ) {
   const bounds = {
     input: 100,
-    mostExpensiveInput: InputCategory.UNSPECIFIED,
+    mostExpensiveInput: InputCategory.PLAIN,
     webSearches: 0,
     minOutput: more.minOutput ?? output,
     maxOutput: output,

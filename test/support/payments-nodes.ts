@@ -197,7 +197,7 @@ function createNode(postgres: Postgres, options: NodeOptions & { clock: Clock })
     billing,
     ensureAccount: core.ensureAccount,
     /** Options of a call to billing that sees every account. */
-    internal: { contextValues: asService("test") },
+    internal: { contextValues: asService("reconcile") },
     /** Calls as this caller, from this address. */
     as: (caller: Caller, address = "192.0.2.1") =>
       implement<Core["payments"]>(serviceTypes.payments, (desc) => {

@@ -2,6 +2,7 @@
 
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { computed, signal } from "@preact/signals";
+import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import { AccountRole, OperatorRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type GetSessionResponse,
@@ -135,5 +136,5 @@ export function canBuy(): boolean {
 export function mayBuy(): boolean {
   const { accountId } = account.value;
   const own = session.value.accounts.find((one) => one.accountId === accountId);
-  return isMember() && own?.suspended !== true && own?.closed !== true;
+  return isMember() && own?.state !== AccountState.SUSPENDED && own?.state !== AccountState.CLOSED;
 }

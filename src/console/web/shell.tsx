@@ -186,10 +186,9 @@ function RunningOut({ forecasts }: { forecasts: readonly Forecast[] }): JSX.Elem
   const own = session.value.accounts.find((one) => one.accountId === accountId);
   // An operator looks at an account of others.
   const { data } = useCall(AccountsService.method.getAccount, own ? undefined : { accountId });
-  const status = data?.account?.state;
-  if (own?.closed || status === AccountState.CLOSED)
-    return <Banner tone="bad">{words.banner.closed}</Banner>;
-  if (own?.suspended || status === AccountState.SUSPENDED) {
+  const status = (own ?? data?.account)?.state;
+  if (status === AccountState.CLOSED) return <Banner tone="bad">{words.banner.closed}</Banner>;
+  if (status === AccountState.SUSPENDED) {
     const { stateReason: statusReason = "" } = own ?? data?.account ?? {};
     return <Banner tone="bad">{words.banner.suspended(statusReason)}</Banner>;
   }

@@ -27,11 +27,13 @@ const categories = {
 } satisfies Record<TokenCategory | "cache", string>;
 
 /** How requests end, by the names of `Outcome`. */
+const running = {
+  label: "Running",
+  sentence: "The request still runs. Its tokens are counted up to now; nothing is charged yet.",
+};
 const outcomes = {
-  UNSPECIFIED: {
-    label: "Running",
-    sentence: "The request still runs. Its tokens are counted up to now; nothing is charged yet.",
-  },
+  UNSPECIFIED: running,
+  RUNNING: running,
   COMPLETED: {
     label: "Completed",
     sentence: "The answer is complete. You pay for the tokens of the whole request.",

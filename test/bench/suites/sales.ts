@@ -124,7 +124,7 @@ async function timeReports(postgres: Postgres, what: string): Promise<Row[]> {
   const accountIds = [`sum_${sumAccounts}`, busiestAccount];
   const everything = { accountId: "" };
   const pageSize = reportRowsMax;
-  const salesBy = (groupBy: SalesGroup[], bucket: SalesBucket = SalesBucket.UNSPECIFIED) => {
+  const salesBy = (groupBy: SalesGroup[], bucket: SalesBucket = SalesBucket.NONE) => {
     const request = create(QuerySalesRequestSchema, { ...range, groupBy, bucket, pageSize });
     return () => reports.querySales(request, everything);
   };

@@ -29,6 +29,7 @@ import {
   UsageService,
   type UsageSumsSchema,
 } from "../../../gen/gateway/usage/v1/usage_pb.ts";
+import { toActor } from "../../../src/base/actors.ts";
 import { costMicro } from "../../../src/base/cost.ts";
 import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
 
@@ -420,7 +421,7 @@ function orderOf(of: OrderInit = {}): OrderInit {
     payTo: "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu",
     state: OrderState.OPEN,
     ...{ seenCoins: "0", settledCoins: "0", missingCoins: "0.0000769" },
-    createdBy: "person:per_ana",
+    createdBy: toActor("person:per_ana"),
     createdAt: ago(45),
     quotedUntil: at(new Date(now.getTime() + 14.5 * 60_000)),
     watchedUntil: at(new Date(now.getTime() + 7 * dayMs)),
@@ -520,7 +521,7 @@ const transfers = (scale: bigint) =>
         ...{
           amountMicrocredits: 400n * credit * scale,
           createdAt: ago(600),
-          createdBy: "payments",
+          createdBy: toActor("payments"),
         },
         postedAfterMicrocredits: 6_412_080_000n * scale,
         reason: "A payment that had arrived is gone again.",
@@ -723,7 +724,7 @@ export const figureStates: readonly PageStates[] = [
       running: [
         keys,
         receiptOf({
-          outcome: Outcome.UNSPECIFIED,
+          outcome: Outcome.RUNNING,
           basis: Basis.UNSPECIFIED,
           chargedMicrocredits: 0n,
         }),

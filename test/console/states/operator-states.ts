@@ -3,6 +3,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  AlertChannel,
   AlertKind,
   AlertsService,
   DeliveryState,
@@ -31,6 +32,7 @@ import {
 } from "../../../gen/gateway/payments/v1/order_pb.ts";
 import { DocumentKind } from "../../../gen/gateway/payments/v1/payments_pb.ts";
 import { SalesBucket, SalesGroup } from "../../../gen/gateway/sales/v1/sales_pb.ts";
+import { toActor } from "../../../src/base/actors.ts";
 import { serviceTypes } from "../../../src/contract/contract.ts";
 import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
 
@@ -174,12 +176,12 @@ const tokens = answer(people.listAdminTokens, () => ({
     { tokenId: "ADMIN_TOKEN", name: "ADMIN_TOKEN", scope: AdminScope.ALL },
     {
       ...{ tokenId: "tok_1", name: "provisioning", scope: AdminScope.KEYS },
-      ...{ hint: "adm-gw2-1AbC…wXyZ", createdBy: "person:per_olga" },
+      ...{ hint: "adm-gw2-1AbC…wXyZ", createdBy: toActor("person:per_olga") },
       ...{ createdAt: ago(60 * day), lastUsedAt: ago(3 * minute) },
     },
     {
       ...{ tokenId: "tok_2", name: "old billing export", scope: AdminScope.READ },
-      ...{ hint: "adm-gw2-9Qe7…0LmT", createdBy: "person:per_left" },
+      ...{ hint: "adm-gw2-9Qe7…0LmT", createdBy: toActor("person:per_left") },
       ...{ createdAt: ago(200 * day), revokedAt: ago(30 * day) },
     },
   ],
@@ -204,7 +206,8 @@ const acts = [
 ] as const;
 const events = answer(people.listAuditEvents, () => ({
   events: acts.map(([method, actor, outcome, facts], index) => ({
-    ...{ eventId: `evt_${index}`, occurredAt: ago(index * 17 * minute), method, actor, outcome },
+    ...{ eventId: `evt_${index}`, occurredAt: ago(index * 17 * minute), method, outcome },
+    actor: toActor(actor),
     ...{ accountId: index % 3 === 1 ? "" : idOf(1), address: "203.0.113.7", facts: { ...facts } },
   })),
   nextPageToken: "more",
@@ -222,7 +225,7 @@ const orderOf = (of: OrderInit): OrderInit => ({
   },
   ...{ asset: "BTC", network: "bitcoin", quotedCoins: "0.00031", usdPerCoin: "64516.13" },
   payTo: "bc1qxy2kgdygjrsqtzq2n0yrf2493p83kkfjhx0wlh",
-  ...{ state: OrderState.EXPIRED, attention: Attention.LATE, createdBy: "person:per_1" },
+  ...{ state: OrderState.EXPIRED, attention: Attention.LATE, createdBy: toActor("person:per_1") },
   notice: "Your payment came late. A person looks at it.",
   ...{ createdAt: ago(2 * day), quotedUntil: ago(2 * day - 900), watchedUntil: ago(-5 * day) },
   ...{ seenCoins: "0", settledCoins: "0.00031", missingCoins: "0" },
@@ -237,13 +240,13 @@ const orderOf = (of: OrderInit): OrderInit => ({
 });
 const waitingOrder = orderOf({});
 const refundedOrder = orderOf({
-  ...{ state: OrderState.PAID, attention: Attention.UNSPECIFIED, notice: "" },
+  ...{ state: OrderState.PAID, attention: Attention.NONE, notice: "" },
   ...{ grantedMicrocredits: 4_000n * credit, refundedMicrodollars: 20_000_000n },
   refunds: [
     {
       ...{ number: 1, state: RefundState.REFUNDING, refundedMicrodollars: 20_000_000n },
       ...{ refundedMicrocredits: 4_000n * credit, reason: "The customer changed his mind." },
-      ...{ createdBy: "person:per_olga", createdAt: ago(3 * hour) },
+      ...{ createdBy: toActor("person:per_olga"), createdAt: ago(3 * hour) },
     },
   ],
 });
@@ -268,18 +271,18 @@ const approvals = answer(operations.listApprovals, () => ({
         what: "Adds 200,000 credits to the pool v1, as bonus.",
         amountMicrodollars: 1_000_000_000n,
       },
-      ...{ reason: "Goodwill for the outage of the 20th.", requestedBy: "person:per_bob" },
+      ...{ reason: "Goodwill for the outage of the 20th.", requestedBy: toActor("person:per_bob") },
       ...{ personId: "per_bob", givenMicrodollars: 480_000_000n, requestedAt: ago(3 * hour) },
     },
     {
       ...{ approvalId: "apv_2", kind: ApprovalKind.OPERATOR, subject: "per_cleo" },
-      ...{ what: "Makes cleo an operator admin.", requestedBy: "person:per_olga" },
+      ...{ what: "Makes cleo an operator admin.", requestedBy: toActor("person:per_olga") },
       ...{ personId: "per_olga", requestedAt: ago(day) },
     },
     {
       ...{ approvalId: "apv_3", accountId: idOf(4), kind: ApprovalKind.DECISION },
       ...{ subject: "ord_0199e1c0a1b27c3d8e4f", what: "Grants 4,000 credits for an order." },
-      ...{ reason: "<b>late</b>, but whole", requestedBy: "token:billing-bot" },
+      ...{ reason: "<b>late</b>, but whole", requestedBy: toActor("token:billing-bot") },
       ...{ personId: "per_bob", requestedAt: ago(2 * day) },
     },
   ],
@@ -289,7 +292,11 @@ const noApprovals = answer(operations.listApprovals, () => ({}));
 const checked = (more: object = {}) =>
   answer(billing.getLastVerification, () => ({
     latest: {
-      ...{ startedAt: ago(5 * hour + 42), endedAt: ago(5 * hour), startedBy: "verify-ledger" },
+      ...{
+        startedAt: ago(5 * hour + 42),
+        endedAt: ago(5 * hour),
+        startedBy: toActor("verify-ledger"),
+      },
       ...more,
     },
     latestCleanAt: ago(29 * hour),
@@ -345,7 +352,7 @@ const transferOf = (
     accountId: idOf(1),
     family: Family.V1,
     kind,
-    createdBy: actor,
+    createdBy: toActor(actor),
     reason,
   },
   ...{ amountMicrocredits: amount * credit, createdAt: ago(index * day + 600) },
@@ -386,7 +393,7 @@ const notes = answer(operations.listAccountNotes, () => ({
       noteId: `not_${index}`,
       accountId: idOf(1),
       createdAt: ago(index * day),
-      createdBy: "person:per_ana",
+      createdBy: toActor("person:per_ana"),
     },
     text,
   })),
@@ -535,7 +542,7 @@ const priceLists = answer(billing.listPriceLists, () => ({
           number: 4,
           discountBp: 1_250,
           reason: "agreed for 2027",
-          createdBy: "person:per_olga",
+          createdBy: toActor("person:per_olga"),
         },
         createdAt: ago(3 * day),
         models: {
@@ -557,7 +564,12 @@ const priceLists = answer(billing.listPriceLists, () => ({
     },
     {
       ...{ priceListId: "plist_2", name: "عرض <i>all</i>", accounts: 0, createdAt: ago(day) },
-      version: { number: 1, discountBp: 10_000, createdBy: "token:billing", createdAt: ago(day) },
+      version: {
+        number: 1,
+        discountBp: 10_000,
+        createdBy: toActor("token:billing"),
+        createdAt: ago(day),
+      },
     },
   ],
 }));
@@ -696,7 +708,11 @@ const statusOf = (isTroubled: boolean) =>
     nodes: [
       { nodeId: "node_1", startedAt: ago(3 * day), answering: true, report: report(0) },
       {
-        ...{ nodeId: "node_2", startedAt: ago(3 * day), silentSeconds: isTroubled ? 5 : 0 },
+        ...{
+          nodeId: "node_2",
+          startedAt: ago(3 * day),
+          silentFor: { seconds: isTroubled ? 5n : 0n },
+        },
         report: isTroubled
           ? report(1, {
               ...{ limits: LimitsStore.DEGRADED, configuration: "0000000000ab" },
@@ -708,7 +724,13 @@ const statusOf = (isTroubled: boolean) =>
           : report(1),
       },
       ...(isTroubled
-        ? [{ nodeId: "node_0199e1c0a1b27c3d8e4f", startedAt: ago(hour), silentSeconds: 40 }]
+        ? [
+            {
+              nodeId: "node_0199e1c0a1b27c3d8e4f",
+              startedAt: ago(hour),
+              silentFor: { seconds: 40n },
+            },
+          ]
         : []),
     ],
     database: {
@@ -787,15 +809,15 @@ const sweeps = answer(payments.listSweeps, () => ({
   sweeps: [
     {
       ...{ sweepId: "swp_2", network: "base", addresses: [sweptAddress], beganAt: ago(600) },
-      ...{ until: ago(-day), createdBy: "person:per_ana" },
+      ...{ until: ago(-day), createdBy: toActor("person:per_ana") },
     },
     {
       ...{ sweepId: "swp_1", network: "base", addresses: [sweptAddress, sweptAddress] },
       ...{ beganAt: ago(9 * day), until: ago(8 * day), endedAt: ago(8 * day), read: true },
-      ...{ createdBy: "person:per_ana" },
+      ...{ createdBy: toActor("person:per_ana") },
       payments: ["", "person:per_ana"].map((grantedBy, index) => ({
         ...{ paymentId: `pay_${index}`, address: sweptAddress, asset: "ETH", coins: "0.0021" },
-        ...{ occurredAt: ago(9 * day), grantedBy },
+        ...{ occurredAt: ago(9 * day), grantedBy: toActor(grantedBy) },
       })),
     },
   ],
@@ -806,7 +828,9 @@ const attention = [admin, find, listPeople, listAttention, approvals];
 const quiet = [admin, findNone, listPeople, noAttention, noApprovals];
 
 const alerts = answer(AlertsService.method.listAlerts, () => ({
-  settings: { rules: [{ kind: AlertKind.PROVIDER_ALARM, page: true, mail: true }] },
+  settings: {
+    rules: [{ kind: AlertKind.PROVIDER_ALARM, channels: [AlertChannel.PAGE, AlertChannel.MAIL] }],
+  },
   mails: true,
 }));
 

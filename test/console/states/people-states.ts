@@ -3,12 +3,14 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  AlertChannel,
   AlertKind,
   type AlertSettingsSchema,
   AlertsService,
   DeliveryState,
   type ListAlertsResponseSchema,
 } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import { Outcome } from "../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { BudgetSchema, BudgetWindow_Name } from "../../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
@@ -17,6 +19,7 @@ import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb
 import { KeyOrder, type KeySchema, KeyState } from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import { MailState } from "../../../gen/gateway/people/v1/members_pb.ts";
 import { LinkPurpose } from "../../../gen/gateway/people/v1/sign_in_pb.ts";
+import { toActor } from "../../../src/base/actors.ts";
 import { serviceTypes } from "../../../src/contract/contract.ts";
 import {
   type Answer,
@@ -90,8 +93,8 @@ function keyOf(index: number, of: KeyInit): KeyInit {
     monthSpentMicrocredits: BigInt((index * 7919) % 900) * credit + 330_000n,
     monthHeldMicrocredits: 0n,
     monthResetsAt: timestampFromDate(new Date("2026-12-01T00:00:00Z")),
-    createdBy: "person:person_olga",
-    managedBy: "person:person_olga",
+    createdBy: toActor("person:person_olga"),
+    managedBy: toActor("person:person_olga"),
     tags: index % 3 === 0 ? {} : { team: "команда 組", job: `nightly jobs ${index}`, env: "ci" },
     daysMicrocredits:
       index % 5 === 0
@@ -113,8 +116,8 @@ const someKeys: readonly KeyInit[] = [
   keyOf(2, {
     name: "editor, Ana",
     family: Family.V2,
-    createdBy: "person:person_ana",
-    managedBy: "person:person_ana",
+    createdBy: toActor("person:person_ana"),
+    managedBy: toActor("person:person_ana"),
     monthSpentMicrocredits: 921_330_000n,
     monthlyCapMicrocredits: 1_000n * credit,
     allowedModels: ["model-haiku-4.5", "model-sonnet-4.6"],
@@ -123,15 +126,15 @@ const someKeys: readonly KeyInit[] = [
     name: "contractor",
     state: KeyState.PAUSED,
     paused: true,
-    createdBy: "person:person_left",
+    createdBy: toActor("person:person_left"),
     monthSpentMicrocredits: 200n * credit,
     monthlyCapMicrocredits: 200n * credit,
   }),
   keyOf(4, {
     name: "<b>nightly</b> & weekly jobs of the whole research department 🧪",
     expiresAt: timestampFromDate(new Date(now.getTime() + 2.5 * day * 1000)),
-    createdBy: "mgmt:mgk_1",
-    managedBy: "mgmt:mgk_1",
+    createdBy: toActor("mgmt:mgk_1"),
+    managedBy: toActor("mgmt:mgk_1"),
     allowedAddresses: ["203.0.113.7", "2001:db8::/32"],
   }),
   keyOf(5, { name: "מפתח לבדיקות", monthSpentMicrocredits: 10_000_000n * credit }),
@@ -209,7 +212,7 @@ const listInvitations = answer(people.listInvitations, () => ({
       email: "kim@acme.example",
       createdAt: ago(hour),
       expiresAt: timestampFromDate(new Date(now.getTime() + 7 * day * 1000)),
-      createdBy: "person:person_olga",
+      createdBy: toActor("person:person_olga"),
       mailState: MailState.SENT,
     },
     {
@@ -218,7 +221,7 @@ const listInvitations = answer(people.listInvitations, () => ({
       email: "wrong@nowhere.example",
       createdAt: ago(day),
       expiresAt: timestampFromDate(new Date(now.getTime() + 6 * day * 1000)),
-      createdBy: "person:person_olga",
+      createdBy: toActor("person:person_olga"),
       mailState: MailState.FAILED,
       mailProblem: "The mail server refused the address.",
     },
@@ -227,7 +230,7 @@ const listInvitations = answer(people.listInvitations, () => ({
       role: AccountRole.VIEWER,
       createdAt: ago(2 * day),
       expiresAt: timestampFromDate(new Date(now.getTime() + 5 * day * 1000)),
-      createdBy: "person:person_olga",
+      createdBy: toActor("person:person_olga"),
     },
   ],
 }));
@@ -261,7 +264,7 @@ const memberUsage = answer(billing.queryUsage, () => ({
   rows: ["person_ana", "person_long", "person_vic"].flatMap((personId, at) =>
     someKeys.slice(0, 6).map(({ keyId = "" }, index) => ({
       keyId,
-      member: `person:${personId}`,
+      member: toActor(`person:${personId}`),
       sums: {
         chargedMicrocredits: BigInt((index * 37 + at * 53) % 60) * 7_330_000n,
         requests: BigInt((index * 31 + at * 7) % 400),
@@ -358,7 +361,7 @@ const acts = answer(people.listAuditEvents, () => ({
     eventId: `event_${index}`,
     occurredAt: ago(Number(seconds)),
     method: String(method),
-    actor: String(actor),
+    actor: toActor(String(actor)),
     outcome: index === 1 ? "not_permitted" : "ok",
     address: "203.0.113.7",
     facts: { keyId: "key_0001" },
@@ -394,7 +397,7 @@ const providers = answer(people.beginSignIn, () => ({
 const stranger = failing(people.getSession, "missing_key");
 const role = (
   role: AccountRole,
-  of: { readonly suspended?: boolean; readonly stateReason?: string; readonly name?: string } = {},
+  of: { readonly state?: AccountState; readonly stateReason?: string; readonly name?: string } = {},
 ): Answer =>
   answer(people.getSession, () => ({
     person: { personId: "person_vic", login: "vic@acme.example", name: "Vic" },
@@ -443,7 +446,10 @@ const alertSettings: MessageInitShape<typeof AlertSettingsSchema> = {
   belowMicrocredits: 500n * credit,
   belowDays: 3,
   percents: [50, 80, 100],
-  rules: [AlertKind.CREDITS_LOW, AlertKind.CAP_REACHED].map((kind) => ({ kind, page: true })),
+  rules: [AlertKind.CREDITS_LOW, AlertKind.CAP_REACHED].map((kind) => ({
+    kind,
+    channels: [AlertChannel.PAGE],
+  })),
   webhookUrl: "https://hooks.acme.example/gateway",
 };
 const listManagementKeys = answer(keysMethod.listManagementKeys, () => ({
@@ -587,7 +593,7 @@ export const peopleStates: readonly PageStates[] = [
       "own budget": [role(AccountRole.MEMBER), memberUsage, ...whole],
       suspended: [
         role(AccountRole.OWNER, {
-          suspended: true,
+          state: AccountState.SUSPENDED,
           stateReason: "We could not reach you about an invoice.",
         }),
         ...whole,

@@ -4,6 +4,8 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Actor } from "../../common/v1/actor_pb.ts";
+import { file_gateway_common_v1_actor } from "../../common/v1/actor_pb.ts";
 import { file_gateway_common_v1_options } from "../../common/v1/options_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -13,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/approvals/v1/approval.proto.
  */
 export const file_gateway_approvals_v1_approval: GenFile = /*@__PURE__*/
-  fileDesc("CiNnYXRld2F5L2FwcHJvdmFscy92MS9hcHByb3ZhbC5wcm90bxIUZ2F0ZXdheS5hcHByb3ZhbHMudjEi9gIKCEFwcHJvdmFsEhkKC2FwcHJvdmFsX2lkGAEgASgJQgSYyBgBEjYKBGtpbmQYAiABKA4yIi5nYXRld2F5LmFwcHJvdmFscy52MS5BcHByb3ZhbEtpbmRCBJjIGAESDwoHc3ViamVjdBgDIAEoCRIYCgphY2NvdW50X2lkGAQgASgJQgSYyBgBEgwKBHdoYXQYBSABKAkSDgoGcmVhc29uGAYgASgJEiEKE2Ftb3VudF9taWNyb2RvbGxhcnMYByABKANCBJjIGAESFAoMcmVxdWVzdGVkX2J5GAggASgJEhcKCXBlcnNvbl9pZBgJIAEoCUIEmMgYARIwCgxyZXF1ZXN0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmdpdmVuX21pY3JvZG9sbGFycxgMIAEoAyrcAgoMQXBwcm92YWxLaW5kEh0KGUFQUFJPVkFMX0tJTkRfVU5TUEVDSUZJRUQQABIaChZBUFBST1ZBTF9LSU5EX1RSQU5TRkVSEAESGgoWQVBQUk9WQUxfS0lORF9ERUNJU0lPThACEhgKFEFQUFJPVkFMX0tJTkRfUkVGVU5EEAMSGwoXQVBQUk9WQUxfS0lORF9QUk9NT1RJT04QBBIdChlBUFBST1ZBTF9LSU5EX0FETUlOX1RPS0VOEAUSGgoWQVBQUk9WQUxfS0lORF9PUEVSQVRPUhAGEh4KGkFQUFJPVkFMX0tJTkRfU0lHTl9JTl9MSU5LEAcSHwobQVBQUk9WQUxfS0lORF9TV0VFUF9QQVlNRU5UEAgSHAoYQVBQUk9WQUxfS0lORF9QUklDRV9MSVNUEAkSJAogQVBQUk9WQUxfS0lORF9BQ0NPVU5UX1BSSUNFX0xJU1QQCkJIChRnYXRld2F5LmFwcHJvdmFscy52MVABWi5tb2RlbC1nYXRld2F5L2dhdGV3YXkvYXBwcm92YWxzL3YxO2FwcHJvdmFsc3YxYgZwcm90bzM", [file_gateway_common_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("CiNnYXRld2F5L2FwcHJvdmFscy92MS9hcHByb3ZhbC5wcm90bxIUZ2F0ZXdheS5hcHByb3ZhbHMudjEikAMKCEFwcHJvdmFsEhkKC2FwcHJvdmFsX2lkGAEgASgJQgSYyBgBEjYKBGtpbmQYAiABKA4yIi5nYXRld2F5LmFwcHJvdmFscy52MS5BcHByb3ZhbEtpbmRCBJjIGAESDwoHc3ViamVjdBgDIAEoCRIYCgphY2NvdW50X2lkGAQgASgJQgSYyBgBEgwKBHdoYXQYBSABKAkSDgoGcmVhc29uGAYgASgJEiEKE2Ftb3VudF9taWNyb2RvbGxhcnMYByABKANCBJjIGAESLgoMcmVxdWVzdGVkX2J5GAggASgLMhguZ2F0ZXdheS5jb21tb24udjEuQWN0b3ISFwoJcGVyc29uX2lkGAkgASgJQgSYyBgBEjAKDHJlcXVlc3RlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGgoSZ2l2ZW5fbWljcm9kb2xsYXJzGAwgASgDKtwCCgxBcHByb3ZhbEtpbmQSHQoZQVBQUk9WQUxfS0lORF9VTlNQRUNJRklFRBAAEhoKFkFQUFJPVkFMX0tJTkRfVFJBTlNGRVIQARIaChZBUFBST1ZBTF9LSU5EX0RFQ0lTSU9OEAISGAoUQVBQUk9WQUxfS0lORF9SRUZVTkQQAxIbChdBUFBST1ZBTF9LSU5EX1BST01PVElPThAEEh0KGUFQUFJPVkFMX0tJTkRfQURNSU5fVE9LRU4QBRIaChZBUFBST1ZBTF9LSU5EX09QRVJBVE9SEAYSHgoaQVBQUk9WQUxfS0lORF9TSUdOX0lOX0xJTksQBxIfChtBUFBST1ZBTF9LSU5EX1NXRUVQX1BBWU1FTlQQCBIcChhBUFBST1ZBTF9LSU5EX1BSSUNFX0xJU1QQCRIkCiBBUFBST1ZBTF9LSU5EX0FDQ09VTlRfUFJJQ0VfTElTVBAKQkgKFGdhdGV3YXkuYXBwcm92YWxzLnYxUAFaLm1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9hcHByb3ZhbHMvdjE7YXBwcm92YWxzdjFiBnByb3RvMw", [file_gateway_common_v1_actor, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * A request that waits for the approval of another person. Nothing of it was done. A later request
@@ -73,11 +75,11 @@ export type Approval = Message<"gateway.approvals.v1.Approval"> & {
   amountMicrodollars: bigint;
 
   /**
-   * `person:` and an id, or `token:` and a name.
+   * A person or an admin token.
    *
-   * @generated from field: string requested_by = 8;
+   * @generated from field: gateway.common.v1.Actor requested_by = 8;
    */
-  requestedBy: string;
+  requestedBy?: Actor | undefined;
 
   /**
    * The person who requested it, or made the token that did. He cannot approve it.

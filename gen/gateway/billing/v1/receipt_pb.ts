@@ -4,6 +4,8 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Actor } from "../../common/v1/actor_pb.ts";
+import { file_gateway_common_v1_actor } from "../../common/v1/actor_pb.ts";
 import type { Family } from "../../common/v1/family_pb.ts";
 import { file_gateway_common_v1_family } from "../../common/v1/family_pb.ts";
 import type { LeftOut } from "../../common/v1/left_out_pb.ts";
@@ -19,7 +21,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/billing/v1/receipt.proto.
  */
 export const file_gateway_billing_v1_receipt: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2JpbGxpbmcvdjEvcmVjZWlwdC5wcm90bxISZ2F0ZXdheS5iaWxsaW5nLnYxIpcBCgdBdHRlbXB0EhAKCHByb3ZpZGVyGAEgASgJEg8KB291dGNvbWUYAiABKAkSDgoGc3RhdHVzGAMgASgNEjQKEWZpcnN0X2V2ZW50X2FmdGVyGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBW1vZGVsGAUgASgJEhQKDGNvc3RfdmVyc2lvbhgGIAEoCSKWBgoHUmVjZWlwdBISCgpyZXF1ZXN0X2lkGAEgASgJEhgKCmFjY291bnRfaWQYAiABKAlCBJjIGAESFAoGa2V5X2lkGAMgASgJQgSYyBgBEi8KBmZhbWlseRgEIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIEmMgYARINCgVtb2RlbBgFIAEoCRInCgV1c2FnZRgGIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USGQoRaG9sZF9taWNyb2NyZWRpdHMYCCABKAMSIgoUY2hhcmdlZF9taWNyb2NyZWRpdHMYCSABKANCBJjIGAESHAoUb3ZlcnJ1bl9taWNyb2NyZWRpdHMYCiABKAMSLAoHb3V0Y29tZRgLIAEoDjIbLmdhdGV3YXkuYmlsbGluZy52MS5PdXRjb21lEigKBWJhc2lzGAwgASgOMhkuZ2F0ZXdheS5iaWxsaW5nLnYxLkJhc2lzEi0KCGF0dGVtcHRzGA0gAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkF0dGVtcHQSLwoLYWRtaXR0ZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnNldHRsZWRfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWdyYW50ZWRfb3V0cHV0X3Rva2VucxgQIAEoDRIwCg5yZXBvcnRlZF91c2FnZRgRIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEjMKBHRhZ3MYEiADKAsyJS5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdC5UYWdzRW50cnkSDwoHbWFkZV9ieRgTIAEoCRIsCghsZWZ0X291dBgUIAMoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkxlZnRPdXQaKwoJVGFnc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEq2QIKB091dGNvbWUSFwoTT1VUQ09NRV9VTlNQRUNJRklFRBAAEhUKEU9VVENPTUVfQ09NUExFVEVEEAESGwoXT1VUQ09NRV9QUk9WSURFUl9GQUlMRUQQAhIaChZPVVRDT01FX1BST1ZJREVSX0JST0tFEAMSKQolT1VUQ09NRV9DTElFTlRfTEVGVF9CRUZPUkVfQUNDRVBUQU5DRRAEEiYKIk9VVENPTUVfQ0xJRU5UX0xFRlRfQkVGT1JFX0NPTlRFTlQQBRIXChNPVVRDT01FX0NMSUVOVF9MRUZUEAYSEwoPT1VUQ09NRV9SRVZPS0VEEAcSFgoST1VUQ09NRV9USU1FX0xJTUlUEAgSGgoWT1VUQ09NRV9HQVRFV0FZX0ZBSUxFRBAJEhIKDk9VVENPTUVfUkVBUEVEEAoSHAoYT1VUQ09NRV9JTlBVVF9BQk9WRV9IT0xEEAsqbwoFQmFzaXMSFQoRQkFTSVNfVU5TUEVDSUZJRUQQABISCg5CQVNJU19SRVBPUlRFRBABEhgKFEJBU0lTX1BBUlRMWV9DT1VOVEVEEAISEQoNQkFTSVNfQ09VTlRFRBADEg4KCkJBU0lTX05PTkUQBEJCChJnYXRld2F5LmJpbGxpbmcudjFQAVoqbW9kZWwtZ2F0ZXdheS9nYXRld2F5L2JpbGxpbmcvdjE7YmlsbGluZ3YxYgZwcm90bzM", [file_gateway_common_v1_family, file_gateway_common_v1_left_out, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiBnYXRld2F5L2JpbGxpbmcvdjEvcmVjZWlwdC5wcm90bxISZ2F0ZXdheS5iaWxsaW5nLnYxIpcBCgdBdHRlbXB0EhAKCHByb3ZpZGVyGAEgASgJEg8KB291dGNvbWUYAiABKAkSDgoGc3RhdHVzGAMgASgNEjQKEWZpcnN0X2V2ZW50X2FmdGVyGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBW1vZGVsGAUgASgJEhQKDGNvc3RfdmVyc2lvbhgGIAEoCSKwBgoHUmVjZWlwdBISCgpyZXF1ZXN0X2lkGAEgASgJEhgKCmFjY291bnRfaWQYAiABKAlCBJjIGAESFAoGa2V5X2lkGAMgASgJQgSYyBgBEi8KBmZhbWlseRgEIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIEmMgYARINCgVtb2RlbBgFIAEoCRInCgV1c2FnZRgGIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USGQoRaG9sZF9taWNyb2NyZWRpdHMYCCABKAMSIgoUY2hhcmdlZF9taWNyb2NyZWRpdHMYCSABKANCBJjIGAESHAoUb3ZlcnJ1bl9taWNyb2NyZWRpdHMYCiABKAMSLAoHb3V0Y29tZRgLIAEoDjIbLmdhdGV3YXkuYmlsbGluZy52MS5PdXRjb21lEigKBWJhc2lzGAwgASgOMhkuZ2F0ZXdheS5iaWxsaW5nLnYxLkJhc2lzEi0KCGF0dGVtcHRzGA0gAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkF0dGVtcHQSLwoLYWRtaXR0ZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnNldHRsZWRfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWdyYW50ZWRfb3V0cHV0X3Rva2VucxgQIAEoDRIwCg5yZXBvcnRlZF91c2FnZRgRIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEjMKBHRhZ3MYEiADKAsyJS5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdC5UYWdzRW50cnkSKQoHbWFkZV9ieRgTIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEiwKCGxlZnRfb3V0GBQgAygLMhouZ2F0ZXdheS5jb21tb24udjEuTGVmdE91dBorCglUYWdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASruAgoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9SVU5OSU5HEAwSFQoRT1VUQ09NRV9DT01QTEVURUQQARIbChdPVVRDT01FX1BST1ZJREVSX0ZBSUxFRBACEhoKFk9VVENPTUVfUFJPVklERVJfQlJPS0UQAxIpCiVPVVRDT01FX0NMSUVOVF9MRUZUX0JFRk9SRV9BQ0NFUFRBTkNFEAQSJgoiT1VUQ09NRV9DTElFTlRfTEVGVF9CRUZPUkVfQ09OVEVOVBAFEhcKE09VVENPTUVfQ0xJRU5UX0xFRlQQBhITCg9PVVRDT01FX1JFVk9LRUQQBxIWChJPVVRDT01FX1RJTUVfTElNSVQQCBIaChZPVVRDT01FX0dBVEVXQVlfRkFJTEVEEAkSEgoOT1VUQ09NRV9SRUFQRUQQChIcChhPVVRDT01FX0lOUFVUX0FCT1ZFX0hPTEQQCypvCgVCYXNpcxIVChFCQVNJU19VTlNQRUNJRklFRBAAEhIKDkJBU0lTX1JFUE9SVEVEEAESGAoUQkFTSVNfUEFSVExZX0NPVU5URUQQAhIRCg1CQVNJU19DT1VOVEVEEAMSDgoKQkFTSVNfTk9ORRAEQkIKEmdhdGV3YXkuYmlsbGluZy52MVABWiptb2RlbC1nYXRld2F5L2dhdGV3YXkvYmlsbGluZy92MTtiaWxsaW5ndjFiBnByb3RvMw", [file_gateway_common_v1_actor, file_gateway_common_v1_family, file_gateway_common_v1_left_out, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * One call to a provider.
@@ -154,7 +156,7 @@ export type Receipt = Message<"gateway.billing.v1.Receipt"> & {
   overrunMicrocredits: bigint;
 
   /**
-   * OUTCOME_UNSPECIFIED while the request runs. `usage` is then the last recorded usage, and
+   * OUTCOME_RUNNING while the request runs. `usage` is then the last recorded usage, and
    * `charged_microcredits` is 0.
    *
    * @generated from field: gateway.billing.v1.Outcome outcome = 11;
@@ -211,12 +213,11 @@ export type Receipt = Message<"gateway.billing.v1.Receipt"> & {
   tags: { [key: string]: string };
 
   /**
-   * Who asked for the hold, as audit events name actors, such as `token:billing-bot`. Empty: the
-   * gateway, for a request of its own.
+   * Who asked for the hold. Absent: the gateway, for a request of its own.
    *
-   * @generated from field: string made_by = 19;
+   * @generated from field: gateway.common.v1.Actor made_by = 19;
    */
-  madeBy: string;
+  madeBy?: Actor | undefined;
 
   /**
    * Parts of the request that the provider did not get, and what stood in for others: one entry for
@@ -241,11 +242,16 @@ export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
  */
 export const Outcome = {
   /**
-   * The request still runs. No charge has this outcome.
-   *
    * @generated from enum value: OUTCOME_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
+
+  /**
+   * The request still runs. No charge has this outcome.
+   *
+   * @generated from enum value: OUTCOME_RUNNING = 12;
+   */
+  RUNNING: 12,
 
   /**
    * The answer was complete.

@@ -79,8 +79,6 @@ export const ProviderAnswerSchema: GenMessage<ProviderAnswer> = /*@__PURE__*/
  */
 export const Reason = {
   /**
-   * Never sent.
-   *
    * @generated from enum value: REASON_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

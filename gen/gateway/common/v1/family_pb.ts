@@ -20,8 +20,6 @@ export const file_gateway_common_v1_family: GenFile = /*@__PURE__*/
  */
 export const Family = {
   /**
-   * Not a family. Invalid where a request requires one.
-   *
    * @generated from enum value: FAMILY_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -31,48 +31,64 @@ export type Event = Message<"gateway.inference.v1.Event"> & {
    */
   kind: {
     /**
+     * The answer begins.
+     *
      * @generated from field: gateway.inference.v1.MessageStart message_start = 1;
      */
     value: MessageStart;
     case: "messageStart";
   } | {
     /**
+     * A block begins.
+     *
      * @generated from field: gateway.inference.v1.BlockStart block_start = 2;
      */
     value: BlockStart;
     case: "blockStart";
   } | {
     /**
+     * A piece of the open block.
+     *
      * @generated from field: gateway.inference.v1.BlockDelta block_delta = 3;
      */
     value: BlockDelta;
     case: "blockDelta";
   } | {
     /**
+     * The open block is complete.
+     *
      * @generated from field: gateway.inference.v1.BlockStop block_stop = 4;
      */
     value: BlockStop;
     case: "blockStop";
   } | {
     /**
+     * What is known of the whole answer.
+     *
      * @generated from field: gateway.inference.v1.MessageDelta message_delta = 5;
      */
     value: MessageDelta;
     case: "messageDelta";
   } | {
     /**
+     * The answer is complete.
+     *
      * @generated from field: gateway.inference.v1.MessageStop message_stop = 6;
      */
     value: MessageStop;
     case: "messageStop";
   } | {
     /**
+     * Keeps the connection alive.
+     *
      * @generated from field: gateway.inference.v1.Ping ping = 7;
      */
     value: Ping;
     case: "ping";
   } | {
     /**
+     * The provider failed, and the answer ends here.
+     *
      * @generated from field: gateway.inference.v1.Failure failure = 8;
      */
     value: Failure;

@@ -82,6 +82,8 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
   sourceFormat: Format;
 
   /**
+   * The conversation, oldest first.
+   *
    * @generated from field: repeated gateway.inference.v1.Message messages = 3;
    */
   messages: Message$1[];
@@ -124,31 +126,43 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
   topP?: number | undefined;
 
   /**
+   * How many of the likeliest tokens the model chooses from. Absent: as the model does.
+   *
    * @generated from field: optional uint32 top_k = 9;
    */
   topK?: number | undefined;
 
   /**
+   * Texts at which the model stops. Empty: none.
+   *
    * @generated from field: repeated string stop_sequences = 10;
    */
   stopSequences: string[];
 
   /**
+   * Tools that the model may call. Empty: none.
+   *
    * @generated from field: repeated gateway.inference.v1.Tool tools = 11;
    */
   tools: Tool[];
 
   /**
+   * Whether the model has to call one. Absent: it decides.
+   *
    * @generated from field: gateway.inference.v1.ToolChoice tool_choice = 12;
    */
   toolChoice?: ToolChoice | undefined;
 
   /**
+   * Whether and how the model thinks before it answers. Absent: as the model does.
+   *
    * @generated from field: gateway.inference.v1.Thinking thinking = 13;
    */
   thinking?: Thinking | undefined;
 
   /**
+   * The form and the effort of the answer. Absent: as the model does.
+   *
    * @generated from field: gateway.inference.v1.OutputConfig output_config = 14;
    */
   outputConfig?: OutputConfig | undefined;

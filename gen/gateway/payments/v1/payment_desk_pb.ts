@@ -7,6 +7,8 @@ import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf
 import { file_buf_validate_validate } from "../../../buf/validate/validate_pb.ts";
 import type { Approval } from "../../approvals/v1/approval_pb.ts";
 import { file_gateway_approvals_v1_approval } from "../../approvals/v1/approval_pb.ts";
+import type { Actor } from "../../common/v1/actor_pb.ts";
+import { file_gateway_common_v1_actor } from "../../common/v1/actor_pb.ts";
 import { file_gateway_common_v1_options } from "../../common/v1/options_pb.ts";
 import type { DepositState, Order } from "./order_pb.ts";
 import { file_gateway_payments_v1_order } from "./order_pb.ts";
@@ -18,7 +20,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/payments/v1/payment_desk.proto.
  */
 export const file_gateway_payments_v1_payment_desk: GenFile = /*@__PURE__*/
-  fileDesc("CiZnYXRld2F5L3BheW1lbnRzL3YxL3BheW1lbnRfZGVzay5wcm90bxITZ2F0ZXdheS5wYXltZW50cy52MSJOChRMb29rVXBQYXltZW50UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEhIKAnR4GAIgASgJQga6SAPIAQESEQoJcHJvY2Vzc29yGAMgASgJIsgBChVMb29rVXBQYXltZW50UmVzcG9uc2USDQoFa25vd24YASABKAgSDgoGZmFpbGVkGAIgASgIEhoKDWNvbmZpcm1hdGlvbnMYAyABKA1IAIgBARIyCgdvdXRwdXRzGAQgAygLMiEuZ2F0ZXdheS5wYXltZW50cy52MS5Mb29rZWRPdXRwdXQSFwoPZm9yZWlnbl9vdXRwdXRzGAUgASgNEhUKDW1heV9zZW5kX21vcmUYBiABKAhCEAoOX2NvbmZpcm1hdGlvbnMiqQEKDExvb2tlZE91dHB1dBIPCgdhZGRyZXNzGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSDQoFYXNzZXQYAyABKAkSDQoFY29pbnMYBCABKAkSEgoKZGVwb3NpdF9pZBgFIAEoCRIQCghvcmRlcl9pZBgGIAEoCRIwCgVzdGF0ZRgHIAEoDjIhLmdhdGV3YXkucGF5bWVudHMudjEuRGVwb3NpdFN0YXRlIlEKFExpc3RBdHRlbnRpb25SZXF1ZXN0EhsKCXBhZ2Vfc2l6ZRgBIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgCIAEoCUIIukgFcgMYgAgiXAoVTGlzdEF0dGVudGlvblJlc3BvbnNlEioKBm9yZGVycxgBIAMoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlMKBUdyYW50EiwKBHJhdGUYASABKA4yHi5nYXRld2F5LnBheW1lbnRzLnYxLkdyYW50UmF0ZRIcChRncmFudGVkX21pY3JvZG9sbGFycxgCIAEoAyIHCgVDbG9zZSIICgZSZW9wZW4ihwIKEkRlY2lkZU9yZGVyUmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYARIrCgVncmFudBgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuR3JhbnRIABIrCgVjbG9zZRgDIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuQ2xvc2VIABItCgZyZW9wZW4YBCABKAsyGy5nYXRld2F5LnBheW1lbnRzLnYxLlJlb3BlbkgAEh0KBnJlYXNvbhgFIAEoCUINukgKyAEBcgUQBRjoBxIhCg9pZGVtcG90ZW5jeV9rZXkYBiABKAlCCLpIBXIDGP8BQggKBmNob2ljZSKjAQoTRGVjaWRlT3JkZXJSZXNwb25zZRIvCghkZWNpc2lvbhgBIAEoCzIdLmdhdGV3YXkucGF5bWVudHMudjEuRGVjaXNpb24SKQoFb3JkZXIYAiABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwivgEKCERlY2lzaW9uEhMKC2RlY2lzaW9uX2lkGAEgASgJEhYKCG9yZGVyX2lkGAIgASgJQgSYyBgBEhwKFGdyYW50ZWRfbWljcm9jcmVkaXRzGAQgASgDEg4KBnJlYXNvbhgFIAEoCRISCgpkZWNpZGVkX2J5GAYgASgJEhMKC2FwcHJvdmVkX2J5GAcgASgJEi4KCmNyZWF0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIrEBChJCZWdpblJlZnVuZFJlcXVlc3QSHAoIb3JkZXJfaWQYASABKAlCCrpIA8gBAZjIGAESHQoTYW1vdW50X21pY3JvZG9sbGFycxgCIAEoA0gAEhQKCmRlcG9zaXRfaWQYAyABKAlIABIdCgZyZWFzb24YBCABKAlCDbpICsgBAXIFEAUY6AcSIQoPaWRlbXBvdGVuY3lfa2V5GAUgASgJQgi6SAVyAxj/AUIGCgR3aGF0InIKE0JlZ2luUmVmdW5kUmVzcG9uc2USKQoFb3JkZXIYASABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyEjAKCGFwcHJvdmFsGAIgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwiVwoVQ29tcGxldGVSZWZ1bmRSZXF1ZXN0EhwKCG9yZGVyX2lkGAEgASgJQgq6SAPIAQGYyBgBEiAKC3RyYW5zYWN0aW9uGAIgASgJQgu6SAjIAQFyAxjIASJDChZDb21wbGV0ZVJlZnVuZFJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciIzChNDYW5jZWxSZWZ1bmRSZXF1ZXN0EhwKCG9yZGVyX2lkGAEgASgJQgq6SAPIAQGYyBgBIkEKFENhbmNlbFJlZnVuZFJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciK3AgoWU2ltdWxhdGVEZXBvc2l0UmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYARINCgVjb2lucxgCIAEoCRIfCg1jb25maXJtYXRpb25zGAMgASgNQgi6SAUqAxjoBxIbCgpkZXBvc2l0X2lkGAQgASgJQge6SARyAhhkEgwKBGxvc3QYBSABKAgSDQoFYXNzZXQYBiABKAkSGAoHbmV0d29yaxgHIAEoCUIHukgEcgIYKBIxCg1maXJzdF9zZWVuX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgx3aXRob3V0X2hvb2sYCSABKAgSMgoFZXZlbnQYCiABKA4yIy5nYXRld2F5LnBheW1lbnRzLnYxLlNpbXVsYXRlZEV2ZW50IlgKF1NpbXVsYXRlRGVwb3NpdFJlc3BvbnNlEhIKCmRlcG9zaXRfaWQYASABKAkSKQoFb3JkZXIYAiABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyKlQKCUdyYW50UmF0ZRIaChZHUkFOVF9SQVRFX1VOU1BFQ0lGSUVEEAASFAoQR1JBTlRfUkFURV9RVU9URRABEhUKEUdSQU5UX1JBVEVfTUFSS0VUEAIqrAEKDlNpbXVsYXRlZEV2ZW50Eh8KG1NJTVVMQVRFRF9FVkVOVF9VTlNQRUNJRklFRBAAEhoKFlNJTVVMQVRFRF9FVkVOVF9NQVJLRUQQARIaChZTSU1VTEFURURfRVZFTlRfRkFJTEVEEAISHgoaU0lNVUxBVEVEX0VWRU5UX1FVT1RFX09WRVIQAxIhCh1TSU1VTEFURURfRVZFTlRfV0FUQ0hJTkdfT1ZFUhAEMu4GChJQYXltZW50RGVza1NlcnZpY2USdwoNTG9va1VwUGF5bWVudBIpLmdhdGV3YXkucGF5bWVudHMudjEuTG9va1VwUGF5bWVudFJlcXVlc3QaKi5nYXRld2F5LnBheW1lbnRzLnYxLkxvb2tVcFBheW1lbnRSZXNwb25zZSIPkAIC6scYBBADIAL4xxgBEnMKDUxpc3RBdHRlbnRpb24SKS5nYXRld2F5LnBheW1lbnRzLnYxLkxpc3RBdHRlbnRpb25SZXF1ZXN0GiouZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0QXR0ZW50aW9uUmVzcG9uc2UiC5ACAerHGAQQASABEnUKC0RlY2lkZU9yZGVyEicuZ2F0ZXdheS5wYXltZW50cy52MS5EZWNpZGVPcmRlclJlcXVlc3QaKC5nYXRld2F5LnBheW1lbnRzLnYxLkRlY2lkZU9yZGVyUmVzcG9uc2UiE5ACAOrHGAQQAyAC+McYAYDIGAESdQoLQmVnaW5SZWZ1bmQSJy5nYXRld2F5LnBheW1lbnRzLnYxLkJlZ2luUmVmdW5kUmVxdWVzdBooLmdhdGV3YXkucGF5bWVudHMudjEuQmVnaW5SZWZ1bmRSZXNwb25zZSITkAIA6scYBBADIAL4xxgBgMgYARJ+Cg5Db21wbGV0ZVJlZnVuZBIqLmdhdGV3YXkucGF5bWVudHMudjEuQ29tcGxldGVSZWZ1bmRSZXF1ZXN0GisuZ2F0ZXdheS5wYXltZW50cy52MS5Db21wbGV0ZVJlZnVuZFJlc3BvbnNlIhOQAgDqxxgEEAMgAvjHGAGAyBgBEngKDENhbmNlbFJlZnVuZBIoLmdhdGV3YXkucGF5bWVudHMudjEuQ2FuY2VsUmVmdW5kUmVxdWVzdBopLmdhdGV3YXkucGF5bWVudHMudjEuQ2FuY2VsUmVmdW5kUmVzcG9uc2UiE5ACAurHGAQQAyAC+McYAYDIGAESgQEKD1NpbXVsYXRlRGVwb3NpdBIrLmdhdGV3YXkucGF5bWVudHMudjEuU2ltdWxhdGVEZXBvc2l0UmVxdWVzdBosLmdhdGV3YXkucGF5bWVudHMudjEuU2ltdWxhdGVEZXBvc2l0UmVzcG9uc2UiE5ACAOrHGAQQAyAC+McYAYDIGAFCRQoTZ2F0ZXdheS5wYXltZW50cy52MVABWixtb2RlbC1nYXRld2F5L2dhdGV3YXkvcGF5bWVudHMvdjE7cGF5bWVudHN2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_options, file_gateway_payments_v1_order, file_google_protobuf_timestamp]);
+  fileDesc("CiZnYXRld2F5L3BheW1lbnRzL3YxL3BheW1lbnRfZGVzay5wcm90bxITZ2F0ZXdheS5wYXltZW50cy52MSJOChRMb29rVXBQYXltZW50UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEhIKAnR4GAIgASgJQga6SAPIAQESEQoJcHJvY2Vzc29yGAMgASgJIsgBChVMb29rVXBQYXltZW50UmVzcG9uc2USDQoFa25vd24YASABKAgSDgoGZmFpbGVkGAIgASgIEhoKDWNvbmZpcm1hdGlvbnMYAyABKA1IAIgBARIyCgdvdXRwdXRzGAQgAygLMiEuZ2F0ZXdheS5wYXltZW50cy52MS5Mb29rZWRPdXRwdXQSFwoPZm9yZWlnbl9vdXRwdXRzGAUgASgNEhUKDW1heV9zZW5kX21vcmUYBiABKAhCEAoOX2NvbmZpcm1hdGlvbnMiqQEKDExvb2tlZE91dHB1dBIPCgdhZGRyZXNzGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSDQoFYXNzZXQYAyABKAkSDQoFY29pbnMYBCABKAkSEgoKZGVwb3NpdF9pZBgFIAEoCRIQCghvcmRlcl9pZBgGIAEoCRIwCgVzdGF0ZRgHIAEoDjIhLmdhdGV3YXkucGF5bWVudHMudjEuRGVwb3NpdFN0YXRlIlEKFExpc3RBdHRlbnRpb25SZXF1ZXN0EhsKCXBhZ2Vfc2l6ZRgBIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgCIAEoCUIIukgFcgMYgAgiXAoVTGlzdEF0dGVudGlvblJlc3BvbnNlEioKBm9yZGVycxgBIAMoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIl8KBUdyYW50Ei4KBHJhdGUYASABKA4yHi5nYXRld2F5LnBheW1lbnRzLnYxLkdyYW50UmF0ZUgAEh4KFGdyYW50ZWRfbWljcm9kb2xsYXJzGAIgASgDSABCBgoEd2hhdCIHCgVDbG9zZSIICgZSZW9wZW4ihwIKEkRlY2lkZU9yZGVyUmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYARIrCgVncmFudBgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuR3JhbnRIABIrCgVjbG9zZRgDIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuQ2xvc2VIABItCgZyZW9wZW4YBCABKAsyGy5nYXRld2F5LnBheW1lbnRzLnYxLlJlb3BlbkgAEh0KBnJlYXNvbhgFIAEoCUINukgKyAEBcgUQBRjoBxIhCg9pZGVtcG90ZW5jeV9rZXkYBiABKAlCCLpIBXIDGP8BQggKBmNob2ljZSKjAQoTRGVjaWRlT3JkZXJSZXNwb25zZRIvCghkZWNpc2lvbhgBIAEoCzIdLmdhdGV3YXkucGF5bWVudHMudjEuRGVjaXNpb24SKQoFb3JkZXIYAiABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwi8gEKCERlY2lzaW9uEhMKC2RlY2lzaW9uX2lkGAEgASgJEhYKCG9yZGVyX2lkGAIgASgJQgSYyBgBEhwKFGdyYW50ZWRfbWljcm9jcmVkaXRzGAQgASgDEg4KBnJlYXNvbhgFIAEoCRIsCgpkZWNpZGVkX2J5GAYgASgLMhguZ2F0ZXdheS5jb21tb24udjEuQWN0b3ISLQoLYXBwcm92ZWRfYnkYByABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5BY3RvchIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKxAQoSQmVnaW5SZWZ1bmRSZXF1ZXN0EhwKCG9yZGVyX2lkGAEgASgJQgq6SAPIAQGYyBgBEh0KE2Ftb3VudF9taWNyb2RvbGxhcnMYAiABKANIABIUCgpkZXBvc2l0X2lkGAMgASgJSAASHQoGcmVhc29uGAQgASgJQg26SArIAQFyBRAFGOgHEiEKD2lkZW1wb3RlbmN5X2tleRgFIAEoCUIIukgFcgMY/wFCBgoEd2hhdCJyChNCZWdpblJlZnVuZFJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlchIwCghhcHByb3ZhbBgCIAEoCzIeLmdhdGV3YXkuYXBwcm92YWxzLnYxLkFwcHJvdmFsIlcKFUNvbXBsZXRlUmVmdW5kUmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYARIgCgt0cmFuc2FjdGlvbhgCIAEoCUILukgIyAEBcgMYyAEiQwoWQ29tcGxldGVSZWZ1bmRSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIiMwoTQ2FuY2VsUmVmdW5kUmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYASJBChRDYW5jZWxSZWZ1bmRSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIiwQIKFlNpbXVsYXRlRGVwb3NpdFJlcXVlc3QSHAoIb3JkZXJfaWQYASABKAlCCrpIA8gBAZjIGAESDQoFY29pbnMYAiABKAkSHwoNY29uZmlybWF0aW9ucxgDIAEoDUIIukgFKgMY6AcSGwoKZGVwb3NpdF9pZBgEIAEoCUIHukgEcgIYZBIMCgRsb3N0GAUgASgIEg0KBWFzc2V0GAYgASgJEhgKB25ldHdvcmsYByABKAlCB7pIBHICGCgSMQoNZmlyc3Rfc2Vlbl9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMd2l0aG91dF9ob29rGAkgASgIEjwKD3NpbXVsYXRlZF9ldmVudBgKIAEoDjIjLmdhdGV3YXkucGF5bWVudHMudjEuU2ltdWxhdGVkRXZlbnQiWAoXU2ltdWxhdGVEZXBvc2l0UmVzcG9uc2USEgoKZGVwb3NpdF9pZBgBIAEoCRIpCgVvcmRlchgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIqVAoJR3JhbnRSYXRlEhoKFkdSQU5UX1JBVEVfVU5TUEVDSUZJRUQQABIUChBHUkFOVF9SQVRFX1FVT1RFEAESFQoRR1JBTlRfUkFURV9NQVJLRVQQAirJAQoOU2ltdWxhdGVkRXZlbnQSHwobU0lNVUxBVEVEX0VWRU5UX1VOU1BFQ0lGSUVEEAASGwoXU0lNVUxBVEVEX0VWRU5UX0RFUE9TSVQQBRIaChZTSU1VTEFURURfRVZFTlRfTUFSS0VEEAESGgoWU0lNVUxBVEVEX0VWRU5UX0ZBSUxFRBACEh4KGlNJTVVMQVRFRF9FVkVOVF9RVU9URV9PVkVSEAMSIQodU0lNVUxBVEVEX0VWRU5UX1dBVENISU5HX09WRVIQBDLuBgoSUGF5bWVudERlc2tTZXJ2aWNlEncKDUxvb2tVcFBheW1lbnQSKS5nYXRld2F5LnBheW1lbnRzLnYxLkxvb2tVcFBheW1lbnRSZXF1ZXN0GiouZ2F0ZXdheS5wYXltZW50cy52MS5Mb29rVXBQYXltZW50UmVzcG9uc2UiD5ACAurHGAQQAyAC+McYARJzCg1MaXN0QXR0ZW50aW9uEikuZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0QXR0ZW50aW9uUmVxdWVzdBoqLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdEF0dGVudGlvblJlc3BvbnNlIguQAgHqxxgEEAEgARJ1CgtEZWNpZGVPcmRlchInLmdhdGV3YXkucGF5bWVudHMudjEuRGVjaWRlT3JkZXJSZXF1ZXN0GiguZ2F0ZXdheS5wYXltZW50cy52MS5EZWNpZGVPcmRlclJlc3BvbnNlIhOQAgDqxxgEEAMgAvjHGAGAyBgBEnUKC0JlZ2luUmVmdW5kEicuZ2F0ZXdheS5wYXltZW50cy52MS5CZWdpblJlZnVuZFJlcXVlc3QaKC5nYXRld2F5LnBheW1lbnRzLnYxLkJlZ2luUmVmdW5kUmVzcG9uc2UiE5ACAOrHGAQQAyAC+McYAYDIGAESfgoOQ29tcGxldGVSZWZ1bmQSKi5nYXRld2F5LnBheW1lbnRzLnYxLkNvbXBsZXRlUmVmdW5kUmVxdWVzdBorLmdhdGV3YXkucGF5bWVudHMudjEuQ29tcGxldGVSZWZ1bmRSZXNwb25zZSITkAIA6scYBBADIAL4xxgBgMgYARJ4CgxDYW5jZWxSZWZ1bmQSKC5nYXRld2F5LnBheW1lbnRzLnYxLkNhbmNlbFJlZnVuZFJlcXVlc3QaKS5nYXRld2F5LnBheW1lbnRzLnYxLkNhbmNlbFJlZnVuZFJlc3BvbnNlIhOQAgLqxxgEEAMgAvjHGAGAyBgBEoEBCg9TaW11bGF0ZURlcG9zaXQSKy5nYXRld2F5LnBheW1lbnRzLnYxLlNpbXVsYXRlRGVwb3NpdFJlcXVlc3QaLC5nYXRld2F5LnBheW1lbnRzLnYxLlNpbXVsYXRlRGVwb3NpdFJlc3BvbnNlIhOQAgDqxxgEEAMgAvjHGAGAyBgBQkUKE2dhdGV3YXkucGF5bWVudHMudjFQAVosbW9kZWwtZ2F0ZXdheS9nYXRld2F5L3BheW1lbnRzL3YxO3BheW1lbnRzdjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_actor, file_gateway_common_v1_options, file_gateway_payments_v1_order, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.payments.v1.LookUpPaymentRequest
@@ -233,16 +235,25 @@ export const ListAttentionResponseSchema: GenMessage<ListAttentionResponse> = /*
  */
 export type Grant = Message<"gateway.payments.v1.Grant"> & {
   /**
-   * @generated from field: gateway.payments.v1.GrantRate rate = 1;
+   * @generated from oneof gateway.payments.v1.Grant.what
    */
-  rate: GrantRate;
-
-  /**
-   * Micro-dollars, without a rate only.
-   *
-   * @generated from field: int64 granted_microdollars = 2;
-   */
-  grantedMicrodollars: bigint;
+  what: {
+    /**
+     * All coins that wait, at this rate.
+     *
+     * @generated from field: gateway.payments.v1.GrantRate rate = 1;
+     */
+    value: GrantRate;
+    case: "rate";
+  } | {
+    /**
+     * This amount, in micro-dollars.
+     *
+     * @generated from field: int64 granted_microdollars = 2;
+     */
+    value: bigint;
+    case: "grantedMicrodollars";
+  } | { case: undefined; value?: undefined };
 };
 
 /**
@@ -413,18 +424,18 @@ export type Decision = Message<"gateway.payments.v1.Decision"> & {
   reason: string;
 
   /**
-   * `person:` and an id, or `token:ADMIN_TOKEN`.
+   * Who decided it.
    *
-   * @generated from field: string decided_by = 6;
+   * @generated from field: gateway.common.v1.Actor decided_by = 6;
    */
-  decidedBy: string;
+  decidedBy?: Actor | undefined;
 
   /**
-   * Empty: it needed no approval.
+   * Absent: it needed no approval.
    *
-   * @generated from field: string approved_by = 7;
+   * @generated from field: gateway.common.v1.Actor approved_by = 7;
    */
-  approvedBy: string;
+  approvedBy?: Actor | undefined;
 
   /**
    * When it was decided.
@@ -673,11 +684,11 @@ export type SimulateDepositRequest = Message<"gateway.payments.v1.SimulateDeposi
   withoutHook: boolean;
 
   /**
-   * Of the other fields, only order_id and without_hook may be set with it.
+   * 0: DEPOSIT. With any other, only order_id and without_hook may be set besides.
    *
-   * @generated from field: gateway.payments.v1.SimulatedEvent event = 10;
+   * @generated from field: gateway.payments.v1.SimulatedEvent simulated_event = 10;
    */
-  event: SimulatedEvent;
+  simulatedEvent: SimulatedEvent;
 };
 
 /**
@@ -720,8 +731,6 @@ export const SimulateDepositResponseSchema: GenMessage<SimulateDepositResponse> 
  */
 export const GrantRate = {
   /**
-   * At none: an amount of dollars is granted.
-   *
    * @generated from enum value: GRANT_RATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -755,17 +764,22 @@ export const GrantRateSchema: GenEnum<GrantRate> = /*@__PURE__*/
   enumDesc(file_gateway_payments_v1_payment_desk, 0);
 
 /**
- * What happens to an order besides deposits: cases that would take days, or a processor that errs.
+ * What happens to an order: a deposit, a case that would take days, or a processor that errs.
  *
  * @generated from enum gateway.payments.v1.SimulatedEvent
  */
 export const SimulatedEvent = {
   /**
-   * A deposit.
-   *
    * @generated from enum value: SIMULATED_EVENT_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
+
+  /**
+   * Coins arrive, or more becomes of those that did.
+   *
+   * @generated from enum value: SIMULATED_EVENT_DEPOSIT = 5;
+   */
+  DEPOSIT: 5,
 
   /**
    * Somebody calls the order paid at the processor, which shows no deposit.
@@ -797,7 +811,7 @@ export const SimulatedEvent = {
 } as const;
 
 /**
- * What happens to an order besides deposits: cases that would take days, or a processor that errs.
+ * What happens to an order: a deposit, a case that would take days, or a processor that errs.
  *
  * @generated from enum gateway.payments.v1.SimulatedEvent
  */

@@ -2,8 +2,8 @@
 // @generated from file gateway/people/v1/people.proto (package gateway.people.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "../../../buf/validate/validate_pb.ts";
 import type { Approval } from "../../approvals/v1/approval_pb.ts";
 import { file_gateway_approvals_v1_approval } from "../../approvals/v1/approval_pb.ts";
@@ -18,13 +18,13 @@ import type { Person } from "./person_pb.ts";
 import { file_gateway_people_v1_person } from "./person_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Message } from "@bufbuild/protobuf";
+import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
 /**
  * Describes the file gateway/people/v1/people.proto.
  */
 export const file_gateway_people_v1_people: GenFile = /*@__PURE__*/
-  fileDesc("Ch5nYXRld2F5L3Blb3BsZS92MS9wZW9wbGUucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxImcKEUxpc3RQZW9wbGVSZXF1ZXN0EhcKBXF1ZXJ5GAEgASgJQgi6SAVyAxjIARIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIIlgKEkxpc3RQZW9wbGVSZXNwb25zZRIpCgZwZW9wbGUYASADKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIvoBChNVcGRhdGVQZXJzb25SZXF1ZXN0Eh0KCXBlcnNvbl9pZBgBIAEoCUIKukgDyAEBmMgYARIbCghkaXNhYmxlZBgCIAEoCEIEmMgYAUgAiAEBEkEKDW9wZXJhdG9yX3JvbGUYAyABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGVCBJjIGAFIAYgBARIqCgRrZXlzGAQgASgOMhwuZ2F0ZXdheS5jb21tb24udjEuS2V5QWN0aW9uEhkKEWtleXNfdG9fcGVyc29uX2lkGAUgASgJQgsKCV9kaXNhYmxlZEIQCg5fb3BlcmF0b3Jfcm9sZSKeAQoUVXBkYXRlUGVyc29uUmVzcG9uc2USKQoGcGVyc29uGAEgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEikKBGtleXMYAiADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5LZXlMYWJlbBIwCghhcHByb3ZhbBgDIAEoCzIeLmdhdGV3YXkuYXBwcm92YWxzLnYxLkFwcHJvdmFsInsKE0RlbGV0ZVBlcnNvblJlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEioKBGtleXMYAiABKA4yHC5nYXRld2F5LmNvbW1vbi52MS5LZXlBY3Rpb24SGQoRa2V5c190b19wZXJzb25faWQYAyABKAkiJAoURGVsZXRlUGVyc29uUmVzcG9uc2USDAoEa2V5cxgBIAEoDSKIAQoXQ3JlYXRlU2lnbkluTGlua1JlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEgwKBG1haWwYAiABKAgSHQoGcmVhc29uGAMgASgJQg26SArIAQFyBRAFGOgHEiEKD2lkZW1wb3RlbmN5X2tleRgEIAEoCUIIukgFcgMY/wEijwEKGENyZWF0ZVNpZ25JbkxpbmtSZXNwb25zZRIRCgRsaW5rGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoIYXBwcm92YWwYAyABKAsyHi5nYXRld2F5LmFwcHJvdmFscy52MS5BcHByb3ZhbDLhAwoNUGVvcGxlU2VydmljZRJmCgpMaXN0UGVvcGxlEiQuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFBlb3BsZVJlcXVlc3QaJS5nYXRld2F5LnBlb3BsZS52MS5MaXN0UGVvcGxlUmVzcG9uc2UiC5ACAerHGAQQASABEnIKDFVwZGF0ZVBlcnNvbhImLmdhdGV3YXkucGVvcGxlLnYxLlVwZGF0ZVBlcnNvblJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5VcGRhdGVQZXJzb25SZXNwb25zZSIRkAIC6scYAiAC+McYAYDIGAESdAoMRGVsZXRlUGVyc29uEiYuZ2F0ZXdheS5wZW9wbGUudjEuRGVsZXRlUGVyc29uUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZVBlcnNvblJlc3BvbnNlIhOQAgLqxxgEGAEgAvjHGAGAyBgBEn4KEENyZWF0ZVNpZ25JbkxpbmsSKi5nYXRld2F5LnBlb3BsZS52MS5DcmVhdGVTaWduSW5MaW5rUmVxdWVzdBorLmdhdGV3YXkucGVvcGxlLnYxLkNyZWF0ZVNpZ25JbkxpbmtSZXNwb25zZSIRkAIA6scYAiAC+McYAYDIGAFCPwoRZ2F0ZXdheS5wZW9wbGUudjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L3Blb3BsZS92MTtwZW9wbGV2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_key_action, file_gateway_common_v1_key_label, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
+  fileDesc("Ch5nYXRld2F5L3Blb3BsZS92MS9wZW9wbGUucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxImcKEUxpc3RQZW9wbGVSZXF1ZXN0EhcKBXF1ZXJ5GAEgASgJQgi6SAVyAxjIARIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIIlgKEkxpc3RQZW9wbGVSZXNwb25zZRIpCgZwZW9wbGUYASADKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIvoBChNVcGRhdGVQZXJzb25SZXF1ZXN0Eh0KCXBlcnNvbl9pZBgBIAEoCUIKukgDyAEBmMgYARIbCghkaXNhYmxlZBgCIAEoCEIEmMgYAUgAiAEBEkEKDW9wZXJhdG9yX3JvbGUYAyABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGVCBJjIGAFIAYgBARIqCgRrZXlzGAQgASgOMhwuZ2F0ZXdheS5jb21tb24udjEuS2V5QWN0aW9uEhkKEWtleXNfdG9fcGVyc29uX2lkGAUgASgJQgsKCV9kaXNhYmxlZEIQCg5fb3BlcmF0b3Jfcm9sZSKeAQoUVXBkYXRlUGVyc29uUmVzcG9uc2USKQoGcGVyc29uGAEgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEikKBGtleXMYAiADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5LZXlMYWJlbBIwCghhcHByb3ZhbBgDIAEoCzIeLmdhdGV3YXkuYXBwcm92YWxzLnYxLkFwcHJvdmFsInsKE0RlbGV0ZVBlcnNvblJlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEioKBGtleXMYAiABKA4yHC5nYXRld2F5LmNvbW1vbi52MS5LZXlBY3Rpb24SGQoRa2V5c190b19wZXJzb25faWQYAyABKAkiJAoURGVsZXRlUGVyc29uUmVzcG9uc2USDAoEa2V5cxgBIAEoDSKtAQoXQ3JlYXRlU2lnbkluTGlua1JlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEjEKCGRlbGl2ZXJ5GAIgASgOMh8uZ2F0ZXdheS5wZW9wbGUudjEuTGlua0RlbGl2ZXJ5Eh0KBnJlYXNvbhgDIAEoCUINukgKyAEBcgUQBRjoBxIhCg9pZGVtcG90ZW5jeV9rZXkYBCABKAlCCLpIBXIDGP8BIo8BChhDcmVhdGVTaWduSW5MaW5rUmVzcG9uc2USEQoEbGluaxgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwqYAoMTGlua0RlbGl2ZXJ5Eh0KGUxJTktfREVMSVZFUllfVU5TUEVDSUZJRUQQABIXChNMSU5LX0RFTElWRVJZX1NIT1dOEAESGAoUTElOS19ERUxJVkVSWV9NQUlMRUQQAjLhAwoNUGVvcGxlU2VydmljZRJmCgpMaXN0UGVvcGxlEiQuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFBlb3BsZVJlcXVlc3QaJS5nYXRld2F5LnBlb3BsZS52MS5MaXN0UGVvcGxlUmVzcG9uc2UiC5ACAerHGAQQASABEnIKDFVwZGF0ZVBlcnNvbhImLmdhdGV3YXkucGVvcGxlLnYxLlVwZGF0ZVBlcnNvblJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5VcGRhdGVQZXJzb25SZXNwb25zZSIRkAIC6scYAiAC+McYAYDIGAESdAoMRGVsZXRlUGVyc29uEiYuZ2F0ZXdheS5wZW9wbGUudjEuRGVsZXRlUGVyc29uUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZVBlcnNvblJlc3BvbnNlIhOQAgLqxxgEGAEgAvjHGAGAyBgBEn4KEENyZWF0ZVNpZ25JbkxpbmsSKi5nYXRld2F5LnBlb3BsZS52MS5DcmVhdGVTaWduSW5MaW5rUmVxdWVzdBorLmdhdGV3YXkucGVvcGxlLnYxLkNyZWF0ZVNpZ25JbkxpbmtSZXNwb25zZSIRkAIA6scYAiAC+McYAYDIGAFCPwoRZ2F0ZXdheS5wZW9wbGUudjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L3Blb3BsZS92MTtwZW9wbGV2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_key_action, file_gateway_common_v1_key_label, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.people.v1.ListPeopleRequest
@@ -232,12 +232,11 @@ export type CreateSignInLinkRequest = Message<"gateway.people.v1.CreateSignInLin
   personId: string;
 
   /**
-   * True: the link is sent to the confirmed address of the person, and not shown. That needs a mail
-   * server (`SMTP_URL`).
+   * 0: SHOWN.
    *
-   * @generated from field: bool mail = 2;
+   * @generated from field: gateway.people.v1.LinkDelivery delivery = 2;
    */
-  mail: boolean;
+  delivery: LinkDelivery;
 
   /**
    * For the audit event.
@@ -296,6 +295,46 @@ export type CreateSignInLinkResponse = Message<"gateway.people.v1.CreateSignInLi
  */
 export const CreateSignInLinkResponseSchema: GenMessage<CreateSignInLinkResponse> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_people, 7);
+
+/**
+ * How a person gets a link.
+ *
+ * @generated from enum gateway.people.v1.LinkDelivery
+ */
+export const LinkDelivery = {
+  /**
+   * @generated from enum value: LINK_DELIVERY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * The answer has it.
+   *
+   * @generated from enum value: LINK_DELIVERY_SHOWN = 1;
+   */
+  SHOWN: 1,
+
+  /**
+   * It is sent to the confirmed address of the person, and not shown. That needs a mail server
+   * (`SMTP_URL`).
+   *
+   * @generated from enum value: LINK_DELIVERY_MAILED = 2;
+   */
+  MAILED: 2,
+} as const;
+
+/**
+ * How a person gets a link.
+ *
+ * @generated from enum gateway.people.v1.LinkDelivery
+ */
+export type LinkDelivery = (typeof LinkDelivery)[keyof typeof LinkDelivery] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.people.v1.LinkDelivery.
+ */
+export const LinkDeliverySchema: GenEnum<LinkDelivery> = /*@__PURE__*/
+  enumDesc(file_gateway_people_v1_people, 0);
 
 /**
  * The people of the installation. Every failed call carries a google.rpc.ErrorInfo (see

@@ -4,6 +4,8 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Actor } from "../../common/v1/actor_pb.ts";
+import { file_gateway_common_v1_actor } from "../../common/v1/actor_pb.ts";
 import { file_gateway_common_v1_options } from "../../common/v1/options_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -13,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/verification/v1/verification.proto.
  */
 export const file_gateway_verification_v1_verification: GenFile = /*@__PURE__*/
-  fileDesc("CipnYXRld2F5L3ZlcmlmaWNhdGlvbi92MS92ZXJpZmljYXRpb24ucHJvdG8SF2dhdGV3YXkudmVyaWZpY2F0aW9uLnYxIhUKE1ZlcmlmeUxlZGdlclJlcXVlc3QiPwoJVmlvbGF0aW9uEhEKCWludmFyaWFudBgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg4KBmRldGFpbBgDIAEoCSJOChRWZXJpZnlMZWRnZXJSZXNwb25zZRI2Cgp2aW9sYXRpb25zGAEgAygLMiIuZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuVmlvbGF0aW9uIhwKGkdldExhc3RWZXJpZmljYXRpb25SZXF1ZXN0IokBChtHZXRMYXN0VmVyaWZpY2F0aW9uUmVzcG9uc2USNQoGbGF0ZXN0GAEgASgLMiUuZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuVmVyaWZpY2F0aW9uEjMKD2xhdGVzdF9jbGVhbl9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi0QEKDFZlcmlmaWNhdGlvbhIuCgpzdGFydGVkX2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKc3RhcnRlZF9ieRgDIAEoCRIXCg92aW9sYXRpb25fY291bnQYBCABKA0SNgoKdmlvbGF0aW9ucxgFIAMoCzIiLmdhdGV3YXkudmVyaWZpY2F0aW9uLnYxLlZpb2xhdGlvbjKfAgoTVmVyaWZpY2F0aW9uU2VydmljZRJ4CgxWZXJpZnlMZWRnZXISLC5nYXRld2F5LnZlcmlmaWNhdGlvbi52MS5WZXJpZnlMZWRnZXJSZXF1ZXN0Gi0uZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuVmVyaWZ5TGVkZ2VyUmVzcG9uc2UiC5ACAurHGAQQASACEo0BChNHZXRMYXN0VmVyaWZpY2F0aW9uEjMuZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuR2V0TGFzdFZlcmlmaWNhdGlvblJlcXVlc3QaNC5nYXRld2F5LnZlcmlmaWNhdGlvbi52MS5HZXRMYXN0VmVyaWZpY2F0aW9uUmVzcG9uc2UiC5ACAerHGAQQASABQlEKF2dhdGV3YXkudmVyaWZpY2F0aW9uLnYxUAFaNG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS92ZXJpZmljYXRpb24vdjE7dmVyaWZpY2F0aW9udjFiBnByb3RvMw", [file_gateway_common_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("CipnYXRld2F5L3ZlcmlmaWNhdGlvbi92MS92ZXJpZmljYXRpb24ucHJvdG8SF2dhdGV3YXkudmVyaWZpY2F0aW9uLnYxIhUKE1ZlcmlmeUxlZGdlclJlcXVlc3QiPwoJVmlvbGF0aW9uEhEKCWludmFyaWFudBgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg4KBmRldGFpbBgDIAEoCSJOChRWZXJpZnlMZWRnZXJSZXNwb25zZRI2Cgp2aW9sYXRpb25zGAEgAygLMiIuZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuVmlvbGF0aW9uIhwKGkdldExhc3RWZXJpZmljYXRpb25SZXF1ZXN0IokBChtHZXRMYXN0VmVyaWZpY2F0aW9uUmVzcG9uc2USNQoGbGF0ZXN0GAEgASgLMiUuZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuVmVyaWZpY2F0aW9uEjMKD2xhdGVzdF9jbGVhbl9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi6wEKDFZlcmlmaWNhdGlvbhIuCgpzdGFydGVkX2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoKc3RhcnRlZF9ieRgDIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEhcKD3Zpb2xhdGlvbl9jb3VudBgEIAEoDRI2Cgp2aW9sYXRpb25zGAUgAygLMiIuZ2F0ZXdheS52ZXJpZmljYXRpb24udjEuVmlvbGF0aW9uMp8CChNWZXJpZmljYXRpb25TZXJ2aWNlEngKDFZlcmlmeUxlZGdlchIsLmdhdGV3YXkudmVyaWZpY2F0aW9uLnYxLlZlcmlmeUxlZGdlclJlcXVlc3QaLS5nYXRld2F5LnZlcmlmaWNhdGlvbi52MS5WZXJpZnlMZWRnZXJSZXNwb25zZSILkAIC6scYBBABIAISjQEKE0dldExhc3RWZXJpZmljYXRpb24SMy5nYXRld2F5LnZlcmlmaWNhdGlvbi52MS5HZXRMYXN0VmVyaWZpY2F0aW9uUmVxdWVzdBo0LmdhdGV3YXkudmVyaWZpY2F0aW9uLnYxLkdldExhc3RWZXJpZmljYXRpb25SZXNwb25zZSILkAIB6scYBBABIAFCUQoXZ2F0ZXdheS52ZXJpZmljYXRpb24udjFQAVo0bW9kZWwtZ2F0ZXdheS9nYXRld2F5L3ZlcmlmaWNhdGlvbi92MTt2ZXJpZmljYXRpb252MWIGcHJvdG8z", [file_gateway_common_v1_actor, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.verification.v1.VerifyLedgerRequest
@@ -142,11 +144,11 @@ export type Verification = Message<"gateway.verification.v1.Verification"> & {
   endedAt?: Timestamp | undefined;
 
   /**
-   * `person:` and an id, `token:` and a name, or `verify-ledger` for the command.
+   * Who asked for it.
    *
-   * @generated from field: string started_by = 3;
+   * @generated from field: gateway.common.v1.Actor started_by = 3;
    */
-  startedBy: string;
+  startedBy?: Actor | undefined;
 
   /**
    * What it found in all, up to 100 for each invariant. 0: every invariant holds.

@@ -519,7 +519,8 @@ function BudgetsCard({ accountId }: OfAccount): JSX.Element {
   const { budgetsHead: head, wholePool } = words.account;
   const payerOf = ({ payer }: Budget): JSX.Element => {
     const { case: kind, value } = payer?.payer ?? {};
-    if (kind === "personId") return <bdi>{nameOf(`person:${value}`)}</bdi>;
+    if (kind === "personId")
+      return <bdi>{nameOf({ kind: { case: kind, value: String(value) } })}</bdi>;
     return kind === "managementKeyId" ? <code>{value}</code> : <span>{wholePool}</span>;
   };
   return (

@@ -33,7 +33,7 @@ import { AccountLink, accountHref, LookOnly, Owners, PagedTable } from "./common
 import { words } from "./words.ts";
 
 const filters = {
-  all: AccountFilter.UNSPECIFIED,
+  all: AccountFilter.ALL,
   waiting: AccountFilter.WAITING,
   debt: AccountFilter.IN_DEBT,
   suspended: AccountFilter.SUSPENDED,

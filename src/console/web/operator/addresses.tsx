@@ -207,7 +207,7 @@ function Came({ sweeps }: { readonly sweeps: readonly Sweep[] }): JSX.Element | 
               name: "granted",
               head: head.granted,
               cell: (one) =>
-                one.grantedBy !== ""
+                one.grantedBy
                   ? nameOf(one.grantedBy)
                   : isOperatorAdmin() && (
                       <Button kind="quiet" onClick={() => setGranting(one)}>

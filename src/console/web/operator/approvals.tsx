@@ -6,8 +6,7 @@ import { ApprovalsService } from "../../../../gen/gateway/approvals/v1/approvals
 import { call, forgetAll } from "../api.ts";
 import { Button } from "../parts/button.tsx";
 import { notify } from "../parts/messages.ts";
-import { isOperatorAdmin } from "../session.ts";
-import { ownActor } from "./common.tsx";
+import { isOperatorAdmin, session } from "../session.ts";
 import { words } from "./words.ts";
 
 /** Approve is absent on what a person, or a token of his, requested. */
@@ -26,7 +25,7 @@ export function ApprovalActions({ approval }: { readonly approval: Approval }): 
       .finally(forgetAll);
   return (
     <span class="row">
-      {`person:${personId}` === ownActor() ? (
+      {personId === session.value.person?.personId ? (
         <span class="faint">{words.attention.own}</span>
       ) : (
         <Button kind="main" onClick={agree}>

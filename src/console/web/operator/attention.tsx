@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 import { ApprovalsService } from "../../../../gen/gateway/approvals/v1/approvals_pb.ts";
+import { Part } from "../../../../gen/gateway/common/v1/actor_pb.ts";
 import {
   AccountFilter,
   OperationsService,
@@ -256,7 +257,7 @@ function VerificationText({ latest, cleanAt }: VerificationTextProps): JSX.Eleme
   const took = end.getTime() - (startedAt ? toDate(startedAt) : end).getTime();
   const when = relative(end);
   const isOld = Date.now() - end.getTime() > verifyEveryMs;
-  const by = startedBy === "verify-ledger" ? texts.command : nameOf(startedBy);
+  const by = startedBy?.kind.value === Part.VERIFY_LEDGER ? texts.command : nameOf(startedBy);
   const { violationsHead: head } = texts;
   return (
     <div class="stack">

@@ -5,6 +5,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type AuditEvent, AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { actorText, toActor } from "../../../base/actors.ts";
 import { useCall, usePages } from "../api.ts";
 import { credits } from "../format.ts";
 import { actText, factName } from "../parts/acts.ts";
@@ -37,7 +38,7 @@ export function AuditEvents(): JSX.Element {
     AuditService.method.listAuditEvents,
     {
       ...(account === "" ? { allAccounts: true } : { accountId: account }),
-      actor,
+      actor: toActor(actor),
       method,
       pageSize,
       ...(from && { startAt: timestampFromDate(from) }),
@@ -66,9 +67,9 @@ export function AuditEvents(): JSX.Element {
           value={actor}
           onInput={(next) => setQuery({ actor: next })}
           options={optionsFor(
-            seen.map((one) => one.actor),
+            seen.map((one) => actorText(one.actor)),
             actor,
-            nameOf,
+            (one) => nameOf(toActor(one)),
           )}
         />
         <ChoiceFilter
@@ -183,7 +184,7 @@ export function useEventColumns(ofAll = false): readonly Column<AuditEvent>[] {
       name: "actor",
       head: head.actor,
       sortBy: ({ actor }) => nameOf(actor),
-      cell: ({ actor }) => <bdi title={actor}>{nameOf(actor)}</bdi>,
+      cell: ({ actor }) => <bdi title={actorText(actor)}>{nameOf(actor)}</bdi>,
     },
     ...(ofAll
       ? [

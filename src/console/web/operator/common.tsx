@@ -1,12 +1,14 @@
 // What several pages of operators show: accounts, people, amounts, and that a role only looks.
 
 import type { ComponentChildren, JSX } from "preact";
+import type { Actor } from "../../../../gen/gateway/common/v1/actor_pb.ts";
 import {
   AccountFilter,
   type AccountSummary,
   OperationsService,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { actorText } from "../../../base/actors.ts";
 import { type Call, type Pages, useCall } from "../api.ts";
 import { Button } from "../parts/button.tsx";
 import { type Column, Table } from "../parts/table.tsx";
@@ -61,25 +63,21 @@ export function useAccountNames(isWanted = true): ReadonlyMap<string, string> {
 
 const peopleMax = 1000;
 
-/** Names actors, such as `person:<id>` and `token:<name>`, as far as people are known. */
-export function usePeopleNames(): (actor: string) => string {
+/** Names actors, as far as people are known. */
+export function usePeopleNames(): (actor: Pick<Actor, "kind"> | undefined) => string {
   const { data } = useCall(PeopleService.method.listPeople, { pageSize: peopleMax });
   const own = session.value.person?.personId;
   return (actor) => {
-    const [kind = "", id = ""] = actor.split(/:(.*)/s);
-    if (kind === "token") return words.program(id);
-    if (kind !== "person") return actor === "" ? words.gateway : actor;
+    const kind = actor?.kind;
+    if (kind?.case === "adminTokenName") return words.program(kind.value);
+    if (kind?.case !== "personId") return actorText(actor) || words.gateway;
+    const id = kind.value;
     if (id === own) return words.you;
     if (!data) return id;
     const person = data.people.find(({ personId }) => personId === id);
     if (person) return person.name || person.login;
     return data.nextPageToken === "" ? words.unknownPerson : id;
   };
-}
-
-/** Who this person is, as transfers and decisions name them. */
-export function ownActor(): string {
-  return `person:${session.value.person?.personId ?? ""}`;
 }
 
 /** Said once on pages where a role only looks. */

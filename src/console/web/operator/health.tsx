@@ -59,7 +59,7 @@ export function Health(): JSX.Element {
 
 function Summary({ status }: { readonly status: GetStatusResponse }): JSX.Element {
   const { nodes, running, database } = status;
-  const alive = nodes.filter((node) => node.silentSeconds < heartbeatsMissedMax).length;
+  const alive = nodes.filter((node) => silenceOf(node) < heartbeatsMissedMax).length;
   const machines = new Set(nodes.map(({ report }) => report?.host ?? "")).size;
   const oldest = running?.oldestAdmittedAt;
   const deadline = running?.firstDeadlineAt;
@@ -136,7 +136,7 @@ function Nodes({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
     {
       name: "state",
       head: head.state,
-      sortBy: ({ silentSeconds }) => silentSeconds,
+      sortBy: silenceOf,
       cell: (node) => (
         <span class="row">
           <NodeState node={node} />
@@ -222,8 +222,13 @@ function NodeName({ node }: { readonly node: Node }): JSX.Element {
   );
 }
 
+/** Seconds without a heartbeat. */
+function silenceOf({ silentFor }: Node): number {
+  return Number(silentFor?.seconds ?? 0n);
+}
+
 function NodeState({ node }: { readonly node: Node }): JSX.Element {
-  const { silentSeconds: silent } = node;
+  const silent = silenceOf(node);
   if (silent >= heartbeatsMissedMax) return <Tag tone="bad">{words.health.dead}</Tag>;
   if (silent >= heartbeatsLate) return <Tag tone="warn">{words.health.silent(silent)}</Tag>;
   return <Tag tone="good">{words.health.alive}</Tag>;

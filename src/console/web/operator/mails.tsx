@@ -65,7 +65,9 @@ export function MailsCard({ accountId }: OfAccount): JSX.Element {
                     {address}
                   </span>
                 );
-              const name = nameOf(`person:${delivery?.delivery?.personId}`);
+              const name = nameOf({
+                kind: { case: "personId", value: delivery?.delivery?.personId ?? "" },
+              });
               const to = address || words.mails.noAddress;
               return (
                 <span class="key-name" title={`${name}, ${to}`}>

@@ -96,7 +96,7 @@ function Waiting({ order }: OfOrder): JSX.Element {
   const { data } = useCall(listApprovals, { pageSize: 1000 });
   const approvals = (data?.approvals ?? []).filter(({ subject }) => subject === orderId);
   const close = () => setOpen(undefined);
-  const waits = attention !== Attention.UNSPECIFIED;
+  const waits = attention !== Attention.NONE;
   const mayReopen = order.state === OrderState.EXPIRED || order.state === OrderState.CANCELLED;
   const mayRefund = order.deposits.some(({ state }) => state === DepositState.SETTLED);
   return (
@@ -170,7 +170,7 @@ function VoidDialog({ order, onClose }: DialogProps): JSX.Element {
 type Choice = keyof typeof words.order.choices;
 
 function DecideDialog({ order, onClose }: DialogProps): JSX.Element {
-  const waits = order.attention !== Attention.UNSPECIFIED;
+  const waits = order.attention !== Attention.NONE;
   const mayReopen = order.state === OrderState.EXPIRED || order.state === OrderState.CANCELLED;
   const choices: readonly Choice[] = [
     ...(waits ? (["quote", "market", "amount", "close"] as const) : []),
@@ -236,11 +236,14 @@ function choiceOf(choice: Choice, amount: string): Decided {
     case "reopen":
       return { case: "reopen", value: {} };
     case "amount":
-      return { case: "grant", value: { grantedMicrodollars: dollarsOf(granted, amount) } };
+      return {
+        case: "grant",
+        value: { what: { case: "grantedMicrodollars", value: dollarsOf(granted, amount) } },
+      };
     case "quote":
-      return { case: "grant", value: { rate: GrantRate.QUOTE } };
+      return { case: "grant", value: { what: { case: "rate", value: GrantRate.QUOTE } } };
     case "market":
-      return { case: "grant", value: { rate: GrantRate.MARKET } };
+      return { case: "grant", value: { what: { case: "rate", value: GrantRate.MARKET } } };
   }
 }
 

@@ -303,10 +303,10 @@ function Tokens(): JSX.Element {
             name: "by",
             head: head.by,
             cell: ({ createdBy }) =>
-              createdBy === "" ? (
-                <span class="faint">{words.people.environment}</span>
-              ) : (
+              createdBy ? (
                 <bdi>{nameOfActor(createdBy)}</bdi>
+              ) : (
+                <span class="faint">{words.people.environment}</span>
               ),
           },
           {
@@ -325,7 +325,7 @@ function Tokens(): JSX.Element {
             end: true,
             cell: (token) =>
               isOperatorAdmin() &&
-              token.createdBy !== "" &&
+              token.createdBy &&
               !token.revokedAt && (
                 <Button kind="quiet" onClick={() => setOpen(token)}>
                   {words.people.revoke}

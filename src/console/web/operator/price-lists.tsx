@@ -9,6 +9,7 @@ import {
   PriceListsService,
   type PricePreview,
 } from "../../../../gen/gateway/billing/v1/price_lists_pb.ts";
+import type { Actor } from "../../../../gen/gateway/common/v1/actor_pb.ts";
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { priceRules } from "../../../base/model-facts.ts";
 import { type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
@@ -99,7 +100,7 @@ export function PriceLists(): JSX.Element {
 }
 
 function columnsOf(
-  nameOf: (actor: string) => string,
+  nameOf: (actor: Actor | undefined) => string,
   give: ((priceListId: string) => void) | undefined,
 ): readonly Column<PriceList>[] {
   const { head } = words.priceLists;
@@ -152,7 +153,7 @@ function columnsOf(
     {
       name: "by",
       head: head.by,
-      cell: ({ version }) => <bdi title={version?.reason}>{nameOf(version?.createdBy ?? "")}</bdi>,
+      cell: ({ version }) => <bdi title={version?.reason}>{nameOf(version?.createdBy)}</bdi>,
     },
     {
       name: "actions",

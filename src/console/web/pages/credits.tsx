@@ -105,7 +105,7 @@ export function Credits(_: PageProps): JSX.Element {
 /** Orders that wait for somebody, so that nobody has to ask where the money is. */
 function Waiting({ orders }: { readonly orders: readonly Order[] }): JSX.Element | null {
   const waiting = orders.filter(
-    ({ attention, notice }) => attention !== Attention.UNSPECIFIED || notice !== "",
+    ({ attention, notice }) => attention !== Attention.NONE || notice !== "",
   );
   if (waiting.length === 0) return null;
   return (

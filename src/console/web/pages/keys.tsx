@@ -42,7 +42,7 @@ const filters = {
 
 /** By the name of the column. `reversed`: the order of the service is the other way round. */
 const orders = {
-  made: { order: KeyOrder.UNSPECIFIED, isUp: true },
+  made: { order: KeyOrder.CREATED, isUp: true },
   key: { order: KeyOrder.NAME, isUp: true },
   month: { order: KeyOrder.MONTH_SPENT, isUp: false },
   used: { order: KeyOrder.LAST_USED, isUp: false },
@@ -361,7 +361,7 @@ function KeyTable({ keys, query, onChange, picks }: KeyTableProps): JSX.Element 
   );
 }
 
-function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>[] {
+function columnsOf(nameOfActor: ReturnType<typeof useActorNames>): readonly Column<Key>[] {
   return [
     {
       name: "key",

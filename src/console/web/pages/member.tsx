@@ -43,7 +43,9 @@ export function MemberPage({ params }: PageProps): JSX.Element {
         </Card>
       </>
     );
-  const name = isOwn ? person.name || person.login : nameOfActor(`person:${personId}`);
+  const name = isOwn
+    ? person.name || person.login
+    : nameOfActor({ kind: { case: "personId", value: personId } });
   return <Spending {...{ personId, name, isOwn, back }} />;
 }
 
@@ -63,7 +65,7 @@ function Spending({ personId, name, isOwn, back }: SpendingProps): JSX.Element {
     ({ rows, keys }) => {
       const labels = new Map(keys.map((key) => [key.keyId, key]));
       return rows
-        .filter(({ member }) => member === `person:${personId}`)
+        .filter(({ member }) => member?.kind.case === "personId" && member.kind.value === personId)
         .map(({ keyId, sums }) => ({ keyId, sums, key: labels.get(keyId) }));
     },
     { isLive: true },

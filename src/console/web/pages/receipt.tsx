@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { Basis, Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Usage } from "../../../../gen/gateway/common/v1/usage_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+import { actorText } from "../../../base/actors.ts";
 import { costMicro, microRoundedDown, nanoOf } from "../../../base/cost.ts";
 import {
   type TokenCategory,
@@ -36,7 +37,7 @@ export function ReceiptPage({ params }: PageProps): JSX.Element {
   const request = { requestId, accountId: account.value.accountId };
   const known = useCall(UsageService.method.getReceipt, request);
   if (known.data?.key) learnKeys([known.data.key]);
-  const isRunning = known.data?.receipt?.outcome === Outcome.UNSPECIFIED;
+  const isRunning = known.data?.receipt?.outcome === Outcome.RUNNING;
   // The same question: the answer is shared.
   const receipt = useCall(
     UsageService.method.getReceipt,
@@ -75,7 +76,7 @@ function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
     family,
     attempts,
   } = receipt;
-  const isRunning = outcome === Outcome.UNSPECIFIED;
+  const isRunning = outcome === Outcome.RUNNING;
   const keys = useKeys([keyId]);
   const took = durationOf(receipt);
   const first = firstEventOf(receipt);
@@ -119,11 +120,14 @@ function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
             Object.keys(receipt.tags).length > 0
               ? [words.receipt.tags, tagsText(receipt.tags)]
               : undefined,
-            receipt.madeBy !== ""
+            receipt.madeBy
               ? [
                   words.receipt.madeBy,
-                  <a key="by" href={href(`requests?by=${encodeURIComponent(receipt.madeBy)}`)}>
-                    {receipt.madeBy}
+                  <a
+                    key="by"
+                    href={href(`requests?by=${encodeURIComponent(actorText(receipt.madeBy))}`)}
+                  >
+                    {actorText(receipt.madeBy)}
                   </a>,
                 ]
               : undefined,
@@ -193,7 +197,7 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
   const sum = usage && price ? costMicro(price, usage) : 0n;
   const all = (of: Usage | undefined) =>
     tokenCategories.reduce((total, category) => total + (of?.[category] ?? 0), 0);
-  const isRunning = receipt.outcome === Outcome.UNSPECIFIED;
+  const isRunning = receipt.outcome === Outcome.RUNNING;
   // What the hold does not cover is not charged.
   const beyond = isRunning ? 0n : sum - amountMicrocredits;
   return (

@@ -9,6 +9,7 @@ import {
   type ListChargesRequestSchema,
   UsageService,
 } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+import { toActor } from "../../../base/actors.ts";
 import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { type Call, call, type StreamState, useCall } from "../api.ts";
 import { compact, count, credits, duration, moment, parseCredits } from "../format.ts";
@@ -94,7 +95,7 @@ function chosenIn(query: Query) {
       outcomes: [...outcomes[outcome]],
       minChargedMicrocredits: least ?? 0n,
       tags: parseTags(query.tag),
-      madeBy: query.by,
+      madeBy: toActor(query.by),
     },
     pageSize: chargePageSize,
     ...(from && { startAt: timestampFromDate(from) }),

@@ -365,7 +365,7 @@ async function findReceipt(
       const { receipt } = await call(UsageService.method.getReceipt, request, {
         ...{ signal, isByItself: true },
       });
-      if (receipt && receipt.outcome !== Outcome.UNSPECIFIED) return receipt;
+      if (receipt && receipt.outcome !== Outcome.RUNNING) return receipt;
     } catch (thrown) {
       if (isRefused && toCallError(thrown).reason === "not_found") return undefined;
     }

@@ -64,9 +64,10 @@ export function kindText(kind: AlertKind): string {
 /** The page of the order, key or budget that an alert is about. Undefined: there is none. */
 function pathOf({ kind, orderId, keyId, payer, facts }: Alert): string | undefined {
   if (orderId !== "") return `credits/orders/${orderId}`;
-  if (payer.startsWith("person:")) return `members/${payer.slice("person:".length)}`;
-  if (payer.startsWith("mgmt:")) return "settings";
-  if (keyId !== "" || payer !== "") return `keys/${keyId || payer}`;
+  const { case: kindOfPayer, value } = payer?.payer ?? {};
+  if (kindOfPayer === "personId") return `members/${value}`;
+  if (kindOfPayer === "managementKeyId") return "settings";
+  if (keyId !== "" || kindOfPayer === "keyId") return `keys/${keyId || value}`;
   if (kind === AlertKind.CREDITS_LOW || facts.of === "pool") return "credits";
   return kind === AlertKind.NEW_PLACE || kind === AlertKind.WEBHOOK_OFF ? "settings" : undefined;
 }

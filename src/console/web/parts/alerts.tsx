@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import {
+  AlertChannel,
   type AlertKind,
   type AlertSettings,
   AlertSettingsSchema,
@@ -197,8 +198,11 @@ function useAlertsForm(props: AlertsProps, settings: AlertSettings) {
     posts: settings.form === WebhookForm.SLACK ? "SLACK" : "STANDARD",
     // Of every kind that the service has.
     rules: settings.rules.map(
-      ({ kind, page, mail, webhook }): Rule => ({
-        ...{ kind, page, mail, webhook },
+      ({ kind, channels: on }): Rule => ({
+        kind,
+        page: on.includes(AlertChannel.PAGE),
+        mail: on.includes(AlertChannel.MAIL),
+        webhook: on.includes(AlertChannel.WEBHOOK),
       }),
     ),
     isNewSecret: false,
@@ -215,7 +219,14 @@ function useAlertsForm(props: AlertsProps, settings: AlertSettings) {
         ...(amount !== undefined && { belowMicrocredits: amount }),
         ...(count !== undefined && { belowDays: count }),
         percents: readPercents(form.percents),
-        rules: form.rules.map((rule) => ({ ...rule, webhook: rule.webhook && webhookUrl !== "" })),
+        rules: form.rules.map(({ kind, page, mail, webhook }) => ({
+          kind,
+          channels: [
+            ...(page ? [AlertChannel.PAGE] : []),
+            ...(mail ? [AlertChannel.MAIL] : []),
+            ...(webhook && webhookUrl !== "" ? [AlertChannel.WEBHOOK] : []),
+          ],
+        })),
         webhookUrl,
         form: WebhookForm[form.posts],
       },

@@ -196,8 +196,8 @@ export function EditKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element 
 
 /** The other person who manages a key, for owners: a limit of one key is not one of the person. */
 function otherMember({ managedBy }: Key): string | undefined {
-  const [kind, id] = managedBy.split(":", 2);
-  return can("owner") && kind === "person" && id !== session.value.person?.personId
+  const { case: kind, value: id } = managedBy?.kind ?? {};
+  return can("owner") && kind === "personId" && id !== session.value.person?.personId
     ? id
     : undefined;
 }

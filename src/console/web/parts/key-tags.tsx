@@ -46,8 +46,8 @@ export function KeyTags({ apiKey }: { apiKey: Key }): JSX.Element {
 
 /** Whether the person may change a key. */
 export function mayManage({ managedBy }: Pick<Key, "managedBy">): boolean {
-  const own = `person:${session.value.person?.personId}`;
-  return can("owner") || (can("member") && managedBy === own);
+  const own = session.value.person?.personId ?? "";
+  return can("owner") || (can("member") && managedBy?.kind.value === own);
 }
 
 /** A member resumes what a member paused. */

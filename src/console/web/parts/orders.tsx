@@ -31,12 +31,12 @@ export function usdText(cents: number): string {
 export function OrderTag({ order }: { readonly order: Order }): JSX.Element {
   const tone = toneOf(order);
   const state = textOf(OrderState, words.purchase.states, order.state);
-  const isWaiting = order.attention !== Attention.UNSPECIFIED;
+  const isWaiting = order.attention !== Attention.NONE;
   return <Tag {...(tone && { tone })}>{isWaiting ? words.purchase.waits(state) : state}</Tag>;
 }
 
 function toneOf({ state, attention }: Order): Tone | undefined {
-  if (attention !== Attention.UNSPECIFIED) return "warn";
+  if (attention !== Attention.NONE) return "warn";
   switch (state) {
     case OrderState.PAID:
       return "good";

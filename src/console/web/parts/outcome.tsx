@@ -45,7 +45,7 @@ function wordsOf(outcome: Outcome): { readonly label: string; readonly sentence:
 function toneOf(outcome: Outcome): "good" | "warn" | "bad" | undefined {
   switch (outcome) {
     case Outcome.COMPLETED:
-    case Outcome.UNSPECIFIED:
+    case Outcome.RUNNING:
       return undefined;
     case Outcome.PROVIDER_FAILED:
     case Outcome.PROVIDER_BROKE:

@@ -218,7 +218,6 @@ function requestOf(more: RequestMembers): GenerateRequest {
   return create(GenerateRequestSchema, {
     model: "haiku",
     maxTokens: 100,
-    stream: true,
     messages: [
       { role: 1, form: 1, content: [{ kind: { case: "text", value: { text: "Hello, model" } } }] },
     ],

@@ -209,7 +209,7 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
 for (const { name, members, becomes } of used) {
   test(name, () => {
     const request = decodeRequest(bodyWith(members));
-    expect(request.sourceFormat).toBe(Format.CHAT);
+    expect(request.origin?.format).toBe(Format.CHAT);
     expect({ ...absent, ...request }).toMatchObject(becomes);
   });
 }

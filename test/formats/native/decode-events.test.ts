@@ -19,7 +19,7 @@ function decodeText(text: string | Uint8Array): Event[] {
 const decode = (...events: JsonObject[]): Event[] => decodeText(streamOf(events));
 // Reports ahead of the end are for the meter, and no part of the answer.
 const kinds = (events: Event[]): (string | undefined)[] =>
-  events.map((event) => event.kind.case).filter((kind) => kind !== "progress");
+  events.map((event) => event.kind.case).filter((kind) => kind !== undefined);
 const failureOf = (events: Event[]): string | undefined => {
   const last = events.at(-1)?.kind;
   return last?.case === "failure" ? `${last.value.type}: ${last.value.message}` : undefined;

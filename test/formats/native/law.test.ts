@@ -80,11 +80,11 @@ test("headers that are part of the request are kept with it", () => {
     { model: "m", max_tokens: 1, messages: [{ role: "user", content: "x" }] },
     headers,
   );
-  expect([request.vendorVersion, request.vendorBeta, request.sourceFormat]).toEqual([
-    "2023-06-01",
-    "a,b",
-    Format.NATIVE,
-  ]);
+  expect(request.origin).toMatchObject({
+    format: Format.NATIVE,
+    vendorVersion: "2023-06-01",
+    vendorBeta: "a,b",
+  });
 });
 
 test("extensions of a chat request are not passed on", () => {

@@ -100,7 +100,7 @@ export function overRpc(inference: Client<typeof InferenceService>): Generate {
           sink.accepted();
           sink.admit(kind.value);
         } else if (kind.case === "receipt") {
-          receipt = kind.value.receipt;
+          receipt = kind.value;
         } else if (kind.case === "events" && !sink.write(kind.value.events)) {
           waits?.stop();
           await sink.drained().finally(() => waits?.start());
@@ -207,7 +207,7 @@ class MessageSink implements Sink {
   }
 
   end(receipt: Receipt): void {
-    this.#push({ case: "receipt", value: { $typeName: "gateway.inference.v1.Receipt", receipt } });
+    this.#push({ case: "receipt", value: receipt });
     this.#isOver = true;
   }
 

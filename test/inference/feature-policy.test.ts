@@ -34,7 +34,7 @@ for (const { member, reason, isAllowable } of refused) {
 }
 
 test("a geography, a speed and a tier without a price are refused, whatever others have one", () => {
-  const openai = { sourceFormat: Format.CHAT };
+  const openai = { origin: { format: Format.CHAT } };
   for (const [member, of] of [
     [{ inference_geo: "us" }, {}],
     [{ speed: "faster" }, {}],

@@ -147,7 +147,7 @@ const efforts: { effort: string; adaptive: object; budget: object }[] = [
 ];
 for (const { effort, adaptive, budget } of efforts) {
   test(`the effort ${effort} becomes the thinking options of the model`, () => {
-    const received = { reasoningEffort: effort, maxTokens: 60_000, temperature: 0.5 };
+    const received = { origin: asked(effort), maxTokens: 60_000, temperature: 0.5 };
     expect(prepared({ ...received, model: "sonnet" }).request).toMatchObject(adaptive);
     expect(prepared(received).request).toMatchObject(budget);
     // Providers refuse sampling beside thinking.

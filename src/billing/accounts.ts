@@ -6,12 +6,8 @@ import {
   CloseAccountResponseSchema,
   type ExportAccountResponse,
   ExportAccountResponseSchema,
-  type RenameAccountRequest,
-  RenameAccountResponseSchema,
   type ResumeAccountRequest,
   ResumeAccountResponseSchema,
-  type SetBillingDetailsRequest,
-  SetBillingDetailsResponseSchema,
   type SuspendAccountRequest,
   SuspendAccountResponseSchema,
 } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
@@ -22,7 +18,7 @@ import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, timeOrderedId } from "../base/ids.ts";
 import { credits } from "../base/money.ts";
-import { checkName, checkOptionalName, checkText, shownName } from "../base/names.ts";
+import { checkText, shownName } from "../base/names.ts";
 import { walkPages } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, ManagementCaller, Person } from "../contract/contract.ts";
@@ -98,36 +94,6 @@ export type AccountParts = {
   /** Called after credits of an account were given up. */
   readonly onTransfer: (accountId: string) => void;
 };
-
-export async function renameAccount(
-  { transaction }: AccountParts,
-  request: RenameAccountRequest,
-  { accountId }: AuthenticatedCall,
-) {
-  const name = checkName("name", request.name);
-  const account = await transaction(async (tx) => {
-    await lockOpenAccount(tx, accountId);
-    return tx.run(sql.renameAccount, { accountId, name });
-  });
-  return create(RenameAccountResponseSchema, { account: toAccount(account) });
-}
-
-export async function setBillingDetails(
-  { transaction }: AccountParts,
-  { billingDetails }: SetBillingDetailsRequest,
-  { accountId }: AuthenticatedCall,
-) {
-  const [name, address, taxId] = [
-    checkOptionalName("billing_details.name", billingDetails?.name ?? ""),
-    checkText("billing_details.address", billingDetails?.address ?? ""),
-    checkText("billing_details.tax_id", billingDetails?.taxId ?? ""),
-  ];
-  const account = await transaction(async (tx) => {
-    await lockOpenAccount(tx, accountId);
-    return tx.run(sql.setBillingDetails, { accountId, name, address, taxId });
-  });
-  return create(SetBillingDetailsResponseSchema, { account: toAccount(account) });
-}
 
 export async function closeAccount(
   { transaction, keys, members, onTransfer }: AccountParts,
@@ -240,7 +206,8 @@ async function storeStatus(
  * Locks an account and then its pools, so that nothing of it is admitted, charged or moved
  * meanwhile. Throws `not_found` and `account_closed`.
  */
-async function lockOpenAccount(
+/** Locks its pools, too. Throws `not_found` and `account_closed`. */
+export async function lockOpenAccount(
   tx: Runner,
   accountId: string,
 ): Promise<{ account: sql.LockAccountRow; pools: sql.LockAccountPoolsRow[] }> {

@@ -55,6 +55,7 @@ import { onceFor } from "../contract/replays.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
+import { updateAccount } from "./account-settings.ts";
 import {
   type AccountExport,
   type AccountParts,
@@ -63,9 +64,7 @@ import {
   exportAccount,
   type KeysOfAccount,
   type MembersOfAccount,
-  renameAccount,
   resumeAccount,
-  setBillingDetails,
   suspendAccount,
 } from "./accounts.ts";
 import type { RequestKey } from "./admission.ts";
@@ -78,7 +77,6 @@ import {
   listBudgets,
   resetBudget,
   setBudget,
-  setDefaultMemberLimits,
 } from "./budgets.ts";
 import { ChargeWatch } from "./charge-watch.ts";
 import { chosenCharges, isChosen, listCharges } from "./charges.ts";
@@ -507,8 +505,7 @@ function createService({
       );
       return create(ListAccountsResponseSchema, { accounts: entries, nextPageToken });
     },
-    renameAccount: (request, call) => renameAccount(accounts, request, call),
-    setBillingDetails: (request, call) => setBillingDetails(accounts, request, call),
+    updateAccount: (request, call) => updateAccount(budgets, request, call),
     closeAccount: (request, call) => closeAccount(accounts, request, call),
     exportAccount: (_, call) => exportAccount(accounts, call),
     suspendAccount: (request, call) => suspendAccount(accounts, request, call),
@@ -521,7 +518,6 @@ function createService({
     setBudget: (request, call) => setBudget(budgets, request, call),
     resetBudget: (request, call) => resetBudget(budgets, request, call),
     listBudgets: (request, call) => listBudgets(budgets, request, call),
-    setDefaultMemberLimits: (request, call) => setDefaultMemberLimits(budgets, request, call),
     async getPools(_, { accountId, caller }) {
       const pools = await reports.readPools(accountId);
       if (pools.length === 0) throw noSuch("account");

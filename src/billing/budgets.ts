@@ -3,10 +3,6 @@
 
 import { create, fromJson, type JsonValue, toJson } from "@bufbuild/protobuf";
 import {
-  type SetDefaultMemberLimitsRequest,
-  SetDefaultMemberLimitsResponseSchema,
-} from "../../gen/gateway/accounts/v1/accounts_pb.ts";
-import {
   BillingService,
   type ListBudgetsRequest,
   ListBudgetsResponseSchema,
@@ -390,41 +386,57 @@ export async function budgetsOfPerson(
     .map(({ family, budget, at }) => toBudget(toPayer(payer), family, readBudget(budget, at)));
 }
 
+/** Limits of the members of an account who have none of their own. */
+export type DefaultLimits = {
+  readonly limits: BudgetLimits;
+  /** As JSON. Null: there are none. */
+  readonly stored: string | null;
+};
+
+/** Throws `invalid_request`. */
+export function readDefaultLimits(message: LimitsMessage | undefined): DefaultLimits {
+  const limits = limitsAsked(message);
+  const isLimited = message !== undefined && hasLimit(limits);
+  return { limits, stored: isLimited ? JSON.stringify(toJson(BudgetLimitsSchema, message)) : null };
+}
+
 /**
- * Sets the limits of members who have none. They get them one after the other, so that no request
- * of the account waits for all; a failure in between leaves the rest to a repeat of the call.
+ * Sets the limits of members who have none, in a transaction that has locked the account and its
+ * pools: nobody becomes a member meanwhile, and those who do later get the new ones. Returns those
+ * to whom `limitMembers` gives them.
  */
-export async function setDefaultMemberLimits(
+export async function setDefaultLimits(
+  tx: Runner,
+  { members }: BudgetParts,
+  { accountId, caller }: AuthenticatedCall,
+  { limits, stored }: DefaultLimits,
+): Promise<readonly string[]> {
+  await checkStillOwner(tx, members, accountId, caller);
+  const account = await tx.run(sql.readDefaultLimits, { accountId });
+  const before = readStored(account?.defaultMemberLimits ?? null) ?? unlimited;
+  if (isRaise(limits, before)) checkStrong(caller);
+  await tx.run(sql.setDefaultLimits, { accountId, limits: stored });
+  if (stored === null) return [];
+  const all = await members.list(tx, accountId);
+  return all.filter(({ role }) => role === "member").map(({ personId }) => personId);
+}
+
+/**
+ * Gives members the default limits one after the other, so that no request of the account waits for
+ * all; a failure in between leaves the rest to a repeat of the call.
+ */
+export async function limitMembers(
   { transaction, keys, members }: BudgetParts,
-  request: SetDefaultMemberLimitsRequest,
-  { accountId, caller, note }: AuthenticatedCall,
-) {
-  const limits = limitsAsked(request.limits);
-  const stored =
-    request.limits && hasLimit(limits)
-      ? JSON.stringify(toJson(BudgetLimitsSchema, request.limits))
-      : null;
-  const all = await transaction(async (tx) => {
-    await lockAccount(tx, accountId);
-    // Nobody becomes a member meanwhile: those who do later get the new ones.
-    await tx.run(sql.lockAccountPools, { accountId });
-    await checkStillOwner(tx, members, accountId, caller);
-    const account = await tx.run(sql.readDefaultLimits, { accountId });
-    const before = readStored(account?.defaultMemberLimits ?? null) ?? unlimited;
-    if (isRaise(limits, before)) checkStrong(caller);
-    await tx.run(sql.setDefaultLimits, { accountId, limits: stored });
-    return stored === null ? [] : members.list(tx, accountId);
-  });
-  for (const { personId, role } of all)
-    if (role === "member")
-      await transaction(async (tx) => {
-        await budgetsOfMembers.lock(tx, accountId);
-        if ((await members.roleOf(tx, accountId, personId)) === "member")
-          await budgetsOfMembers.join(tx, { accountId, personId });
-      });
+  accountId: string,
+  personIds: readonly string[],
+): Promise<void> {
+  for (const personId of personIds)
+    await transaction(async (tx) => {
+      await budgetsOfMembers.lock(tx, accountId);
+      if ((await members.roleOf(tx, accountId, personId)) === "member")
+        await budgetsOfMembers.join(tx, { accountId, personId });
+    });
   keys.publish(await transaction((tx) => keys.announce(tx, accountId)));
-  note?.(limitFacts(limits));
-  return create(SetDefaultMemberLimitsResponseSchema, { accountId });
 }
 
 function checkPayer(payer: Payer | undefined): NamedPayer {
@@ -465,7 +477,8 @@ const messageFields: Readonly<Record<keyof BudgetLimits, string>> = {
   requestsAtOnce: "requests_at_once",
 };
 
-function limitFacts(limits: BudgetLimits): AuditFacts {
+/** Limits, for the audit. */
+export function limitFacts(limits: BudgetLimits): AuditFacts {
   const facts: Record<string, string> = {};
   for (const name of limitNames)
     facts[messageFields[name].replace(/_(.)/g, (_, letter) => letter.toUpperCase())] =

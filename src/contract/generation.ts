@@ -100,7 +100,7 @@ export function overRpc(inference: Client<typeof InferenceService>): Generate {
           sink.accepted();
           sink.admit(kind.value);
         } else if (kind.case === "receipt") {
-          receipt = kind.value.receipt;
+          receipt = kind.value;
         } else if (kind.case === "events" && !sink.write(kind.value.events)) {
           waits?.stop();
           await sink.drained().finally(() => waits?.start());
@@ -138,7 +138,7 @@ export async function* messagesOf(
   generate: Generate,
   generation: Omit<Generation, "sink">,
 ): AsyncGenerator<GenerateResponse, undefined> {
-  const sink = new MessageSink();
+  const sink = new MessageSink(generation.request.origin !== undefined);
   const left = new AbortController();
   const leave = () => {
     left.abort(generation.client.reason);
@@ -159,14 +159,26 @@ export async function* messagesOf(
   }
 }
 
+/** Events without a kind mean something to one format alone. */
+function withoutWireForms(events: Event[]): Event[] {
+  for (const event of events) event.wireForm = undefined;
+  return events.filter(({ kind }) => kind.case !== undefined);
+}
+
 /** A queue of messages. Its reader is behind while one is unread. */
 class MessageSink implements Sink {
   readonly takesRuns = false;
+  /** Whether its reader is a listener of a public format. */
+  readonly #takesWireForms: boolean;
   readonly #unread: GenerateResponse[] = [];
   #isOver = false;
   #failure: unknown;
   #reader: ((message: GenerateResponse | undefined) => void) | undefined;
   #drained: (() => void) | undefined;
+
+  constructor(takesWireForms: boolean) {
+    this.#takesWireForms = takesWireForms;
+  }
 
   accepted(): void {}
 
@@ -174,11 +186,10 @@ class MessageSink implements Sink {
     this.#push({ case: "admission", value: admission });
   }
 
-  write(events: Event[]): boolean {
-    this.#push({
-      case: "events",
-      value: { $typeName: "gateway.inference.v1.Events", events },
-    });
+  write(written: Event[]): boolean {
+    const events = this.#takesWireForms ? written : withoutWireForms(written);
+    if (events.length > 0)
+      this.#push({ case: "events", value: { $typeName: "gateway.inference.v1.Events", events } });
     return this.#unread.length === 0;
   }
 
@@ -196,7 +207,7 @@ class MessageSink implements Sink {
   }
 
   end(receipt: Receipt): void {
-    this.#push({ case: "receipt", value: { $typeName: "gateway.inference.v1.Receipt", receipt } });
+    this.#push({ case: "receipt", value: receipt });
     this.#isOver = true;
   }
 

@@ -18,7 +18,10 @@ import {
   TimestampSchema,
 } from "@bufbuild/protobuf/wkt";
 import { file_gateway_inference_v1_content } from "../../gen/gateway/inference/v1/content_pb.ts";
-import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import {
+  GenerateRequestSchema,
+  OriginSchema,
+} from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { type Check, compileLimits, type Fault, limitsOf } from "./limits.ts";
 
@@ -186,7 +189,8 @@ function isWalked(field: DescField, seen: Set<DescMessage>): boolean {
 function isStoredText({ scalar, parent }: DescField): boolean {
   return (
     scalar === ScalarType.STRING &&
-    parent.typeName !== GenerateRequestSchema.typeName &&
+    parent !== GenerateRequestSchema &&
+    parent !== OriginSchema &&
     parent.file.name !== file_gateway_inference_v1_content.name
   );
 }

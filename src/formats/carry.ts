@@ -6,11 +6,11 @@ import { type Attached, type Block, Format } from "../../gen/gateway/inference/v
 import type { BlockDelta, Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { AnswerContext } from "./codec.ts";
 import { blockDelta, blockStart, blockStop, thinkingStart } from "./events.ts";
-import { attachedOf, type Origin, type Packed, sealPack } from "./packs.ts";
+import { attachedOf, type Packed, sealPack, type Writer } from "./packs.ts";
 import { runOf } from "./text-run.ts";
 
 /** A provider of the native format that does not say who it is. */
-const unnamed: Origin = { format: Format.NATIVE, dialect: "", model: "" };
+const unnamed: Writer = { format: Format.NATIVE, dialect: "", model: "" };
 
 /** How clients of a format return things. */
 export type CarrierForm = {
@@ -41,7 +41,7 @@ type Open = {
 export class Carrier {
   readonly #form: CarrierForm;
   readonly #sealing: AnswerContext["sealing"];
-  #origin: Origin | undefined;
+  #writer: Writer | undefined;
   #open: Open | undefined;
 
   constructor(form: CarrierForm, sealing: AnswerContext["sealing"]) {
@@ -59,7 +59,7 @@ export class Carrier {
     const { kind } = event;
     switch (kind.case) {
       case "messageStart":
-        this.#origin = kind.value.attached ?? this.#origin;
+        this.#writer = kind.value.attached ?? this.#writer;
         return [event];
       case "blockStart":
         return kind.value.block ? this.#start(event, kind.value.index, kind.value.block) : [event];
@@ -154,7 +154,7 @@ export class Carrier {
     const own = attached ?? this.#signed(signature === "" ? {} : { signature });
     const isEmpty = text === "" && signature === "" && !attached;
     // Of a provider that wants nothing back, unsigned thinking is for readers.
-    const isUnwanted = signature === "" && !attached && !this.#origin;
+    const isUnwanted = signature === "" && !attached && !this.#writer;
     if (!own || isEmpty || isUnwanted) return signature;
     const hidden = this.#form.hidesText ? { text } : {};
     return this.#seal({ block: own, ...hidden }) ?? "";
@@ -167,7 +167,7 @@ export class Carrier {
   #signed(members: Record<string, string>): Attached | undefined {
     const { format } = this.#form;
     if (format === Format.RESPONSES || (format === Format.CHAT && members.data !== undefined))
-      return attachedOf(this.#origin ?? unnamed, { members });
+      return attachedOf(this.#writer ?? unnamed, { members });
     return undefined;
   }
 

@@ -17,7 +17,7 @@ import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_p
 import { ApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
 import { isObject } from "./json.ts";
-import type { Origin, Sealing } from "./packs.ts";
+import type { Sealing, Writer } from "./packs.ts";
 
 /** Most messages and parts of a conversation together. */
 export const partsMax = 20_000;
@@ -36,7 +36,7 @@ export function checkCounts({ messages, system, tools }: JsonObject): void {
 }
 
 /** True for the two formats of OpenAI, whose extensions mean nothing in the native format. */
-export function isOpenai(format: Format): boolean {
+export function isOpenai(format: Format | undefined): boolean {
   return format === Format.CHAT || format === Format.RESPONSES;
 }
 
@@ -139,7 +139,7 @@ export const unreadableAnswer = "unreadable_answer";
 /** What is known of an answer before it comes. */
 export type AnswerSource = {
   /** Who writes it. Absent: its provider wants nothing back. */
-  readonly origin?: Origin;
+  readonly writer?: Writer;
   /** What its request had and the provider did not get. */
   readonly leftOut?: readonly LeftOut[];
   /** The client's names of tools by those that the provider got, where they differ. */
@@ -158,8 +158,8 @@ export interface AnswerCodec {
  * True for a request of one of OpenAI's formats without a user or assistant message. Providers of
  * chat completions accept it as it is; for all others its last instruction is the user's message.
  */
-export function hasOnlyInstructions({ sourceFormat, messages }: GenerateRequest): boolean {
-  return isOpenai(sourceFormat) && messages.every(({ role }) => role === Role.SYSTEM);
+export function hasOnlyInstructions({ origin, messages }: GenerateRequest): boolean {
+  return isOpenai(origin?.format) && messages.every(({ role }) => role === Role.SYSTEM);
 }
 
 /**
@@ -213,7 +213,7 @@ function toReminder(message: Message): Block | undefined {
 
 /** The format of the provider whose answer begins with this event. */
 export function providerFormatOf(start: Event): Format {
-  const { kind, rawFormat } = start;
+  const { kind, wireForm } = start;
   if (kind.case !== "messageStart") return Format.NATIVE;
-  return kind.value.attached?.format ?? (rawFormat || Format.NATIVE);
+  return kind.value.attached?.format ?? wireForm?.format ?? Format.NATIVE;
 }

@@ -4,47 +4,39 @@
 // of five runs of 300,000).
 
 import type { JsonObject } from "@bufbuild/protobuf";
-import {
-  type Attached,
-  type Block,
-  Format,
-  type TextBlock,
-} from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { Attached, Block, TextBlock } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type {
   BlockDelta,
   Event,
   Failure,
   MessageDelta,
   MessageStart,
-  Progress,
+  ReportedUsage,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
 
 import type { AnswerSource } from "./codec.ts";
 import { attachedOf } from "./packs.ts";
-
-const noBytes = new Uint8Array(0);
 
 /** An event of any kind. */
 export function newEvent(kind: Event["kind"]): Event {
   return {
     $typeName: "gateway.inference.v1.Event",
     kind,
-    raw: noBytes,
-    rawFormat: Format.UNSPECIFIED,
+    wireForm: undefined,
   };
 }
 
 /** `model` is the provider's name of the model. With an empty `id`, the listener makes one. */
 export function messageStart(
   start: Omit<MessageStart, "$typeName" | "attached" | "leftOut">,
-  { origin, leftOut = [] }: AnswerSource = {},
+  { writer, leftOut = [] }: AnswerSource = {},
 ): Event {
   const value: MessageStart = {
     $typeName: "gateway.inference.v1.MessageStart",
     ...start,
     leftOut: [...leftOut],
   };
-  if (origin) value.attached = attachedOf(origin, {});
+  if (writer) value.attached = attachedOf(writer, {});
   return newEvent({ case: "messageStart", value });
 }
 
@@ -119,12 +111,33 @@ export function messageDelta(delta: Omit<MessageDelta, "$typeName">): Event {
   });
 }
 
+/** What a provider reports ahead of the end of its answer. */
+export type Progress = {
+  /** Set once the reason is known, although the usage is still to come. */
+  readonly stopReason?: string | undefined;
+  /** Totals so far. */
+  readonly usage?: ReportedUsage | undefined;
+};
+
+/** An event of a provider's stream that is for the meter alone, and part of no answer. */
+class ProgressEvent implements Event {
+  readonly $typeName = "gateway.inference.v1.Event";
+  readonly kind: Event["kind"] = { case: undefined };
+  readonly report: Progress;
+
+  constructor(report: Progress) {
+    this.report = report;
+  }
+}
+
 /** A report ahead of the end, for the meter. */
-export function progress(report: Omit<Progress, "$typeName">): Event {
-  return newEvent({
-    case: "progress",
-    value: { $typeName: "gateway.inference.v1.Progress", ...report },
-  });
+export function progress(report: Progress): Event {
+  return new ProgressEvent(report);
+}
+
+/** The report that an event is; undefined for an event of the answer. */
+export function progressOf(event: Event): Progress | undefined {
+  return event instanceof ProgressEvent ? event.report : undefined;
 }
 
 export function messageStop(): Event {

@@ -66,15 +66,15 @@ const expressedNative = new Set(["metadata", "service_tier", "stop_sequences", "
 
 /** Notes the members of a request that its target, of another format, does not get. */
 export function leaveOutMembers(
-  { extensions = {}, sourceFormat }: GenerateRequest,
+  { extensions = {}, origin }: GenerateRequest,
   more: readonly string[],
   fit: Fit,
 ): void {
-  const isNative = sourceFormat !== Format.CHAT && sourceFormat !== Format.RESPONSES;
+  const isNative = origin?.format !== Format.CHAT && origin?.format !== Format.RESPONSES;
   const known = isNative ? expressedNative : expressed;
   // Of a chat request with messages, an input beside them says nothing.
   const isExpressed = (name: string) =>
-    known.has(name) && !(name === "input" && sourceFormat === Format.CHAT);
+    known.has(name) && !(name === "input" && origin?.format === Format.CHAT);
   for (const [name, value] of Object.entries(extensions))
     if (value !== null && !isExpressed(name) && !more.includes(name) && !isDefault(name, value))
       fit.leaveOut({ where: name, what: name, why: "member" });
@@ -88,12 +88,12 @@ function isDefault(name: string, value: JsonValue): boolean {
 }
 
 /** How long the client of one of OpenAI's formats wants its answer: `low`, `medium` or `high`. */
-export function verbosityOf({ extensions = {}, sourceFormat }: GenerateRequest) {
+export function verbosityOf({ extensions = {}, origin }: GenerateRequest) {
   const { text, verbosity } = extensions;
   const asked =
-    sourceFormat === Format.RESPONSES && isObject(text)
+    origin?.format === Format.RESPONSES && isObject(text)
       ? text.verbosity
-      : sourceFormat === Format.CHAT
+      : origin?.format === Format.CHAT
         ? verbosity
         : undefined;
   return typeof asked === "string" ? asked : undefined;

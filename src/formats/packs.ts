@@ -115,9 +115,9 @@ function readPack(text: string): Packed | undefined {
 
 function readAttached(
   { l: list, x: textMembers, m: members }: JsonObject,
-  origin: Pick<Attached, "format" | "dialect" | "model">,
+  writer: Pick<Attached, "format" | "dialect" | "model">,
 ): Attached {
-  return attachedOf(origin, {
+  return attachedOf(writer, {
     ...(typeof list === "string" && { list }),
     textMembers: Array.isArray(textMembers)
       ? textMembers.filter((one) => typeof one === "string")
@@ -127,10 +127,10 @@ function readAttached(
 }
 
 /** Who wrote something. */
-export type Origin = Pick<Attached, "format" | "dialect" | "model">;
+export type Writer = Pick<Attached, "format" | "dialect" | "model">;
 
 export function attachedOf(
-  { format, dialect, model }: Origin,
+  { format, dialect, model }: Writer,
   { list = "", textMembers = [], members = {} }: Partial<Attached>,
 ): Attached {
   const $typeName = "gateway.inference.v1.Attached";

@@ -1,30 +1,36 @@
 // Pieces: what a provider wrote, for a client of the same format, who gets it as it came. A piece
-// is the `raw` of the first event that was made of it; the other events have its format only, and
-// an encoder of that format skips them. An encoder of another format sees the events alone.
+// is the wire form of the first event that was made of it; those of the other events have no data,
+// and an encoder of that format skips them. An encoder of another format sees the events alone.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
-import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import type { Event, WireForm } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { newEvent, progressOf } from "./events.ts";
 import { isObject, parseJsonText } from "./json.ts";
 
-/** An event with its piece as a value: it becomes bytes only where it leaves the process. */
-class PieceEvent implements Event {
-  readonly $typeName = "gateway.inference.v1.Event";
-  readonly kind: Event["kind"];
-  readonly rawFormat: Format;
-  readonly piece: JsonObject;
+/** A piece as a value: it becomes bytes only where it leaves the process. */
+class Piece implements WireForm {
+  readonly $typeName = "gateway.inference.v1.WireForm";
+  readonly format: Format;
+  readonly value: JsonObject;
   readonly text: string | undefined;
 
-  constructor(kind: Event["kind"], rawFormat: Format, piece: JsonObject, text: string | undefined) {
-    this.kind = kind;
-    this.rawFormat = rawFormat;
-    this.piece = piece;
+  constructor(format: Format, value: JsonObject, text: string | undefined) {
+    this.format = format;
+    this.value = value;
     this.text = text;
   }
 
-  get raw(): Uint8Array<ArrayBuffer> {
-    return Buffer.from(this.text ?? JSON.stringify(this.piece));
+  get data(): Uint8Array<ArrayBuffer> {
+    return Buffer.from(this.text ?? JSON.stringify(this.value));
   }
+}
+
+const noBytes = new Uint8Array(0);
+
+/** The wire form of an event whose piece another event has. */
+export function emptyForm(format: Format): WireForm {
+  return { $typeName: "gateway.inference.v1.WireForm", format, data: noBytes };
 }
 
 /**
@@ -37,20 +43,22 @@ export function pieceEvent(
   kind: Event["kind"] = { case: undefined },
   text?: string,
 ): Event {
-  return new PieceEvent(kind, format, piece, text);
+  const event = newEvent(kind);
+  event.wireForm = new Piece(format, piece, text);
+  return event;
 }
 
 /** The piece of an event; undefined for one that has none. */
-export function pieceOf(event: Event): JsonObject | undefined {
-  if (event instanceof PieceEvent) return event.piece;
-  if (event.raw.length === 0) return undefined;
-  const value = parseJsonText(Buffer.from(event.raw).toString());
+export function pieceOf({ wireForm }: Event): JsonObject | undefined {
+  if (wireForm instanceof Piece) return wireForm.value;
+  if (!wireForm || wireForm.data.length === 0) return undefined;
+  const value = parseJsonText(Buffer.from(wireForm.data).toString());
   return isObject(value) ? value : undefined;
 }
 
 /** The JSON of the piece of an event as it came, where that is known. */
-export function textOfPiece(event: Event): string | undefined {
-  return event instanceof PieceEvent ? event.text : undefined;
+export function textOfPiece({ wireForm }: Event): string | undefined {
+  return wireForm instanceof Piece ? wireForm.text : undefined;
 }
 
 /**
@@ -67,9 +75,8 @@ export function cover(
   let isCarried = false;
   for (let at = from; at < events.length; at++) {
     const event = events[at];
-    if (!event || event.kind.case === "progress" || event.rawFormat === format) continue;
-    if (isCarried) event.rawFormat = format;
-    else events[at] = pieceEvent(format, piece, event.kind, text);
+    if (!event || progressOf(event) || event.wireForm?.format === format) continue;
+    event.wireForm = isCarried ? emptyForm(format) : new Piece(format, piece, text);
     isCarried = true;
   }
   if (!isCarried) events.push(pieceEvent(format, piece, undefined, text));

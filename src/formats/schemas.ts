@@ -29,11 +29,11 @@ export type AnswerForm = {
 
 /** The schema that the answer must follow, with what the client said of it. */
 export function answerFormOf(request: GenerateRequest): AnswerForm | undefined {
-  const { outputConfig, sourceFormat } = request;
+  const { outputConfig, origin } = request;
   const format = outputConfig?.format;
   const schema = format?.type === "json_schema" ? format.schema : undefined;
   if (!isObject(schema)) return undefined;
-  const isNative = sourceFormat !== Format.CHAT && sourceFormat !== Format.RESPONSES;
+  const isNative = origin?.format !== Format.CHAT && origin?.format !== Format.RESPONSES;
   const { name, description, strict } = isNative ? { strict: true } : describedForm(request);
   return {
     schema,
@@ -50,9 +50,9 @@ export function wantsJsonObject(request: GenerateRequest): boolean {
 }
 
 /** `response_format` of a chat client, `text.format` of a Responses client. */
-function formatOf({ sourceFormat, extensions }: GenerateRequest): JsonObject {
+function formatOf({ origin, extensions }: GenerateRequest): JsonObject {
   const { response_format: chat, text } = extensions ?? {};
-  const own = sourceFormat === Format.CHAT ? chat : isObject(text) ? text.format : undefined;
+  const own = origin?.format === Format.CHAT ? chat : isObject(text) ? text.format : undefined;
   return isObject(own) ? own : {};
 }
 
@@ -61,8 +61,8 @@ function describedForm(request: GenerateRequest): JsonObject {
   return isObject(format.json_schema) ? format.json_schema : format;
 }
 
-function formPlace({ sourceFormat }: GenerateRequest): string {
-  return sourceFormat === Format.CHAT ? "response_format" : "text.format";
+function formPlace({ origin }: GenerateRequest): string {
+  return origin?.format === Format.CHAT ? "response_format" : "text.format";
 }
 
 /**

@@ -62,8 +62,8 @@ export function checkArguments(texts: readonly string[]): void {
  * Throws `feature_not_offered` for a part of a user's message that no other format has.
  */
 export function fitTurns(request: GenerateRequest, fit?: Fit): GenerateRequest {
-  if (!isOpenai(request.sourceFormat)) return request;
-  const isChat = request.sourceFormat === Format.CHAT;
+  if (!isOpenai(request.origin?.format)) return request;
+  const isChat = request.origin?.format === Format.CHAT;
   const instructions: Block[][] = request.system ? [[...request.system.content]] : [];
   const turns: Message[] = [];
   /** Instructions that wait for the results of the open calls, which must follow the calls. */

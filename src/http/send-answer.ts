@@ -74,7 +74,7 @@ export type Answering = AnswerSettings & {
  */
 export function sendAnswer(answering: Answering): Promise<FastifyReply> {
   // Only the body decides: the official SDKs send `accept: application/json` for streams as well.
-  const { stream = false } = answering.generateRequest;
+  const stream = answering.generateRequest.origin?.streamed === true;
   answering.request.context.logFields.stream = stream;
   return stream ? sendStream(answering) : sendWhole(answering);
 }

@@ -22,7 +22,7 @@ import type { Log } from "../base/log.ts";
 import { chargedUsage } from "../billing/billing.ts";
 import type { PriceFacts } from "../config/catalog.ts";
 import type { Generation } from "../contract/generation.ts";
-import { newEvent } from "../formats/events.ts";
+import { newEvent, progressOf } from "../formats/events.ts";
 import { withoutRuns } from "../formats/text-run.ts";
 import type { AnswerReader, ProviderAnswer, ProviderRun } from "../providers/providers.ts";
 import type { ActiveRequest } from "./active-requests.ts";
@@ -103,7 +103,7 @@ export class Answer implements AnswerReader, Answered {
     this.#active = active;
     this.isOverlapped = isOverlapped;
     this.takesRuns = generation.sink.takesRuns;
-    this.isPlain = prepared.request.stream !== true;
+    this.isPlain = prepared.request.origin?.streamed === false;
     this.#grant = new Grant(grantedOutput);
     this.reported = new Reported({
       countedInput: estimatedTokensOf(prepared.size),
@@ -228,18 +228,18 @@ export class Answer implements AnswerReader, Answered {
       const wasRunning = reported.phase === "running";
       this.#report(event);
       if (wasRunning && reported.phase !== "running") beforeEnd = index;
-      if (event.kind.case !== "progress") continue;
+      if (!progressOf(event)) continue;
       hasProgress = true;
       if (grant.isExceeded(reported)) until = index;
     }
     this.#hasMoved = true;
     this.#bill?.resize();
     const before = this.#isWhole ? 0 : Math.min(beforeEnd, until);
-    for (const event of events.slice(before, until)) if (!isProgress(event)) this.#end.push(event);
+    for (const event of events.slice(before, until)) if (!progressOf(event)) this.#end.push(event);
     const shown = before < events.length ? events.slice(0, before) : events;
     const past = events[until];
     if (past) this.#cut(shown, past);
-    return hasProgress ? shown.filter((event) => !isProgress(event)) : shown;
+    return hasProgress ? shown.filter((event) => !progressOf(event)) : shown;
   }
 
   #report(event: Event): void {
@@ -249,7 +249,7 @@ export class Answer implements AnswerReader, Answered {
 
   /** Parts of the request that the provider did not get. */
   get leftOut(): readonly LeftOut[] {
-    const { leftOut } = this.#prepared.request;
+    const { leftOut = [] } = this.#prepared.request.origin ?? {};
     return this.#leftOutByTarget.length === 0 ? leftOut : [...leftOut, ...this.#leftOutByTarget];
   }
 
@@ -445,11 +445,6 @@ export class Answer implements AnswerReader, Answered {
     const stop = end.findLastIndex(({ kind }) => kind.case === "messageStop");
     return end.toSpliced(stop, 0, newEvent({ case: "messageDelta", value }));
   }
-}
-
-/** True for a usage report ahead of the end, which is for the meter only. */
-function isProgress({ kind }: Event): boolean {
-  return kind.case === "progress";
 }
 
 function forget(request: GenerateRequest): void {

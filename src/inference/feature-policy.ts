@@ -10,7 +10,7 @@ import {
   type Message,
   type Tool,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
-import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { GenerateRequest, Origin } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { CatalogFile, Offered } from "../config/catalog.ts";
 import { isOpenai } from "../formats/codec.ts";
@@ -67,13 +67,14 @@ export function enforceFeaturePolicy(
   for (const [index, { content }] of request.messages.entries())
     refuseFiles(content, `messages[${index}]`);
   // Its items may bring tools, too.
-  if (request.sourceFormat === Format.RESPONSES) {
+  if (request.origin?.format === Format.RESPONSES) {
     const given = request.extensions && enforceTier(request.extensions, offered);
-    return enforceOnHosted({ ...request, tools, extensions: given }, features, hosted);
+    const { origin } = request;
+    return enforceOnHosted({ ...request, origin, tools, extensions: given }, features, hosted);
   }
   if (request.extensions === undefined)
     return tools === request.tools ? request : { ...request, tools };
-  if (!isOpenai(request.sourceFormat)) {
+  if (!isOpenai(request.origin?.format)) {
     const extensions = enforceOnExtensions(request.extensions, features, offered);
     return { ...request, tools, extensions };
   }
@@ -96,13 +97,13 @@ function boundSearches(tool: Tool, index: number): Tool {
 const usesMax = 1_000_000;
 
 /** The most web searches that a request may make whose tools the policy has passed. */
-export function webSearchesOf({ tools, extensions, messages, sourceFormat }: GenerateRequest) {
+export function webSearchesOf({ tools, extensions, messages, origin }: GenerateRequest) {
   let searches = 0;
   for (const tool of tools) {
     const uses = isWebSearch(tool) ? tool.extensions?.max_uses : 0;
     searches += typeof uses === "number" ? uses : 0;
   }
-  if (sourceFormat === Format.RESPONSES) {
+  if (origin?.format === Format.RESPONSES) {
     const hosted = hostedToolsIn(toolListsOf(extensions?.tools, itemsOf(messages)));
     const calls = extensions?.max_tool_calls;
     if (hosted.some(({ type }) => hostedSearch.test(type)) && typeof calls === "number")
@@ -143,7 +144,7 @@ const tokensAlone = /^(mcp|computer|computer_use_preview|tool_search)$/;
 
 /** Codex defines hosted tools by default: what may not run is left out. */
 function enforceOnHosted(
-  request: GenerateRequest,
+  request: GenerateRequest & { readonly origin: Origin },
   { serverTools }: FeaturePolicy,
   { known, otherwise }: HostedPolicy,
 ): GenerateRequest {
@@ -173,7 +174,7 @@ function enforceOnHosted(
     ...request,
     extensions,
     messages: left.length === 0 ? request.messages : request.messages.map(withoutLeft(mayRun)),
-    leftOut: [...request.leftOut, ...fit.leftOut],
+    origin: { ...request.origin, leftOut: [...request.origin.leftOut, ...fit.leftOut] },
   };
 }
 

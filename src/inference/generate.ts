@@ -292,7 +292,7 @@ function admission(
     requestedMaxTokens: request.maxTokens ?? maxTokens,
     estimatedInputTokens: estimatedTokensOf(size),
     rateLimit,
-    leftOut: request.leftOut,
+    leftOut: request.origin?.leftOut ?? [],
   };
 }
 

@@ -101,9 +101,9 @@ export function prepare(
 const factMembers = { speed: "speed", geo: "inference_geo", tier: "service_tier" } as const;
 
 /** What a request that the policy has passed asks for. Absent: the plain price. */
-function factsOf({ extensions, sourceFormat }: GenerateRequest): PriceFacts {
+function factsOf({ extensions, origin }: GenerateRequest): PriceFacts {
   if (!extensions) return {};
-  if (isOpenai(sourceFormat)) {
+  if (isOpenai(origin?.format)) {
     const { service_tier: tier } = extensions;
     return typeof tier === "string" && tier !== "default" ? { tier } : {};
   }
@@ -212,19 +212,25 @@ function textOf(block: Block | undefined): string {
 /**
  * The request without its thinking options. Providers refuse them for models that cannot think.
  */
-function withoutThinking({ reasoningEffort, ...request }: GenerateRequest): GenerateRequest {
-  const plain = withoutMembers(dropThinking(request));
+function withoutThinking(request: GenerateRequest): GenerateRequest {
+  const plain = withoutMembers(withoutAskedEffort(dropThinking(request)));
   return request.outputConfig?.effort === undefined
     ? plain
     : withoutEffort(plain, request.outputConfig);
+}
+
+function withoutAskedEffort(request: GenerateRequest): GenerateRequest {
+  const { origin } = request;
+  if (origin?.reasoningEffort === undefined) return request;
+  return { ...request, origin: { ...origin, reasoningEffort: undefined } };
 }
 
 /** Members of OpenAI's formats that ask for thinking. */
 const thinkingMembers = ["reasoning_effort", "reasoning", "thinking", "enable_thinking"];
 
 function withoutMembers(request: GenerateRequest): GenerateRequest {
-  const { extensions, sourceFormat } = request;
-  if (!extensions || !isOpenai(sourceFormat)) return request;
+  const { extensions, origin } = request;
+  if (!extensions || !isOpenai(origin?.format)) return request;
   const kept = Object.entries(extensions).filter(([name]) => !thinkingMembers.includes(name));
   return { ...request, extensions: Object.fromEntries(kept) };
 }
@@ -238,7 +244,8 @@ function mapReasoning(
   model: ModelEntry,
   maxTokens: number,
 ): GenerateRequest {
-  const { reasoningEffort, thinking, toolChoice } = request;
+  const { origin, thinking, toolChoice } = request;
+  const reasoningEffort = origin?.reasoningEffort;
   if (reasoningEffort === undefined || thinking !== undefined) return request;
   if (reasoningEffort === "none")
     return { ...request, thinking: create(ThinkingSchema, { type: "disabled" }) };

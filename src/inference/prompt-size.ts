@@ -189,7 +189,7 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
   request.messages.forEach(addMessage);
   addLarger(
     () => {
-      if (extensions && !isOpenai(request.sourceFormat)) addJson(extensions);
+      if (extensions && !isOpenai(request.origin?.format)) addJson(extensions);
       for (const { name, description, inputSchema, cacheControl, ...tool } of request.tools) {
         addText(name);
         addText(description ?? "");
@@ -200,7 +200,7 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
       addJson(request.outputConfig?.format);
     },
     () => {
-      if (!extensions || !isOpenai(request.sourceFormat)) return;
+      if (!extensions || !isOpenai(request.origin?.format)) return;
       // A plain input is a message, too.
       const { input, ...members } = extensions;
       addJson(input === textOfOnly(request.messages) ? members : extensions);

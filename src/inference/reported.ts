@@ -11,6 +11,7 @@ import {
   ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { PriceFacts } from "../config/catalog.ts";
+import { progressOf } from "../formats/events.ts";
 import { isObject } from "../formats/json.ts";
 
 /** Generated tokens. `output`: without thinking. */
@@ -67,7 +68,8 @@ export class Reported {
     this.#rules = rules;
   }
 
-  read({ kind }: Event): void {
+  read(event: Event): void {
+    const { kind } = event;
     switch (kind.case) {
       case "messageStart":
         this.#format = kind.value.attached?.format;
@@ -79,13 +81,15 @@ export class Reported {
         this.#send(kind.value.usage);
         this.#report(kind.value.usage, true);
         return;
-      case "progress":
-        // A running count is as provisional as the usage of the start.
-        this.#end(kind.value.stopReason);
-        this.#report(kind.value.usage, this.phase !== "running");
-        return;
       case "messageStop":
         this.phase = "complete";
+        return;
+      case undefined: {
+        const progress = progressOf(event);
+        this.#end(progress?.stopReason);
+        // A running count is as provisional as the usage of the start.
+        this.#report(progress?.usage, this.phase !== "running");
+      }
     }
   }
 

@@ -17,8 +17,8 @@ export function anthropicSurface({ dialect }: HttpProviderSettings): Surface {
       const { model } = route;
       const target = { model, stream, dialect, foldSystem: route.systemEntries === "fold" };
       const body = native.encodeRequest(request, target, fit);
-      const origin = { format: Format.NATIVE, dialect, model };
-      const source = { origin, leftOut: fit.leftOut };
+      const writer = { format: Format.NATIVE, dialect, model };
+      const source = { writer, leftOut: fit.leftOut };
       return { path: "/v1/messages", headers: headersOf(request), body, source };
     },
     counting: {
@@ -39,13 +39,14 @@ export function anthropicSurface({ dialect }: HttpProviderSettings): Surface {
 
 function headersOf(request: GenerateRequest): string[] {
   checkVendorHeaders(request);
-  const { vendorVersion, vendorBeta } = request;
+  const { vendorVersion = "", vendorBeta = "" } = request.origin ?? {};
   const version = ["anthropic-version", vendorVersion || "2023-06-01"];
   return vendorBeta === "" ? version : [...version, "anthropic-beta", vendorBeta];
 }
 
 /** Throws `invalid_request` for headers of the client that no header can carry. */
-export function checkVendorHeaders({ vendorVersion, vendorBeta }: GenerateRequest): void {
+export function checkVendorHeaders({ origin }: GenerateRequest): void {
+  const { vendorVersion = "", vendorBeta = "" } = origin ?? {};
   // undici's error would count as a failure of the provider.
   if (/^[\t\x20-\x7e]*$/.test(vendorVersion + vendorBeta)) return;
   throw new ApiError("invalid_request", {

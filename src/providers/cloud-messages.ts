@@ -94,9 +94,9 @@ export function cloudMessages(
       checkVendorHeaders(request);
       const { model } = route;
       const encoded = native.encodeRequest(request, { ...targetOf(route), stream }, fit);
-      const fitted = betas.fit(encoded, request.vendorBeta, model, fit);
-      const origin = { format: Format.NATIVE, dialect, model } as const;
-      const source = { origin, leftOut: fit.leftOut };
+      const fitted = betas.fit(encoded, request.origin?.vendorBeta ?? "", model, fit);
+      const writer = { format: Format.NATIVE, dialect, model } as const;
+      const source = { writer, leftOut: fit.leftOut };
       const message = place.write({ ...fitted, model, stream });
       return { ...message, source, learn: learning(model, fitted) };
     },
@@ -106,7 +106,7 @@ export function cloudMessages(
           checkVendorHeaders(request);
           const { model } = route;
           const encoded = native.encodeCountRequest(request, targetOf(route));
-          const fitted = betas.fit(encoded, request.vendorBeta, model);
+          const fitted = betas.fit(encoded, request.origin?.vendorBeta ?? "", model);
           const asked = { ...fitted, model, stream: false };
           const message = counting.write(asked, request.maxTokens);
           return message && { ...message, learn: learning(model, fitted) };

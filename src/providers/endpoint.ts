@@ -154,12 +154,12 @@ export function keyAuthenticator(key: Key | undefined, header: string): Authenti
 // cancelled call would not report the tokens produced so far.
 const plainTokensMax = 4096;
 
-/** True if the client requests a stream, or the answer may become long. */
+/** True if the caller gets a stream, or the answer may become long. */
 export function wantsStream({
-  stream = false,
+  origin,
   maxTokens = Number.POSITIVE_INFINITY,
 }: GenerateRequest): boolean {
-  return stream || maxTokens > plainTokensMax;
+  return origin?.streamed !== false || maxTokens > plainTokensMax;
 }
 
 /**

@@ -21,7 +21,7 @@ export function needsOf(request: GenerateRequest): Need[] {
     speed,
     inference_geo: geo,
     mcp_servers: servers,
-  } = isOpenai(request.sourceFormat) ? {} : (request.extensions ?? {});
+  } = isOpenai(request.origin?.format) ? {} : (request.extensions ?? {});
   for (const [index, { type = "", extensions }] of request.tools.entries()) {
     if (searches.test(type)) need("webSearch", `tools[${index}].type`);
     if (ranByVendor.test(type)) need("serverTools", `tools[${index}].type`);
@@ -37,9 +37,9 @@ export function needsOf(request: GenerateRequest): Need[] {
 }
 
 /** The name of the member with the schema of the answer. */
-function formatOf({ sourceFormat }: GenerateRequest): string {
-  if (sourceFormat === Format.CHAT) return "response_format";
-  return sourceFormat === Format.RESPONSES ? "text.format" : "output_config.format";
+function formatOf({ origin }: GenerateRequest): string {
+  if (origin?.format === Format.CHAT) return "response_format";
+  return origin?.format === Format.RESPONSES ? "text.format" : "output_config.format";
 }
 
 /** True for an image or a document by its URL, also within the result of a tool. */

@@ -44,10 +44,10 @@ function sourceOf(
   const format = api === "responses" ? Format.RESPONSES : Format.CHAT;
   const wantsNothing = format === Format.CHAT && dialectOf(dialect).reasoning?.length === 0;
   // The signatures of a gateway to native models are those of native providers.
-  const hasOrigin = !cacheMarks && !wantsNothing;
+  const hasWriter = !cacheMarks && !wantsNothing;
   const toolNames = chat.shortNames(request);
   return {
-    ...(hasOrigin && { origin: { format, dialect, model } }),
+    ...(hasWriter && { writer: { format, dialect, model } }),
     leftOut,
     ...(toolNames && { toolNames }),
   };

@@ -31,7 +31,8 @@ export class ProviderMetrics {
   }
 
   /** A request was written for a provider. What its listener left out is counted with it. */
-  countCarried({ carried, leftOut: fitted }: Fit, { leftOut }: GenerateRequest): void {
+  countCarried({ carried, leftOut: fitted }: Fit, { origin }: GenerateRequest): void {
+    const leftOut = origin?.leftOut ?? [];
     for (const [result, count] of Object.entries(carried))
       this.#add("gateway_carried_total", result, count);
     for (const { why, count } of leftOut) this.#add("gateway_carried_total", why, count);

@@ -37,7 +37,9 @@ export function watchChanges({ billing, keys, ...core }: Core): {
         ),
         setBudget: after(billing.setBudget, ofBudget),
         resetBudget: after(billing.resetBudget, ofBudget),
-        setDefaultMemberLimits: after(billing.setDefaultMemberLimits, ofBudget),
+        updateAccount: after(billing.updateAccount, ({ account }) =>
+          report({ kind: "budget", accountId: account?.accountId ?? "" }),
+        ),
       },
       keys: {
         ...keys,

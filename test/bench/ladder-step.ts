@@ -379,7 +379,7 @@ class Codecs {
       webSearches: 0,
       zeroUsage,
     });
-    const { stream = false } = decoded;
+    const stream = decoded.origin?.streamed === true;
     const options = { model: "bench", stream, foldSystem: false };
     return Buffer.from(JSON.stringify(native.encodeRequest({ ...request, maxTokens }, options)));
   }

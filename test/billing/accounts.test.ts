@@ -7,10 +7,9 @@ import {
   CreateAccountRequestSchema,
   GetAccountRequestSchema,
   ListAccountsRequestSchema,
-  RenameAccountRequestSchema,
   ResumeAccountRequestSchema,
-  SetBillingDetailsRequestSchema,
   SuspendAccountRequestSchema,
+  UpdateAccountRequestSchema,
 } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
@@ -136,11 +135,19 @@ describe("of several accounts", () => {
   test("a name, billing details and a status change one, and no other", async () => {
     const [accountId, other] = [await make("one"), await make("another")];
     const before = await read({ accountId: other });
-    const renamed = create(RenameAccountRequestSchema, { accountId, name: "renamed" });
-    await world.billing.renameAccount(renamed, world.admin);
+    const renamed = create(UpdateAccountRequestSchema, {
+      accountId,
+      settings: { name: "renamed" },
+      updateMask: { paths: ["name"] },
+    });
+    await world.billing.updateAccount(renamed, world.admin);
     const billingDetails = { name: "Acme Ltd", address: "1 Road", taxId: "X-17" };
-    const detailed = create(SetBillingDetailsRequestSchema, { accountId, billingDetails });
-    await world.billing.setBillingDetails(detailed, world.admin);
+    const detailed = create(UpdateAccountRequestSchema, {
+      accountId,
+      settings: { billingDetails },
+      updateMask: { paths: ["billing_details"] },
+    });
+    await world.billing.updateAccount(detailed, world.admin);
     await suspend({ accountId }, "unpaid");
     expect(await read({ accountId })).toMatchObject({
       ...{ name: "renamed", billingDetails, stateReason: "unpaid" },

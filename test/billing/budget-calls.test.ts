@@ -2,7 +2,7 @@
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { SetDefaultMemberLimitsRequestSchema } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
+import { UpdateAccountRequestSchema } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import {
   GetPoolsRequestSchema,
   ListBudgetsRequestSchema,
@@ -130,8 +130,12 @@ function open(caller: Caller) {
     list: (request: Parameters<typeof create<typeof ListBudgetsRequestSchema>>[1] = {}) =>
       intercepted.listBudgets(create(ListBudgetsRequestSchema, request), call),
     setDefault: (limits?: Partial<BudgetLimits>, accountId = "") =>
-      intercepted.setDefaultMemberLimits(
-        create(SetDefaultMemberLimitsRequestSchema, { accountId, ...(limits && { limits }) }),
+      intercepted.updateAccount(
+        create(UpdateAccountRequestSchema, {
+          accountId,
+          settings: limits ? { defaultMemberLimits: limits } : {},
+          updateMask: { paths: ["default_member_limits"] },
+        }),
         call,
       ),
     forecast: () => intercepted.getForecast(create(GetForecastRequestSchema), call),

@@ -78,7 +78,7 @@ test("an act of the audit log is a sentence in the past", () => {
           "ListPeople",
           "ListCatalogModels",
           "GetPools",
-          "RenameAccount",
+          "UpdateAccount",
           "GetStatus",
         ],
       ].map((name) => [name, actText(name)]),
@@ -94,7 +94,7 @@ test("an act of the audit log is a sentence in the past", () => {
     ListPeople: "looked at the people",
     ListCatalogModels: "looked at the list of catalog models",
     GetPools: "looked at pools",
-    RenameAccount: "renamed an account",
+    UpdateAccount: "changed an account",
     GetStatus: "looked at status",
   });
 });

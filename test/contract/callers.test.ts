@@ -351,14 +351,12 @@ function nobody(desc: DescMethod): boolean {
 /** The writing methods that ask no person for a confirmation, with the reason. */
 const unconfirmed: Readonly<Record<string, string>> = {
   CreateAccount: "an empty account has nothing to protect",
-  RenameAccount: "a name can be set back",
+  UpdateAccount: "settings can be set back; raising a limit of members asks in the service",
   SetProviderBill: "it can be set back, and moves no credits",
-  SetBillingDetails: "they can be set back, and earlier documents stay as they are",
   UpdateKey: "limits can be set back; account_reader, which cannot, asks in the service",
   PauseKey: "ResumeKey takes it back",
   ChangeKeys: "asks in the service for what the methods for one key ask for",
   SetBudget: "limits can be set back; raising or removing one asks in the service",
-  SetDefaultMemberLimits: "they bound members who had no limit, and can be set back",
   ResumeKey: "PauseKey takes it back",
   Reject: "nothing is done, and it can be requested again",
   LookUpPayment: "it asks a node, and changes nothing",

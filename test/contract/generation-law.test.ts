@@ -112,7 +112,7 @@ async function readMessages(
     for await (const { kind } of messages) {
       if (kind.case === "admission") seen.admitted.push(kind.value.requestId);
       else if (kind.case === "events") seen.events.push(...kind.value.events);
-      else if (kind.case === "receipt") seen.end = kind.value.receipt?.chargedMicrocredits;
+      else if (kind.case === "receipt") seen.end = kind.value.chargedMicrocredits;
       await turns(pauses[reads++ % pauses.length] ?? 0);
     }
   } catch (error) {

@@ -2,8 +2,10 @@
 // Over a whole gateway, with people who really signed in.
 
 import { setTimeout as delay } from "node:timers/promises";
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { AccountSettingsSchema } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
@@ -54,6 +56,16 @@ async function open(name = "Acme", microcredits = 1_000_000_000n) {
   );
   const owner = await join(accountId, AccountRole.OWNER);
   return { accountId, keyId: key?.keyId ?? "", key, secret, owner };
+}
+
+type Settings = MessageInitShape<typeof AccountSettingsSchema>;
+
+/** Changes these settings of an account, and no other. */
+function named(settings: Settings, accountId: string) {
+  const paths = Object.keys(settings).map((name) =>
+    name === "billingDetails" ? "billing_details" : name,
+  );
+  return { accountId, settings, updateMask: { paths } };
 }
 
 let transfers = 0;
@@ -249,8 +261,9 @@ describe("closing an account", () => {
     const { billing, keys } = core();
     await billing.closeAccount({ accountId, confirm: words("Acme", "1000") }, owner);
     const refused: Readonly<Record<string, () => Promise<unknown>>> = {
-      rename: () => billing.renameAccount({ accountId, name: "again" }, owner),
-      details: () => billing.setBillingDetails({ accountId, billingDetails: { name: "x" } }, owner),
+      rename: () => billing.updateAccount(named({ name: "again" }, accountId), owner),
+      details: () =>
+        billing.updateAccount(named({ billingDetails: { name: "x" } }, accountId), owner),
       suspend: () => billing.suspendAccount({ accountId, reason: "a test" }, operator),
       resume: () => billing.resumeAccount({ accountId, reason: "as before" }, operator),
       close: () => billing.closeAccount({ accountId, confirm: words("Acme", "0") }, owner),
@@ -289,7 +302,7 @@ const orderOf = async (orderId: string, call: Credential) =>
 test("the receipt of a purchase names the account's billing details", async () => {
   const { accountId, owner } = await open("Acme", 0n);
   const billingDetails = { name: "Acme Inc.", address: "1 Road\nTown", taxId: "EU123" };
-  await core().billing.setBillingDetails({ accountId, billingDetails }, owner);
+  await core().billing.updateAccount(named({ billingDetails }, accountId), owner);
   const { order } = await buy(accountId, owner);
   const orderId = order?.orderId ?? "";
   await pay(orderId);
@@ -420,38 +433,40 @@ describe("the name and the billing details", () => {
     const { accountId, owner } = await open();
     const viewer = await join(accountId, AccountRole.VIEWER);
     for (const name of [" name", "\u{202E}eman", "a\u{200B}b", " ", "", "two\nlines"])
-      await expect(core().billing.renameAccount({ accountId, name }, owner)).rejects.toThrow(
+      await expect(core().billing.updateAccount(named({ name }, accountId), owner)).rejects.toThrow(
         "name",
       );
-    await core().billing.renameAccount({ accountId, name: "<i>New</i> name" }, owner);
+    await core().billing.updateAccount(named({ name: "<i>New</i> name" }, accountId), owner);
     const billingDetails = { name: "Acme Inc.", address: "1 Road\nTown", taxId: "EU123" };
-    await core().billing.setBillingDetails({ accountId, billingDetails }, owner);
+    await core().billing.updateAccount(named({ billingDetails }, accountId), owner);
     const { account } = await core().billing.getAccount({ accountId }, viewer);
     expect(account).toMatchObject({ name: "<i>New</i> name", billingDetails });
-    const cleared = await core().billing.setBillingDetails(
-      { accountId, billingDetails: {} },
+    const cleared = await core().billing.updateAccount(
+      named({ billingDetails: {} }, accountId),
       owner,
     );
     expect(cleared.account?.billingDetails).toBeUndefined();
   });
 
   test.for([
-    ["a name of blanks", { name: "  " }, "invalid_request name"],
-    ["a name of 10,000 characters", { name: "x".repeat(10_000) }, "invalid_request name"],
-    ["a name of two lines", { name: "a\nb" }, "invalid_request name"],
+    ["a name of blanks", { name: "  " }, "invalid_request settings.name"],
+    ["a name of 10,000 characters", { name: "x".repeat(10_000) }, "invalid_request settings.name"],
+    ["a name of two lines", { name: "a\nb" }, "invalid_request settings.name"],
   ] as const)("refuse %s", async ([, { name }, expected]) => {
     const { accountId, owner } = await open();
-    expect(await reasonOf(core().billing.renameAccount({ accountId, name }, owner))).toBe(expected);
+    expect(await reasonOf(core().billing.updateAccount(named({ name }, accountId), owner))).toBe(
+      expected,
+    );
   });
 
   test.for([
-    ["a long name", { name: "x".repeat(201) }, "billing_details.name"],
-    ["a long address", { address: "x".repeat(10_000) }, "billing_details.address"],
-    ["a long tax id", { taxId: "x".repeat(51) }, "billing_details.tax_id"],
-    ["control characters", { address: "a\u0000b" }, "billing_details.address"],
+    ["a long name", { name: "x".repeat(201) }, "settings.billing_details.name"],
+    ["a long address", { address: "x".repeat(10_000) }, "settings.billing_details.address"],
+    ["a long tax id", { taxId: "x".repeat(51) }, "settings.billing_details.tax_id"],
+    ["control characters", { address: "a\u0000b" }, "settings.billing_details.address"],
   ] as const)("refuse %s", async ([, billingDetails, field]) => {
     const { accountId, owner } = await open();
-    const call = core().billing.setBillingDetails({ accountId, billingDetails }, owner);
+    const call = core().billing.updateAccount(named({ billingDetails }, accountId), owner);
     expect(await reasonOf(call)).toBe(`invalid_request ${field}`);
   });
 
@@ -459,9 +474,9 @@ describe("the name and the billing details", () => {
     const { accountId } = await open();
     const member = await join(accountId, AccountRole.MEMBER);
     const { billing } = core();
-    const rename = billing.renameAccount({ accountId, name: "x" }, member);
+    const rename = billing.updateAccount(named({ name: "x" }, accountId), member);
     expect(await reasonOf(rename)).toBe("not_permitted");
-    const details = billing.setBillingDetails({ accountId, billingDetails: {} }, member);
+    const details = billing.updateAccount(named({ billingDetails: {} }, accountId), member);
     expect(await reasonOf(details)).toBe("not_permitted");
   });
 });

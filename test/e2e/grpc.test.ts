@@ -34,7 +34,7 @@ test("a key created over gRPC pays for an answer over gRPC, at the same cost as 
     headers: { authorization: `Bearer ${secret}` },
   })) {
     order.push(kind.case);
-    if (kind.case === "receipt") amountMicro = kind.value.receipt?.chargedMicrocredits;
+    if (kind.case === "receipt") amountMicro = kind.value.chargedMicrocredits;
   }
   core.close();
   expect(order.at(0)).toBe("admission");

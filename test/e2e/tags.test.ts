@@ -108,7 +108,7 @@ test("gRPC and Connect have a field for tags", async () => {
   for (const client of [gateway.admin.core.inference, connect]) {
     let tags: unknown;
     for await (const { kind } of client.generate(request, call))
-      if (kind.case === "receipt") tags = kind.value.receipt?.tags;
+      if (kind.case === "receipt") tags = kind.value.tags;
     expect(tags).toEqual({ team: "rpc" });
     const wrong = { ...request, tags: { team: "" } };
     const read = async () => {

@@ -108,5 +108,5 @@ test("a native event that is passed on as it came has none either", () => {
     note: "of another day",
   });
   const event = decodeEvent("content_block_start", JSON.stringify(start("a\ud83d")));
-  expect(JSON.parse(Buffer.from(event?.raw ?? []).toString())).toEqual(start("a\ufffd"));
+  expect(JSON.parse(Buffer.from(event?.wireForm?.data ?? []).toString())).toEqual(start("a\ufffd"));
 });

@@ -18,7 +18,7 @@ const dayMs = 24 * 3600 * 1000;
 let nowMs = Date.UTC(2026, 10, 26);
 const content = new SealedContent([randomBytes(32)], () => nowMs);
 const sealing = content.sealingOf("acc_1");
-const origin = { format: Format.CHAT, dialect: "openrouter", model: "a-model" };
+const writer = { format: Format.CHAT, dialect: "openrouter", model: "a-model" };
 
 const names = fc.oneof(fc.constantFrom(...grownNames, "signature"), fc.string({ maxLength: 8 }));
 const members: fc.Arbitrary<JsonObject> = fc
@@ -30,7 +30,7 @@ const attached: fc.Arbitrary<Attached> = fc
     textMembers: fc.array(fc.constantFrom("text", "reasoning", "__proto__"), { maxLength: 2 }),
     members,
   })
-  .map((given) => attachedOf(origin, given));
+  .map((given) => attachedOf(writer, given));
 
 test("a pack gives back all that went into it", () => {
   fc.assert(
@@ -59,7 +59,7 @@ test("a pack gives back all that went into it", () => {
 
 test("what would be a pack of more than 1 MiB is none, and one of nothing is none", () => {
   const of = (length: number) =>
-    sealPack({ block: attachedOf(origin, { members: { data: "x".repeat(length) } }) }, sealing);
+    sealPack({ block: attachedOf(writer, { members: { data: "x".repeat(length) } }) }, sealing);
   expect(of(700_000)?.length).toBeLessThan(1024 * 1024);
   expect(of(800_000)).toBeUndefined();
   expect(sealPack({}, sealing)).toBeUndefined();
@@ -116,11 +116,11 @@ const decoders = {
 };
 
 describe.each(Object.entries(decoders))("a %s request", (_, decode) => {
-  const block = attachedOf(origin, { members: { data: "secret" } });
+  const block = attachedOf(writer, { members: { data: "secret" } });
 
   test("is decoded without a pack that does not open, and says why", () => {
     const sealed = sealPack({ block }, sealing) ?? "";
-    expect(decode(sealed, sealing).leftOut).toEqual([]);
+    expect(decode(sealed, sealing).origin?.leftOut).toEqual([]);
     const changed = `${sealed.slice(0, 40)}${sealed[40] === "A" ? "B" : "A"}${sealed.slice(41)}`;
     const cases: [string, Sealing, string][] = [
       [changed, sealing, "changed"],
@@ -130,10 +130,10 @@ describe.each(Object.entries(decoders))("a %s request", (_, decode) => {
     ];
     for (const [given, by, why] of cases) {
       const request = decode(given, by);
-      expect(request.leftOut).toMatchObject([{ what: "thinking", why, count: 1 }]);
+      expect(request.origin?.leftOut).toMatchObject([{ what: "thinking", why, count: 1 }]);
       expect(JSON.stringify(request.messages)).not.toContain("secret");
     }
     nowMs += 31 * dayMs;
-    expect(decode(sealed, sealing).leftOut).toMatchObject([{ why: "age" }]);
+    expect(decode(sealed, sealing).origin?.leftOut).toMatchObject([{ why: "age" }]);
   });
 });

@@ -8,6 +8,7 @@ import { describe, expect, test } from "vitest";
 import {
   AdmissionSchema,
   type GenerateResponse,
+  type Origin,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import type { Generate } from "../../src/contract/generation.ts";
@@ -152,9 +153,9 @@ describe("a plain answer", () => {
 
   test("comes from a service call with the version and the beta flags unchanged", async () => {
     const { url, script } = await startHttpServer();
-    let seen: { vendorVersion: string; vendorBeta: string } | undefined;
+    let seen: Origin | undefined;
     script.generate = (request) => {
-      seen = request;
+      seen = request.origin;
       return play(answerOf("x"));
     };
     const beta = "claude-code-20250219,  effort-2025-11-24,unheard-of";

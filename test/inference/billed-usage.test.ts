@@ -9,6 +9,7 @@ import {
   ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
+import { progress } from "../../src/formats/events.ts";
 import * as native from "../../src/formats/native/native.ts";
 import { events } from "../support/inference.ts";
 import { Metered, metered } from "../support/metered.ts";
@@ -326,8 +327,7 @@ test("a report of input is for the hold only if it changes the input that is bil
 
 /** A report ahead of the end. */
 function running(usage: Reported, stopReason?: string): Event {
-  const value = { usage, ...(stopReason !== undefined && { stopReason }) };
-  return create(EventSchema, { kind: { case: "progress", value } });
+  return progress({ usage: create(ReportedUsageSchema, usage), stopReason });
 }
 
 test("a running count is provisional: only a count with the end is final", () => {

@@ -1,12 +1,13 @@
 // The table "Endings and charges": the documents say what the code has, and every ending is run, as
 // a plain answer and as a stream. `ending-charges.test.ts` runs those of providers in all formats.
 
-import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Outcome, OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
-import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
+import { progress } from "../../src/formats/events.ts";
 import { type EndingName, endings } from "../../src/inference/endings.ts";
 import type { ProviderRequest } from "../../src/providers/providers.ts";
 import { readSection } from "../docs/documents.ts";
@@ -100,7 +101,7 @@ async function end(steps: readonly (Step | symbol)[], stream: boolean): Promise<
     if (typeof step === "symbol") throw new Error("no such step");
     return step;
   });
-  return chargeOf(played, { by, hangUp, request: { stream } });
+  return chargeOf(played, { by, hangUp, request: formOf(stream) });
 }
 
 /** The charge of an answer that ends while no charge can be written, until its minute is over. */
@@ -110,7 +111,7 @@ async function endWithoutLedger(stream: boolean): Promise<Receipt> {
     yield complete;
   });
   const idle = clock.pending;
-  const collecting = gateway.collect(gateway.generate(payer, { stream }));
+  const collecting = gateway.collect(gateway.generate(payer, formOf(stream)));
   // The limit of the request, and that of the wait for its charge.
   await vi.waitFor(() => expect(clock.pending).toBe(idle + 2));
   await clock.advance(60_000);
@@ -136,7 +137,7 @@ async function failedOver(): Promise<Receipt> {
   );
   const routed = await freshInference({ providers });
   const by = await routed.payer(1_000_000_000n);
-  const { receipt } = await routed.collect(routed.generate(by, { stream: true }));
+  const { receipt } = await routed.collect(routed.generate(by));
   await routed.close();
   await providers.close();
   await Promise.all([first.stop(), second.stop()]);
@@ -157,7 +158,7 @@ async function reaped(stream: boolean, read: number): Promise<Receipt> {
     yield await silence(ask);
   });
   const hangUp = new AbortController();
-  const iterator = gateway.generate(payer, { stream }, hangUp)[Symbol.asyncIterator]();
+  const iterator = gateway.generate(payer, formOf(stream), hangUp)[Symbol.asyncIterator]();
   const { value } = await iterator.next();
   const requestId = value?.kind.case === "admission" ? value.kind.value.requestId : "";
   for (let count = 0; count < read; count++) await iterator.next();
@@ -175,9 +176,10 @@ async function reaped(stream: boolean, read: number): Promise<Receipt> {
   return charge;
 }
 
-const stopReason = create(EventSchema, {
-  kind: { case: "progress", value: { stopReason: "end_turn" } },
-});
+const stopReason = progress({ stopReason: "end_turn" });
+
+/** What a client of the native format asks for. */
+const formOf = (streamed: boolean) => ({ origin: { format: Format.NATIVE, streamed } });
 
 /** A row of the table: its name, its outcome, and what each kind of answer costs in it. */
 type Row = {

@@ -6,6 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { ManualClock } from "../support/clock.ts";
@@ -242,12 +243,13 @@ test("a drain during an admission does not wait for a client that stopped readin
 describe("an answer whose charge is not durable within a minute ends with an error", () => {
   /** Reads to the end while no charge can be written. `whenFailed` runs before that is over. */
   async function endWithoutLedger(
-    request: { stream: boolean },
+    streamed: boolean,
     whenFailed: (requestId: string, refused: RefusedInserts) => Promise<void>,
   ) {
     const ended = Promise.withResolvers<void>();
     play(ended.promise);
-    const { iterator, requestId } = await readSome(gateway.generate(payer, request), 3);
+    const origin = { format: Format.NATIVE, streamed };
+    const { iterator, requestId } = await readSome(gateway.generate(payer, { origin }), 3);
     const refused = await refuseInserts(gateway.url, "charges");
     const idle = clock.pending;
     const failed = expect(iterator.next()).rejects.toMatchObject({ reason: "billing_unavailable" });
@@ -261,14 +263,14 @@ describe("an answer whose charge is not durable within a minute ends with an err
   }
 
   test("and a stream is charged when the ledger is reachable again: all but its end was delivered", async () => {
-    const charge = await endWithoutLedger({ stream: true }, async (requestId) => {
+    const charge = await endWithoutLedger(true, async (requestId) => {
       expect(await gateway.store.findCharges(requestId)).toEqual([]);
     });
     expect(charge).toMatchObject({ outcome: Outcome.COMPLETED, chargedMicrocredits: whole });
   });
 
   test("and a plain answer costs nothing: it was not delivered", async () => {
-    const charge = await endWithoutLedger({ stream: false }, async (_, refused) => {
+    const charge = await endWithoutLedger(false, async (_, refused) => {
       // A settlement that was sent before the wait ended may still be written.
       const before = await refused.count();
       await vi.waitFor(async () => expect(await refused.count()).toBeGreaterThan(before + 1));

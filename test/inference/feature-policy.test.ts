@@ -34,7 +34,7 @@ for (const { member, reason, isAllowable } of refused) {
 }
 
 test("a geography, a speed and a tier without a price are refused, whatever others have one", () => {
-  const openai = { sourceFormat: Format.CHAT };
+  const openai = { origin: { format: Format.CHAT } };
   for (const [member, of] of [
     [{ inference_geo: "us" }, {}],
     [{ speed: "faster" }, {}],
@@ -195,9 +195,9 @@ const openai = [
   ["chat", Format.CHAT],
   ["Responses", Format.RESPONSES],
 ] as const;
-for (const [name, sourceFormat] of openai) {
+for (const [name, format] of openai) {
   const enforce = (extensions: JsonObject) =>
-    enforceFeaturePolicy(requestOf({ sourceFormat, extensions }), none).extensions;
+    enforceFeaturePolicy(requestOf({ origin: { format }, extensions }), none).extensions;
 
   test(`of the ${name} format, the service tier is the default one, and others are refused`, () => {
     expect(enforce({ service_tier: "auto", thread: {} })).toEqual({
@@ -213,7 +213,8 @@ for (const [name, sourceFormat] of openai) {
 
 test("of the chat format, tools that the vendor runs are refused by their path", () => {
   const enforce = (extensions: JsonObject) =>
-    enforceFeaturePolicy(requestOf({ sourceFormat: Format.CHAT, extensions }), all).extensions;
+    enforceFeaturePolicy(requestOf({ origin: { format: Format.CHAT }, extensions }), all)
+      .extensions;
   const inNamespace = { type: "namespace", name: "n", tools: [{ type: "mcp" }] };
   expect(() => enforce({ tools: [{ type: "function" }, { type: "web_search" }] })).toThrow(
     "tools[1].type: web_search is not offered",
@@ -234,7 +235,7 @@ describe("of the Responses format, tools that the vendor runs", () => {
     hosted: HostedPolicy = known,
   ) =>
     enforceFeaturePolicy(
-      requestOf({ sourceFormat: Format.RESPONSES, ...request }),
+      requestOf({ origin: { format: Format.RESPONSES }, ...request }),
       features,
       hosted,
     );
@@ -247,9 +248,9 @@ describe("of the Responses format, tools that the vendor runs", () => {
       [none, known],
       [all, { ...known, known: false }],
     ] as const) {
-      const { extensions, leftOut } = enforce({ extensions: { tools } }, features, hosted);
+      const { extensions, origin } = enforce({ extensions: { tools } }, features, hosted);
       expect(extensions).toEqual({ tools: [local] });
-      expect(leftOut.map(({ where, what, why }) => [where, what, why])).toEqual([
+      expect(origin?.leftOut.map(({ where, what, why }) => [where, what, why])).toEqual([
         ["tools[1]", "web_search", "hosted"],
         ["tools[2]", "image_generation", "hosted"],
         ["tools[3]", "mcp", "hosted"],
@@ -260,7 +261,7 @@ describe("of the Responses format, tools that the vendor runs", () => {
   test("remain where the operator allows them and they have a price or cost tokens alone", () => {
     const enforced = enforce({ extensions: { tools } }, all);
     expect(enforced.extensions).toEqual({ tools: [local, search, tools[3]], max_tool_calls: 8 });
-    expect(enforced.leftOut.map(({ what }) => what)).toEqual(["image_generation"]);
+    expect(enforced.origin?.leftOut.map(({ what }) => what)).toEqual(["image_generation"]);
     expect(webSearchesOf(enforced)).toBe(8);
     const bounded = enforce({ extensions: { tools: [search], max_tool_calls: 3 } }, all);
     expect(webSearchesOf(bounded)).toBe(3);
@@ -273,9 +274,9 @@ describe("of the Responses format, tools that the vendor runs", () => {
 
   test("leave items that bring tools, too", () => {
     const source = { type: "additional_tools", role: "developer", tools };
-    const { messages, leftOut } = enforce({ messages: [{ source }] });
+    const { messages, origin } = enforce({ messages: [{ source }] });
     expect(messages[0]?.source).toEqual({ ...source, tools: [local] });
-    expect(leftOut[0]).toMatchObject({ where: "input[0].tools[1]", what: "web_search" });
+    expect(origin?.leftOut[0]).toMatchObject({ where: "input[0].tools[1]", what: "web_search" });
   });
 
   test("are refused where the operator says so", () => {
@@ -283,7 +284,7 @@ describe("of the Responses format, tools that the vendor runs", () => {
     expect(() => enforce({ extensions: { tools } }, none, refuse)).toThrow(
       "tools[1].type: web_search is not offered",
     );
-    expect(enforce({ extensions: { tools: [search] } }, all, refuse).leftOut).toEqual([]);
+    expect(enforce({ extensions: { tools: [search] } }, all, refuse).origin?.leftOut).toEqual([]);
   });
 
   test("are never demanded where they are left out", () => {
@@ -296,6 +297,6 @@ describe("of the Responses format, tools that the vendor runs", () => {
     const choice = { type: "allowed_tools", mode: "auto", tools: [{ type: "web_search" }] };
     const allowing = enforce({ extensions: { tools: [search, local], tool_choice: choice } });
     expect(allowing.extensions?.tool_choice).toEqual({ ...choice, tools: [] });
-    expect(demand({ type: "any" }, all).leftOut).toEqual([]);
+    expect(demand({ type: "any" }, all).origin?.leftOut).toEqual([]);
   });
 });

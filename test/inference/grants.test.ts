@@ -5,8 +5,13 @@ import fc from "fast-check";
 import { countTokens } from "gpt-tokenizer";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
-import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
+import {
+  type Event,
+  EventSchema,
+  ReportedUsageSchema,
+} from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
+import { progress } from "../../src/formats/events.ts";
 import { events, freshInference, type TestInference } from "../support/inference.ts";
 import { log } from "../support/ledger.ts";
 
@@ -25,8 +30,8 @@ afterAll(async () => {
   await gateway.close();
 });
 
-const progress = (outputTokens: number): Event =>
-  create(EventSchema, { kind: { case: "progress", value: { usage: { outputTokens } } } });
+const runningAt = (outputTokens: number): Event =>
+  progress({ usage: create(ReportedUsageSchema, { outputTokens }) });
 
 /** Plays these reads and then silence. Returns whether the provider was stopped. */
 function play(reads: readonly Event[][]): { stopped: () => boolean } {
@@ -63,9 +68,9 @@ function cutInto(all: readonly Event[], cuts: readonly number[]): Event[][] {
 describe("a provider that exceeds its grant", () => {
   test("is stopped by its own count: the answer ends with max_tokens and costs the grant", async () => {
     const reads = [
-      [events.start(usage), events.open(), events.text("one "), progress(100)],
-      [events.text("two "), progress(356)],
-      [events.text("three "), progress(357)],
+      [events.start(usage), events.open(), events.text("one "), runningAt(100)],
+      [events.text("two "), runningAt(356)],
+      [events.text("three "), runningAt(357)],
       [events.text("four ")],
     ];
     const alarm = vi.spyOn(log, "error");
@@ -119,7 +124,7 @@ describe("a provider that exceeds its grant", () => {
   test("is charged the grant where its running count stands still, and shows that", async () => {
     for (const running of [1, 100]) {
       const reads = [
-        [events.start(usage), events.open(), progress(running)],
+        [events.start(usage), events.open(), runningAt(running)],
         ...Array.from({ length: 40 }, () => [events.text("x".repeat(200))]),
       ];
       const { receipt, shown } = await run(reads, 100);
@@ -131,9 +136,7 @@ describe("a provider that exceeds its grant", () => {
   });
 
   test("after its stop reason is stopped as well, and what it sent keeps its order", async () => {
-    const stopReason = create(EventSchema, {
-      kind: { case: "progress", value: { stopReason: "end_turn" } },
-    });
+    const stopReason = progress({ stopReason: "end_turn" });
     const all = [events.start(usage), events.open(), events.text("a"), stopReason];
     all.push(events.text("b"), events.text("c"), events.text("d".repeat(5_000)));
     for (const reads of [[all], [all.slice(0, 5), all.slice(5)], all.map((event) => [event])]) {

@@ -6,11 +6,12 @@ import { expect, test } from "vitest";
 import {
   type Event,
   EventSchema,
-  type ReportedUsageSchema,
+  ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { costMicro } from "../../src/base/cost.ts";
 import { chargedUsage } from "../../src/billing/billing.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
+import { progress } from "../../src/formats/events.ts";
 import * as native from "../../src/formats/native/native.ts";
 import * as responses from "../../src/formats/responses/responses.ts";
 import type { EndingName } from "../../src/inference/endings.ts";
@@ -29,7 +30,7 @@ const eventOf = (kind: MessageInitShape<typeof EventSchema>["kind"]): Event =>
 const start = (usage: Report) => eventOf({ case: "messageStart", value: { id: "m", usage } });
 const delta = (usage: Report) =>
   eventOf({ case: "messageDelta", value: { stopReason: "end_turn", usage } });
-const progress = (usage: Report) => eventOf({ case: "progress", value: { usage } });
+const report = (usage: Report) => progress({ usage: create(ReportedUsageSchema, usage) });
 const text = (value: string) =>
   eventOf({ case: "blockDelta", value: { index: 0, kind: { case: "text", value } } });
 const thought = (value: string) =>
@@ -87,7 +88,7 @@ test("a 0 for an input category in any later report changes no charge", () => {
         const answer = (late: Report) => [
           start(first),
           ...content,
-          ...(place === "end" ? [] : [progress(late)]),
+          ...(place === "end" ? [] : [report(late)]),
           delta({ outputTokens, ...(place === "ahead" ? {} : late) }),
           stop,
         ];
@@ -125,7 +126,7 @@ test("an unsplit output is divided by the counted shares, whether the client sta
         text("a".repeat(4 * answer)),
       ];
       const stayed = metered([...read, delta({ outputTokens: output }), stop]);
-      const left = metered([...read, progress({ outputTokens: output })]);
+      const left = metered([...read, report({ outputTokens: output })]);
       const { usage } = stayed.billedAt("complete");
       expect(usage.output + usage.thinking).toBe(output);
       const share = thinking / (thinking + answer);
@@ -268,7 +269,7 @@ test("what is shown at the end is what is charged, whatever was sent before it",
   fc.assert(
     fc.property(anyReport, anyReport, anyReport, pieces, (first, running, end, content) => {
       const [opening, last] = [start(given(first)), delta(given(end))];
-      const answer = metered([opening, ...content, progress(given(running)), last, stop]);
+      const answer = metered([opening, ...content, report(given(running)), last, stop]);
       const charged = chargedUsage(answer.billedAt("complete").usage, 500);
       const before = last.kind.case === "messageDelta" ? last.kind.value.usage : undefined;
       const sent = { ...given(first), ...given(end), ...answer.reported.shown(charged, before) };

@@ -8,6 +8,7 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { costMicro } from "../../src/base/cost.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
+import { progressOf } from "../../src/formats/events.ts";
 import * as native from "../../src/formats/native/native.ts";
 import { freshInference, silence, type TestInference } from "../support/inference.ts";
 import type { Script } from "../support/provider.ts";
@@ -160,9 +161,8 @@ test("the phase in which the client left decides the charge, in any reads and wi
         }
         const [first] = bills;
         const hasEnded = before.some(
-          ({ kind }) =>
-            kind.case === "messageDelta" ||
-            (kind.case === "progress" && kind.value.stopReason !== undefined),
+          (event) =>
+            event.kind.case === "messageDelta" || progressOf(event)?.stopReason !== undefined,
         );
         // Before the stop reason, later reports change only the input.
         expect(bills.slice(1)).toEqual(hasEnded ? expect.anything() : [first, first]);

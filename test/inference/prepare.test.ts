@@ -1,11 +1,13 @@
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { Format, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
 import { prepare, prepareModel } from "../../src/inference/prepare.ts";
 import { errorOf, type RequestMembers, requestOf, userMessage } from "../support/requests.ts";
+
+const asked = (reasoningEffort: string) => ({ format: Format.CHAT, reasoningEffort });
 
 const catalog = createCatalog(readCatalogFile(defaultCatalog()));
 const prepared = (more: RequestMembers = {}, allowed: string[] = []) =>
@@ -98,7 +100,7 @@ const limits: { name: string; more: RequestMembers; maxTokens: number; floor: nu
   },
   {
     name: "an effort",
-    more: { maxTokens: 8_000, reasoningEffort: "medium" },
+    more: { maxTokens: 8_000, origin: asked("medium") },
     maxTokens: 8_000,
     floor: 4_097,
   },
@@ -145,7 +147,7 @@ const efforts: { effort: string; adaptive: object; budget: object }[] = [
 ];
 for (const { effort, adaptive, budget } of efforts) {
   test(`the effort ${effort} becomes the thinking options of the model`, () => {
-    const received = { reasoningEffort: effort, maxTokens: 60_000, temperature: 0.5 };
+    const received = { origin: asked(effort), maxTokens: 60_000, temperature: 0.5 };
     expect(prepared({ ...received, model: "sonnet" }).request).toMatchObject(adaptive);
     expect(prepared(received).request).toMatchObject(budget);
     // Providers refuse sampling beside thinking.
@@ -154,14 +156,12 @@ for (const { effort, adaptive, budget } of efforts) {
 }
 
 test("an effort is ignored beside thinking options, a forced tool, an unknown effort and too few tokens", () => {
-  const received = { reasoningEffort: "high", maxTokens: 60_000 };
+  const received = { origin: asked("high"), maxTokens: 60_000 };
   expect(prepared({ ...received, thinking: { type: "disabled" } }).request.thinking?.type).toBe(
     "disabled",
   );
   expect(prepared({ ...received, toolChoice: { type: "any" } }).request.thinking).toBeUndefined();
-  expect(
-    prepared({ ...received, reasoningEffort: "constructor" }).request.thinking,
-  ).toBeUndefined();
+  expect(prepared({ ...received, origin: asked("constructor") }).request.thinking).toBeUndefined();
   expect(prepared({ ...received, maxTokens: 1_024 }).request.thinking).toBeUndefined();
   expect(prepared({ ...received, maxTokens: 1_500 }).request.thinking?.budgetTokens).toBe(1_499);
 });
@@ -239,7 +239,7 @@ const turns: {
 for (const { name, messages, thinks } of turns) {
   test(`after ${name}, a model with thinking budgets ${thinks ? "gets a budget" : "gets none: its provider would refuse it"}`, () => {
     const budget = thinks ? { type: "enabled", budgetTokens: 16_384 } : undefined;
-    const received = { messages, maxTokens: 60_000, reasoningEffort: "high", temperature: 0.5 };
+    const received = { messages, maxTokens: 60_000, origin: asked("high"), temperature: 0.5 };
     const { request } = prepared(received);
     expect([request.thinking, request.temperature]).toMatchObject([
       budget,
@@ -281,7 +281,7 @@ test("a model that cannot think gets no thinking options", () => {
     },
     { request: { thinking: { type: "enabled", budgetTokens: 5_000 } }, outputConfig: undefined },
     { request: { outputConfig: { effort: "low" } }, outputConfig: undefined },
-    { request: { reasoningEffort: "high" }, outputConfig: undefined },
+    { request: { origin: asked("high") }, outputConfig: undefined },
   ];
   const extensions = {
     context_management: { edits: [{ type: "clear_thinking_20251015" }] },
@@ -296,11 +296,11 @@ test("a model that cannot think gets no thinking options", () => {
     for (const model of ["haiku", "claude-haiku-9"]) {
       const incoming = requestOf({ ...members, model, maxTokens: 20_000 });
       const { request, bounds } = prepare(withoutThinking, incoming, []);
-      expect([request.thinking, request.reasoningEffort, request.outputConfig]).toMatchObject([
-        undefined,
-        undefined,
-        outputConfig,
-      ]);
+      expect([
+        request.thinking,
+        request.origin?.reasoningEffort,
+        request.outputConfig,
+      ]).toMatchObject([undefined, undefined, outputConfig]);
       expect(bounds.minOutput).toBe(1_024);
       expect(chat.encodeRequest(request, { model: "m", stream: true })).not.toHaveProperty(
         "reasoning_effort",

@@ -83,8 +83,8 @@ test("an image that a model made counts by that constant, too", () => {
 test("a pack counts by what is in it, not by its sealed bytes", () => {
   const hidden = "x".repeat(3_000);
   const members = { encrypted_content: hidden };
-  const origin = { format: Format.RESPONSES, dialect: "openai", model: "m" };
-  const pack = sealPack({ block: attachedOf(origin, { members }) }, readableSealing) ?? "";
+  const writer = { format: Format.RESPONSES, dialect: "openai", model: "m" };
+  const pack = sealPack({ block: attachedOf(writer, { members }) }, readableSealing) ?? "";
   expect(pack.length).toBeGreaterThan(4_000);
   const hello = { role: "user", content: "Hello" };
   const thinking = { type: "thinking", thinking: "", signature: pack };

@@ -80,7 +80,7 @@ class NativeSink implements Sink {
 
 /** The bytes that a client of the native format gets, and what it pays. */
 async function run(model: string, maxTokens: number, sink: NativeSink) {
-  const more = { model, maxTokens, stream: true };
+  const more = { model, maxTokens };
   const {
     usage,
     chargedMicrocredits: amountMicrocredits,
@@ -96,7 +96,7 @@ async function run(model: string, maxTokens: number, sink: NativeSink) {
 async function runOverMessages(model: string, maxTokens: number) {
   const sink = new NativeSink(false);
   const { shown, seen, receipt } = await gateway.collect(
-    gateway.generate(payer, { model, maxTokens, stream: true }),
+    gateway.generate(payer, { model, maxTokens }),
   );
   expect(shown.length).toBeGreaterThan(0);
   for (const { kind } of seen) if (kind.case === "events") sink.write(kind.value.events);
@@ -149,7 +149,7 @@ test("a sink that fails ends its answer with an error, and what came before it i
     if (++writes === 8) throw new Error("a fault of the listener");
     return true;
   });
-  const failing = gateway.generateInto(sink, payer, { more: { stream: true } });
+  const failing = gateway.generateInto(sink, payer);
   await expect(failing).rejects.toMatchObject({
     reason: "internal",
     cause: { message: "a fault of the listener" },
@@ -165,7 +165,7 @@ async function startStream(writes: readonly WriteStep[], sink: NativeSink) {
   provider.always(nativeStream({}, { writes, pauseMs: 1 }));
   const hangUp = new AbortController();
   const answer = gateway.generateInto(sink, payer, {
-    more: { model: "haiku", stream: true },
+    more: { model: "haiku" },
     hangUp,
   });
   answer.catch(() => undefined);
@@ -194,7 +194,7 @@ test("what follows the stop reason is written with the end, which is charged fir
   const writes: number[] = [];
   const sink = new NativeSink(true, () => writes.push(sink.kinds.length) > 0);
   provider.always(nativeStream({}, { writes: [complete, open, gate, ...others], pauseMs: 1 }));
-  const answer = gateway.generateInto(sink, payer, { more: { model: "haiku", stream: true } });
+  const answer = gateway.generateInto(sink, payer, { more: { model: "haiku" } });
   await vi.waitFor(() => expect(writes.length).toBe(1));
   gate.open();
   await answer;
@@ -245,7 +245,7 @@ async function overlapped(sink: NativeSink, hangUp = new AbortController()) {
   await gateway.generateInto(new NativeSink(true), payer);
   const called = provider.requests.length;
   const answer = gateway.generateInto(sink, payer, {
-    more: { stream: true, maxTokens: 5_000 },
+    more: { maxTokens: 5_000 },
     isNewId: true,
     hangUp,
   });

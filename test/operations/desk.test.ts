@@ -193,7 +193,10 @@ describe("of notes", () => {
     const authorization = `Session ${grant?.token}`;
     const asOperator = { headers: { authorization } };
     const asOwner = { headers: { authorization, "x-operator-role": "none" } };
-    await billing.renameAccount({ accountId, name: "Noted" }, asOwner);
+    await billing.updateAccount(
+      { accountId, settings: { name: "Noted" }, updateMask: { paths: ["name"] } },
+      asOwner,
+    );
     await operations.createAccountNote(
       { accountId, text: "owes us", idempotencyKey: "hidden" },
       call(),
@@ -209,10 +212,10 @@ describe("of notes", () => {
       );
     for (const operator of [call(), asOperator])
       expect(await methodsFor(operator)).toEqual(
-        expect.arrayContaining(["RenameAccount", "CreateAccountNote", "ListAccountNotes"]),
+        expect.arrayContaining(["UpdateAccount", "CreateAccountNote", "ListAccountNotes"]),
       );
     const seen = await methodsFor(asOwner);
-    expect(seen).toContain("RenameAccount");
+    expect(seen).toContain("UpdateAccount");
     for (const method of ["CreateAccountNote", "ListAccountNotes"]) {
       expect(seen).not.toContain(method);
       expect(await methodsFor(asOwner, method)).toEqual([]);
@@ -222,7 +225,7 @@ describe("of notes", () => {
       file += JSON.stringify(part, (_, value) =>
         typeof value === "bigint" ? String(value) : value,
       );
-    expect(file).toContain("RenameAccount");
+    expect(file).toContain("UpdateAccount");
     for (const secret of ["CreateAccountNote", "ListAccountNotes", "owes us"])
       expect(file).not.toContain(secret);
     expect((await errorOf(operations.listAccountNotes({ accountId }, asOwner)))?.reason).toBe(

@@ -196,7 +196,12 @@ test("default limits that are killed behind any statement leave each member with
   const { services } = await setUp();
   const limits = { dailyMicrocredits: 900_000n, totalMicrocredits: 5_000_000n };
   const kills = await killEach(
-    () => services.setDefaultMemberLimits({ accountId, limits }),
+    () =>
+      services.updateAccount({
+        accountId,
+        settings: { defaultMemberLimits: limits },
+        updateMask: { paths: ["default_member_limits"] },
+      }),
     async () => {
       const limited = await ledger.run<{ payer: string; families: bigint }>(
         `select payer, count(*) as families from budgets b

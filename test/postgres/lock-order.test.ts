@@ -6,8 +6,8 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
   ResumeAccountRequestSchema,
-  SetDefaultMemberLimitsRequestSchema,
   SuspendAccountRequestSchema,
+  UpdateAccountRequestSchema,
 } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import {
   ApproveRequestSchema,
@@ -337,9 +337,11 @@ test("under a random load no transaction locks against the order, and none deadl
         changerOf(at),
       ),
     setDefault: (at) =>
-      services.billing.setDefaultMemberLimits(
-        create(SetDefaultMemberLimitsRequestSchema, {
-          ...{ accountId: accountOf(at), limits: limits(at) },
+      services.billing.updateAccount(
+        create(UpdateAccountRequestSchema, {
+          accountId: accountOf(at),
+          settings: { defaultMemberLimits: limits(at) },
+          updateMask: { paths: ["default_member_limits"] },
         }),
         callOf(owner.token),
       ),

@@ -12,6 +12,7 @@ import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { type Azure, azureError, startAzure } from "../support/azure.ts";
 import { ManualClock, passDuring } from "../support/clock.ts";
 import {
+  nativeOrigin,
   openProviders,
   providerRequestFor,
   readAll,
@@ -70,7 +71,9 @@ test.each([
 ])("%s: requests with a key go to %s", async (settings, path) => {
   withKey(settings);
   for (const stream of [true, false])
-    expect(textOf((await ask({ stream, maxTokens: 100 })).events)).toBe("Hello");
+    expect(
+      textOf((await ask({ origin: nativeOrigin({ streamed: stream }), maxTokens: 100 })).events),
+    ).toBe("Hello");
   expect(azure.provider.requests.map((one) => [one.path, one.body.model])).toEqual([
     [path, "my-gpt"],
     [path, "my-gpt"],
@@ -83,7 +86,11 @@ test("Claude in Foundry counts, and gets the betas that it offers", async () => 
     inputTokens: 21,
   });
   const vendorBeta = "claude-code-20250219,advanced-tool-use-2025-11-20,effort-2025-11-24";
-  expect(textOf((await ask({ vendorBeta, extensions: { diagnostics: {} } })).events)).toBe("Hello");
+  expect(
+    textOf(
+      (await ask({ origin: nativeOrigin({ vendorBeta }), extensions: { diagnostics: {} } })).events,
+    ),
+  ).toBe("Hello");
   expect(azure.provider.requests.at(-1)?.headers["anthropic-beta"]).toBe(
     "advanced-tool-use-2025-11-20,effort-2025-11-24",
   );

@@ -28,6 +28,7 @@ import { chatStream } from "../support/provider-answers.ts";
 import {
   attemptsOf,
   endOf,
+  nativeOrigin,
   openProviders,
   providerRequestFor,
   readAll,
@@ -97,7 +98,7 @@ describe.each(everyApi)("over %s", (api) => {
   test.each([true, false])("a request is signed and answered, streamed: %s", async (stream) => {
     open(api);
     bedrock.content = { text: ["Hel", "lo 👍"], usage: { input: 12, output: 5 } };
-    const outcome = await ask({ stream, maxTokens: 100 });
+    const outcome = await ask({ origin: nativeOrigin({ streamed: stream }), maxTokens: 100 });
     expect([outcome.apiError, textOf(outcome.events)]).toEqual([undefined, "Hello 👍"]);
     expect(endOf(outcome.events)?.usage).toMatchObject({ outputTokens: 5 });
     expect(attemptsOf(outcome)).toEqual(["aws delivered 200"]);
@@ -107,10 +108,12 @@ describe.each(everyApi)("over %s", (api) => {
     open(api);
     if (api === "mantle") bedrock.betas.push("claude-code");
     const outcome = await ask({
-      vendorBeta:
-        "claude-code-20250219,interleaved-thinking-2025-05-14,prompt-caching-scope-2026-01-05," +
-        "advanced-tool-use-2025-11-20,fast-mode-2026-02-01,never-heard-of-2027-01-01," +
-        "context-management-2025-06-27",
+      origin: nativeOrigin({
+        vendorBeta:
+          "claude-code-20250219,interleaved-thinking-2025-05-14,prompt-caching-scope-2026-01-05," +
+          "advanced-tool-use-2025-11-20,fast-mode-2026-02-01,never-heard-of-2027-01-01," +
+          "context-management-2025-06-27",
+      }),
       system: {
         content: [
           {
@@ -173,7 +176,7 @@ describe.each(everyApi)("over %s", (api) => {
     bedrock.betas = [];
     const vendorBeta = "context-1m-2025-08-07,interleaved-thinking-2025-05-14";
     for (const requests of [2, 3]) {
-      expect(textOf((await ask({ vendorBeta })).events)).toBe("Hello");
+      expect(textOf((await ask({ origin: nativeOrigin({ vendorBeta }) })).events)).toBe("Hello");
       expect(bedrock.provider.requests).toHaveLength(requests);
     }
   });
@@ -198,9 +201,11 @@ describe.each(everyApi)("over %s", (api) => {
     open(api);
     bedrock.scripts.push(awsError(400, "ValidationException", message));
     const context = "context-1m-2025-08-07";
-    expect((await ask({ vendorBeta: context })).apiError?.reason).toBe("upstream_refused");
+    expect((await ask({ origin: nativeOrigin({ vendorBeta: context }) })).apiError?.reason).toBe(
+      "upstream_refused",
+    );
     const extensions = { metadata: { user_id: "u" }, stop_sequences: ["x"] };
-    await ask({ vendorBeta: context, extensions });
+    await ask({ origin: nativeOrigin({ vendorBeta: context }), extensions });
     const { headers = {}, body = {} } = sent() ?? {};
     expect(body).toMatchObject(extensions);
     expect(String(body.anthropic_beta ?? headers["anthropic-beta"])).toBe(context);
@@ -210,9 +215,9 @@ describe.each(everyApi)("over %s", (api) => {
   test("an unnamed beta takes along those of its own request alone", async () => {
     open(api);
     bedrock.betas = bedrock.betas.filter((name) => name !== "context-1m");
-    await ask({ vendorBeta: "context-1m-2025-08-07" });
+    await ask({ origin: nativeOrigin({ vendorBeta: "context-1m-2025-08-07" }) });
     const other = "interleaved-thinking-2025-05-14";
-    await ask({ vendorBeta: `context-1m-2025-08-07,${other}` });
+    await ask({ origin: nativeOrigin({ vendorBeta: `context-1m-2025-08-07,${other}` }) });
     const { headers = {}, body = {} } = sent() ?? {};
     expect(String(body.anthropic_beta ?? headers["anthropic-beta"])).toBe(other);
     expect(bedrock.provider.requests).toHaveLength(3);
@@ -441,7 +446,7 @@ test("the daily quota of Bedrock pauses for ten minutes", async () => {
 test("a path that Bedrock does not know names the other surface", async () => {
   open("messages");
   bedrock.scripts.push(unknownOperation);
-  const { apiError } = await ask({ stream: false, maxTokens: 100 });
+  const { apiError } = await ask({ origin: nativeOrigin({ streamed: false }), maxTokens: 100 });
   expect(apiError?.reason).toBe("upstream_error");
   expect(alarms()).toEqual([expect.stringContaining("set api: invoke")]);
 });

@@ -31,7 +31,7 @@ const needs: readonly [string, string, MessageInitShape<typeof GenerateRequestSc
   [
     "structured_output",
     "response_format",
-    { sourceFormat: Format.CHAT, outputConfig: { format: { type: "x" } } },
+    { origin: { format: Format.CHAT }, outputConfig: { format: { type: "x" } } },
   ],
   ["strict_tools", "tools[0].strict", { tools: [{ name: "f", extensions: { strict: true } }] }],
   ["web_search", "tools[0].type", { tools: [{ name: "s", type: "web_search_20250305" }] }],

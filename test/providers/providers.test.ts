@@ -23,6 +23,7 @@ import {
   attemptsOf,
   endOf,
   kindsOf,
+  nativeOrigin,
   type Outcome,
   openProviders,
   providerRequestFor,
@@ -58,7 +59,9 @@ describe("a request to a native provider", () => {
     provider.always(nativeStream());
     await readAll(
       providers,
-      requestOf("Hi", { vendorVersion: "2026-10-21", vendorBeta: "a-1,b-2" }),
+      requestOf("Hi", {
+        origin: nativeOrigin({ vendorVersion: "2026-10-21", vendorBeta: "a-1,b-2" }),
+      }),
     );
     const [request] = provider.requests;
     const { host: _host, "content-length": _length, ...headers } = request?.headers ?? {};
@@ -94,7 +97,7 @@ describe("a request to a native provider", () => {
     open("anthropic");
     const { apiError } = await readAll(
       providers,
-      requestOf("Hi", { vendorBeta: "a\r\nhost: elsewhere" }),
+      requestOf("Hi", { origin: nativeOrigin({ vendorBeta: "a\r\nhost: elsewhere" }) }),
     );
     expect([apiError?.reason, provider.requests.length]).toEqual(["invalid_request", 0]);
   });
@@ -158,7 +161,10 @@ describe("a request to a chat provider", () => {
   test("carries the credential as Bearer, and requests the usage", async () => {
     open("openai", "credential_env: KEY", { KEY: credential });
     provider.always(chatStream());
-    await readAll(providers, requestOf("Hi", { vendorVersion: "2023-06-01", vendorBeta: "a-1" }));
+    await readAll(
+      providers,
+      requestOf("Hi", { origin: nativeOrigin({ vendorVersion: "2023-06-01", vendorBeta: "a-1" }) }),
+    );
     const [request] = provider.requests;
     expect(request?.path).toBe("/v1/chat/completions");
     expect(request?.headers).toMatchObject({ authorization: `Bearer ${credential}` });
@@ -199,18 +205,20 @@ describe("a request for a stream", () => {
     { stream: true, maxTokens: 10, streams: true },
     { stream: false, maxTokens: 4096, streams: false },
     { stream: false, maxTokens: 4097, streams: true },
-    { stream: undefined, maxTokens: 4096, streams: false },
+    { stream: undefined, maxTokens: 4096, streams: true },
   ];
   for (const { stream, maxTokens, streams } of cases) {
-    test(`is ${streams ? "" : "not "}sent for stream ${stream} and ${maxTokens} tokens`, async () => {
+    test(`is ${streams ? "" : "not "}sent for ${stream === undefined ? "a request without an origin" : `stream ${stream}`} and ${maxTokens} tokens`, async () => {
       open("anthropic");
       provider.always(({ body }) =>
         (body.stream ? nativeStream : nativeAnswer)({ text: ["Hello"] }),
       );
-      const { stream: _, ...request } = requestOf("Hi", { maxTokens });
       const { events, apiError } = await readAll(
         providers,
-        stream === undefined ? request : { ...request, stream },
+        requestOf("Hi", {
+          maxTokens,
+          ...(stream !== undefined && { origin: nativeOrigin({ streamed: stream }) }),
+        }),
       );
       expect([apiError, provider.requests[0]?.body.stream, textOf(events)]).toEqual([
         undefined,
@@ -247,7 +255,10 @@ describe("an answer", () => {
       provider.always(script);
       const outcome = await readAll(
         providers,
-        requestOf("Hi", { stream, tools: [{ name: "get_weather" }] }),
+        requestOf("Hi", {
+          origin: nativeOrigin({ streamed: stream }),
+          tools: [{ name: "get_weather" }],
+        }),
       );
       expect(outcome.apiError).toBeUndefined();
       expect(textOf(outcome.events)).toBe("Hello");
@@ -272,12 +283,18 @@ describe("an answer", () => {
   test("is read as a stream or whole, as the provider sends it", async () => {
     open("anthropic");
     provider.play(nativeAnswer({ text: ["whole"] }), nativeStream({ text: ["streamed"] }));
-    expect(textOf((await readAll(providers, requestOf("Hi", { stream: true }))).events)).toBe(
-      "whole",
-    );
-    expect(textOf((await readAll(providers, requestOf("Hi", { stream: false }))).events)).toBe(
-      "streamed",
-    );
+    expect(
+      textOf(
+        (await readAll(providers, requestOf("Hi", { origin: nativeOrigin({ streamed: true }) })))
+          .events,
+      ),
+    ).toBe("whole");
+    expect(
+      textOf(
+        (await readAll(providers, requestOf("Hi", { origin: nativeOrigin({ streamed: false }) })))
+          .events,
+      ),
+    ).toBe("streamed");
   });
 
   const packings = {
@@ -736,7 +753,9 @@ describe("an error answer", () => {
 
 describe("counting", () => {
   const count = (text: string) =>
-    providers.countTokens(providerRequestFor(requestOf(text, { vendorBeta: "a-1" })));
+    providers.countTokens(
+      providerRequestFor(requestOf(text, { origin: nativeOrigin({ vendorBeta: "a-1" }) })),
+    );
   const counted: Script = {
     headers: { "content-type": "application/json" },
     writes: ['{"input_tokens":42,"context_management":{"original_input_tokens":50}}'],

@@ -106,7 +106,10 @@ describe("an answer", () => {
   });
 
   test("says what its model has no place for", async () => {
-    const request = requestOf("Hello", { sourceFormat: Format.CHAT, extensions: { seed: 7 } });
+    const request = requestOf("Hello", {
+      origin: { format: Format.CHAT },
+      extensions: { seed: 7 },
+    });
     const { events } = await readAll(providers, request);
     const [start] = events.map(({ kind }) => kind);
     expect(start?.case === "messageStart" && start.value.leftOut).toMatchObject([

@@ -13,6 +13,7 @@ import { type TokenCall, tokenCall } from "../../src/providers/token-call.ts";
 import { ManualClock, passDuring } from "../support/clock.ts";
 import {
   attemptsOf,
+  nativeOrigin,
   openProviders,
   providerRequestFor,
   readAll,
@@ -76,7 +77,9 @@ const models = "/v1/projects/my-project/locations/global/publishers/anthropic/mo
 test("requests and counts have Google's paths, version and members", async () => {
   open(write(vertex.account));
   for (const stream of [true, false])
-    expect(textOf((await ask({ stream, maxTokens: 100 })).events)).toBe("Hello");
+    expect(
+      textOf((await ask({ origin: nativeOrigin({ streamed: stream }), maxTokens: 100 })).events),
+    ).toBe("Hello");
   expect(await providers.countTokens(providerRequestFor(requestOf("Hi")))).toEqual({
     inputTokens: 21,
   });
@@ -92,7 +95,7 @@ test("requests and counts have Google's paths, version and members", async () =>
 test("betas have Google's names, in a header, and the others are left out", async () => {
   open(write(vertex.account));
   const vendorBeta = "advanced-tool-use-2025-11-20,effort-2025-11-24,context-1m-2025-08-07";
-  expect(textOf((await ask({ vendorBeta })).events)).toBe("Hello");
+  expect(textOf((await ask({ origin: nativeOrigin({ vendorBeta }) })).events)).toBe("Hello");
   const { headers } = vertex.provider.requests.at(-1) ?? {};
   expect(headers?.["anthropic-beta"]).toBe("tool-search-tool-2025-10-19,context-1m-2025-08-07");
 });

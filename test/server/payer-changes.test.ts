@@ -19,7 +19,7 @@ const answers: Readonly<Record<string, Record<string, unknown>>> = {
   setAccountPriceList: { account: ofAccount },
   setBudget: ofAccount,
   resetBudget: ofAccount,
-  setDefaultMemberLimits: ofAccount,
+  updateAccount: { account: ofAccount },
 };
 
 /** After these, an error of before may hold no longer. */
@@ -30,7 +30,7 @@ const reported: Readonly<Record<string, PayerChange>> = {
   setAccountPriceList: { kind: "transfer", accountId: "acc_1" },
   setBudget: { kind: "budget", accountId: "acc_1" },
   resetBudget: { kind: "budget", accountId: "acc_1" },
-  setDefaultMemberLimits: { kind: "budget", accountId: "acc_1" },
+  updateAccount: { kind: "budget", accountId: "acc_1" },
   changeKeys: { kind: "key", keyId: "key_1" },
   updateKey: { kind: "key", keyId: "key_1" },
   pauseKey: { kind: "key", keyId: "key_1" },
@@ -42,7 +42,7 @@ const reported: Readonly<Record<string, PayerChange>> = {
 
 /** These end no error of a key: they make something, take something away, or change words. */
 const others = [
-  ...["createAccount", "renameAccount", "setBillingDetails", "closeAccount", "suspendAccount"],
+  ...["createAccount", "closeAccount", "suspendAccount"],
   ...["createKey", "createManagementKey", "updateManagementKey", "rotateManagementKey"],
   ...["revokeManagementKey", "exportAccount", "settleHold"],
   // What is known of credits is forgotten within a second: that a list costs less is soon met.

@@ -6,7 +6,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { expect } from "vitest";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { grpcCore } from "../../src/grpc/client.ts";
-import { requestOf } from "./providers.ts";
+import { nativeOrigin, requestOf } from "./providers.ts";
 
 export const formats = ["native", "chat", "Responses", "gRPC"] as const;
 export type FormatName = (typeof formats)[number];
@@ -74,7 +74,11 @@ export function ask({ address, core, secret }: Asker, format: FormatName, wish: 
     return status;
   };
   const call = async (): Promise<number | undefined> => {
-    const request = requestOf("Hello", { model: "haiku", maxTokens, stream });
+    const request = requestOf("Hello", {
+      model: "haiku",
+      maxTokens,
+      origin: nativeOrigin({ streamed: stream }),
+    });
     const headers = { authorization: `Bearer ${secret}`, "x-request-id": requestId };
     try {
       const { signal } = leaving;

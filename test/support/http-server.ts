@@ -60,7 +60,7 @@ export function admission(init: MessageInitShape<typeof AdmissionSchema> = {}): 
 }
 
 export function receipt(init: MessageInitShape<typeof ReceiptSchema> = {}): GenerateResponse {
-  const value = { receipt: { chargedMicrocredits: 1_234_500n, ...init } };
+  const value = { chargedMicrocredits: 1_234_500n, ...init };
   return create(GenerateResponseSchema, { kind: { case: "receipt", value } });
 }
 

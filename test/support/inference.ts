@@ -163,7 +163,7 @@ export async function freshInference(
         kind.case === "admission" ? [kind.value] : [],
       )[0];
       const receipt = seen.flatMap(({ kind }) =>
-        kind.case === "receipt" ? [kind.value.receipt] : [],
+        kind.case === "receipt" ? [kind.value] : [],
       )[0];
       const shown = seen.flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : []));
       return { seen, admission, receipt, shown: shown.map(({ kind }) => kind.case), failure };
@@ -218,7 +218,6 @@ function requestOf(more: RequestMembers): GenerateRequest {
   return create(GenerateRequestSchema, {
     model: "haiku",
     maxTokens: 100,
-    stream: true,
     messages: [
       { role: 1, form: 1, content: [{ kind: { case: "text", value: { text: "Hello, model" } } }] },
     ],

@@ -2,17 +2,19 @@
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
-import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { Format, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
   type GenerateRequest,
   GenerateRequestSchema,
+  type OriginSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Clock } from "../../src/base/clock.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { createLog, type Log } from "../../src/base/log.ts";
 import type { Outbound } from "../../src/base/outbound.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
+import { progressOf } from "../../src/formats/events.ts";
 import {
   createProviders,
   type ManagedProviders,
@@ -56,6 +58,11 @@ export function openBothKinds(url: string, more = ""): ManagedProviders {
   );
 }
 
+/** The origin of a request of the native format, whose client wants a stream. */
+export function nativeOrigin(more: Omit<MessageInitShape<typeof OriginSchema>, "$typeName"> = {}) {
+  return { format: Format.NATIVE, streamed: true, ...more };
+}
+
 /** A request of one user text. */
 export function requestOf(
   text: string,
@@ -65,7 +72,6 @@ export function requestOf(
   return create(GenerateRequestSchema, {
     model: "model-opus-4.6",
     maxTokens: 1000,
-    stream: true,
     messages: [{ role: Role.USER, content }],
     ...more,
   });
@@ -183,7 +189,7 @@ export async function readAll(
   try {
     for await (const events of await startAnswer(providers, ask)) {
       // Reports ahead of the end are for the meter.
-      reads.push(events.filter(({ kind }) => kind.case !== "progress"));
+      reads.push(events.filter((event) => !progressOf(event)));
     }
   } catch (error) {
     apiError = toApiError(error);

@@ -107,8 +107,8 @@ test("a forged signature is the vendor's 400 for this request, each time, and fo
 describe.each(providerFormats)("in a %s request, a forged pack", (format) => {
   const forge = (members: JsonObject) => {
     const sealing = new SealedContent([randomBytes(32)]).sealingOf(world.gateway.accountId);
-    const origin = { format: Format.CHAT, dialect: "deepseek", model: "deepseek" };
-    return sealPack({ block: attachedOf(origin, { members }), text: "I know." }, sealing) ?? "";
+    const writer = { format: Format.CHAT, dialect: "deepseek", model: "deepseek" };
+    return sealPack({ block: attachedOf(writer, { members }), text: "I know." }, sealing) ?? "";
   };
 
   test("sets no member of the body", async () => {

@@ -19,8 +19,8 @@ import {
   thinkingStart,
   toolUseStart,
 } from "../events.ts";
-import { attachedOf, type Origin } from "../packs.ts";
-import { cover, pieceEvent } from "../pieces.ts";
+import { attachedOf, type Writer } from "../packs.ts";
+import { cover, emptyForm, pieceEvent } from "../pieces.ts";
 import { runDelta, type TextRun } from "../text-run.ts";
 
 /**
@@ -48,8 +48,8 @@ export class AnswerEvents {
   }
 
   /** Who writes the answer, if he wants anything back. */
-  get origin(): Origin | undefined {
-    return this.#source.origin;
+  get writer(): Writer | undefined {
+    return this.#source.writer;
   }
 
   get isThinking(): boolean {
@@ -128,8 +128,8 @@ export class AnswerEvents {
   addRedacted(data: string, attached: Partial<Attached>): void {
     this.#close();
     this.#index++;
-    const { origin } = this.#source;
-    const own = origin && attachedOf(origin, attached);
+    const { writer } = this.#source;
+    const own = writer && attachedOf(writer, attached);
     this.#events.push(redactedStart(this.#index, data, own), blockStop(this.#index));
   }
 
@@ -154,8 +154,8 @@ export class AnswerEvents {
 
   /** Opens a tool call. Returns the number of its block. */
   openCall(id: string, name: string, attached?: JsonObject): number {
-    const { origin, toolNames } = this.#source;
-    const own = origin && attached ? attachedOf(origin, { members: attached }) : undefined;
+    const { writer, toolNames } = this.#source;
+    const own = writer && attached ? attachedOf(writer, { members: attached }) : undefined;
     const called = toolNames?.get(name) ?? name;
     this.#events.push(toolUseStart(this.#openBlock("toolUse"), id, called, own));
     return this.#index;
@@ -163,8 +163,8 @@ export class AnswerEvents {
 
   /** Members of the open call that came after its start. */
   attachToCall(members: JsonObject): void {
-    const { origin } = this.#source;
-    if (origin) this.#events.push(attachedDelta(this.#index, attachedOf(origin, { members })));
+    const { writer } = this.#source;
+    if (writer) this.#events.push(attachedDelta(this.#index, attachedOf(writer, { members })));
   }
 
   /** Appends to the arguments of the open call. */
@@ -197,15 +197,15 @@ export class AnswerEvents {
   ): void {
     this.#close();
     this.#isOver = true;
-    const { origin } = this.#source;
+    const { writer } = this.#source;
     const delta = messageDelta({
       stopReason,
       usage,
-      ...(origin && attached && { attached: attachedOf(origin, { members: attached }) }),
+      ...(writer && attached && { attached: attachedOf(writer, { members: attached }) }),
     });
     this.#events.push(delta);
     if (format !== undefined && last) {
-      delta.rawFormat = format;
+      delta.wireForm = emptyForm(format);
       // After the usage and the charge, which an encoder writes into them.
       for (const piece of last) this.#events.push(pieceEvent(format, piece));
     }
@@ -237,13 +237,13 @@ export class AnswerEvents {
   }
 
   #endThinking(): void {
-    const { origin } = this.#source;
+    const { writer } = this.#source;
     const [attached, signature] = [this.#attached, this.#signature];
     this.#attached = undefined;
     this.#signature = "";
     // First, so that a client of another format is sent one of the two.
-    if (origin && attached)
-      this.#events.push(attachedDelta(this.#index, attachedOf(origin, attached)));
+    if (writer && attached)
+      this.#events.push(attachedDelta(this.#index, attachedOf(writer, attached)));
     if (signature !== "")
       this.#events.push(blockDelta(this.#index, { case: "signature", value: signature }));
   }

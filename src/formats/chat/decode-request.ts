@@ -53,24 +53,27 @@ export function decodeRequest(body: JsonValue, sealing: Sealing = noSealing): Ge
   return {
     $typeName: "gateway.inference.v1.GenerateRequest",
     model,
-    sourceFormat: Format.CHAT,
     messages,
     system: undefined,
     maxTokens: decodeMaxTokens(body),
-    stream: optionalBoolean(body.stream, "stream"),
     ...decodeSampling(body),
     stopSequences: decodeStop(body.stop),
     tools,
     toolChoice,
     thinking,
-    reasoningEffort: thinking ? undefined : decodeEffort(body.reasoning_effort),
     outputConfig: decodeResponseFormat(body.response_format),
     cacheControl: undefined,
-    vendorVersion: "",
-    vendorBeta: "",
     tags: { ...tagsOfMetadata(body.metadata) },
-    leftOut: carried.leftOut,
     extensions: membersOf(body),
+    origin: {
+      $typeName: "gateway.inference.v1.Origin",
+      format: Format.CHAT,
+      streamed: optionalBoolean(body.stream, "stream") ?? false,
+      vendorVersion: "",
+      vendorBeta: "",
+      reasoningEffort: thinking ? undefined : decodeEffort(body.reasoning_effort),
+      leftOut: carried.leftOut,
+    },
   };
 }
 

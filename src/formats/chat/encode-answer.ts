@@ -68,7 +68,7 @@ function asItCame(events: readonly Event[]): Joined {
     if (kind.case === "messageStart" || kind.case === "messageDelta")
       usage = mergeUsage(usage, kind.value.usage);
     if (kind.case === "messageDelta") stopReason = kind.value.stopReason ?? stopReason;
-    if (event.rawFormat !== Format.CHAT) {
+    if (event.wireForm?.format !== Format.CHAT) {
       // Plain text, which needs no piece.
       const delta = kind.case === "blockDelta" ? kind.value.kind : undefined;
       if (delta?.case === "text") fold.add({ delta: { content: delta.value } });

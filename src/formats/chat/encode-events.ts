@@ -73,7 +73,9 @@ export function isRelayed(
   first: Event | undefined,
   { isTranslated = false }: CompletionContext,
 ): boolean {
-  return first?.kind.case === "messageStart" && first.rawFormat === Format.CHAT && !isTranslated;
+  return (
+    first?.kind.case === "messageStart" && first.wireForm?.format === Format.CHAT && !isTranslated
+  );
 }
 
 class ChunkEncoder implements EventEncoder {
@@ -111,7 +113,7 @@ class ChunkEncoder implements EventEncoder {
     let text = "";
     for (const event of this.#carrier ? this.#carrier.carry(events) : events) {
       if (this.#isClosed) break;
-      const isPiece = this.#isOwn && event.rawFormat === Format.CHAT;
+      const isPiece = this.#isOwn && event.wireForm?.format === Format.CHAT;
       text += isPiece ? this.#piece(event) : this.#encodeOne(event);
     }
     return text;

@@ -44,7 +44,7 @@ export function encodeMessages(
   fit: Fit,
 ): JsonObject[] {
   const dialect = dialectOf(target.dialect);
-  const isOwn = request.sourceFormat === Format.CHAT;
+  const isOwn = request.origin?.format === Format.CHAT;
   const encoder = new MessageEncoder(target, isOwn, dialect.reasoningNeeded, fit);
   const messages = isOwn ? encoder.own(request) : encoder.foreign(request);
   return fitMessages(messages, dialect, fit);

@@ -60,7 +60,7 @@ export function encodeRequest(
   fit: Fit = new Fit(),
 ): JsonObject {
   const { model, stream, dialect = "generic", cacheMarks = false } = target;
-  const isOwn = request.sourceFormat === Format.CHAT;
+  const isOwn = request.origin?.format === Format.CHAT;
   const fitted = isOwn ? request : fitTurns(request, fit);
   const limit = request.maxTokens;
   const options = isObject(request.extensions?.stream_options)
@@ -145,7 +145,7 @@ function encodeMembers(request: GenerateRequest, target: RequestTarget, fit: Fit
   const body: JsonObject = {};
   const dialect = dialectOf(target.dialect ?? "generic");
   leaveOutMembers(request, [], fit);
-  if (request.sourceFormat === Format.RESPONSES) leaveOutHosted(request, fit);
+  if (request.origin?.format === Format.RESPONSES) leaveOutHosted(request, fit);
   const verbosity = verbosityOf(request);
   if (verbosity !== undefined) {
     if (passes("verbosity", dialect, target.passMembers ?? [])) body.verbosity = verbosity;
@@ -164,7 +164,7 @@ function encodeMembers(request: GenerateRequest, target: RequestTarget, fit: Fit
   if (form) body.response_format = { type: "json_schema", json_schema: openaiForm(form, fit) };
   else if (wantsJsonObject(request)) body.response_format = { type: "json_object" };
   const moderation = request.extensions?.moderation;
-  if (request.sourceFormat === Format.RESPONSES && moderation !== undefined)
+  if (request.origin?.format === Format.RESPONSES && moderation !== undefined)
     body.moderation = moderation;
   return body;
 }
@@ -224,16 +224,17 @@ function encodeToolChoice(choice: ToolChoice | undefined): JsonObject | string |
 }
 
 /** The client's names of the tools that providers know by a shorter one; undefined if none is. */
-export function shortNames({ sourceFormat, tools }: GenerateRequest) {
+export function shortNames({ origin, tools }: GenerateRequest) {
   // Those of OpenAI's formats are short.
-  if (isOpenai(sourceFormat) || !tools.some(({ name }) => shortName(name) !== name))
+  if (isOpenai(origin?.format) || !tools.some(({ name }) => shortName(name) !== name))
     return undefined;
   return new Map(tools.map(({ name }) => [shortName(name), name]));
 }
 
 /** Members for the thinking of a request of another format, in the words of the provider. */
 function encodeThinking(request: GenerateRequest, dialect: Dialect): JsonObject {
-  const { reasoningEffort, thinking, outputConfig } = request;
+  const { origin, thinking, outputConfig } = request;
+  const reasoningEffort = origin?.reasoningEffort;
   if (reasoningEffort === undefined && thinking?.type === "disabled")
     return { ...dialect.thinkingOff };
   const known = encodeEffort(request);
@@ -245,7 +246,8 @@ function encodeThinking(request: GenerateRequest, dialect: Dialect): JsonObject 
 
 /** The effort that the request asks for, as every chat provider knows it. */
 export function encodeEffort(request: GenerateRequest): string | undefined {
-  const { reasoningEffort, thinking, outputConfig } = request;
+  const { origin, thinking, outputConfig } = request;
+  const reasoningEffort = origin?.reasoningEffort;
   if (reasoningEffort !== undefined) return toChatEffort(reasoningEffort);
   // Not "none": native clients send "disabled" to models that never think, and those reject any
   // effort.

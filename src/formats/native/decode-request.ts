@@ -130,11 +130,9 @@ function decode(body: CheckedBody, headers: RequestHeaders, sealing: Sealing): G
   return {
     $typeName: "gateway.inference.v1.GenerateRequest",
     model,
-    sourceFormat: Format.NATIVE,
     messages: typedMessages,
     system: isContent(system) ? decodeSystem(system) : undefined,
     maxTokens: countUpToMax(max_tokens),
-    stream: typeof stream === "boolean" ? stream : undefined,
     temperature: typeof temperature === "number" ? temperature : undefined,
     topP: typeof top_p === "number" ? top_p : undefined,
     topK: readCount(rest, "top_k", top_k),
@@ -144,15 +142,20 @@ function decode(body: CheckedBody, headers: RequestHeaders, sealing: Sealing): G
     tools: readList(rest, "tools", tools, (tool) => decodeTool(isObject(tool) ? tool : {})),
     toolChoice: isObject(tool_choice) ? decodeToolChoice(tool_choice) : undefined,
     thinking: isObject(thinking) ? decodeThinking(thinking) : undefined,
-    reasoningEffort: undefined,
     outputConfig: output && decodeOutputConfig(output),
     cacheControl: readCacheControl(rest, cache_control),
-    vendorVersion: headers.version,
-    vendorBeta: headers.beta,
     tags: {},
-    leftOut: carried.leftOut,
     // Last: the readers restore to `rest` what they cannot express.
     extensions: unknownFields(rest),
+    origin: {
+      $typeName: "gateway.inference.v1.Origin",
+      format: Format.NATIVE,
+      streamed: stream === true,
+      vendorVersion: headers.version,
+      vendorBeta: headers.beta,
+      reasoningEffort: undefined,
+      leftOut: carried.leftOut,
+    },
   };
 }
 

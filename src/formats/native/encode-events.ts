@@ -68,7 +68,7 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
     const run = runOf(delta);
     if (run) return encodeRun(run, open.index);
     if (open.late?.kind === delta.kind.case) open.late = undefined;
-    const raw = event.raw.length > 0 && delta.index === open.index ? rawJson(event) : undefined;
+    const raw = event.wireForm && delta.index === open.index ? rawJson(event) : undefined;
     if (raw !== undefined) return frame("content_block_delta", raw);
     const json = encodeDelta(delta);
     return json === undefined ? "" : frameDelta(open.index, json);
@@ -225,8 +225,10 @@ function encodeOther(event: JsonObject): string {
 
 /** The provider's own JSON text on one line; undefined if the event does not keep it. */
 function rawJson(event: Event): string | undefined {
-  if (event.raw.length === 0 || event.rawFormat !== Format.NATIVE) return undefined;
-  const text = Buffer.from(event.raw.buffer, event.raw.byteOffset, event.raw.byteLength).toString();
+  const { wireForm } = event;
+  if (wireForm?.format !== Format.NATIVE || wireForm.data.length === 0) return undefined;
+  const { buffer, byteOffset, byteLength } = wireForm.data;
+  const text = Buffer.from(buffer, byteOffset, byteLength).toString();
   // In JSON, line ends occur only between tokens.
   return escapeLineSeparators(text).replaceAll(/[\r\n]/g, " ");
 }

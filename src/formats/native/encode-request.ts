@@ -92,7 +92,7 @@ export function encodeCountRequest(
 }
 
 function keepsExtensions(request: GenerateRequest): KeepExtensions {
-  return !isOpenai(request.sourceFormat);
+  return !isOpenai(request.origin?.format);
 }
 
 /** The members that make up the input of the model. */
@@ -190,7 +190,7 @@ function encodeOutputConfig(config: OutputConfig, keep: KeepExtensions): JsonObj
  * that a client asks for is never dropped.
  */
 export function fitRequest(request: GenerateRequest, fit: Fit = new Fit()): GenerateRequest {
-  if (!isOpenai(request.sourceFormat)) return request;
+  if (!isOpenai(request.origin?.format)) return request;
   const { moderation } = request.extensions ?? {};
   if (moderation !== undefined && moderation !== null)
     throw new ApiError("feature_not_offered", {
@@ -200,10 +200,10 @@ export function fitRequest(request: GenerateRequest, fit: Fit = new Fit()): Gene
   const { temperature, topP, outputConfig } = request;
   leaveOutMembers(request, [], fit);
   if (verbosityOf(request) !== undefined) {
-    const where = request.sourceFormat === Format.CHAT ? "verbosity" : "text";
+    const where = request.origin?.format === Format.CHAT ? "verbosity" : "text";
     fit.leaveOut({ where, what: "verbosity", why: "member" });
   }
-  if (request.sourceFormat === Format.RESPONSES) leaveOutHosted(request, fit);
+  if (request.origin?.format === Format.RESPONSES) leaveOutHosted(request, fit);
   const fitted = fitTurns(request, fit);
   const form = answerFormOf(request);
   return {

@@ -68,11 +68,9 @@ export function decodeRequest(body: JsonValue, sealing: Sealing = noSealing): Ge
   return {
     $typeName: "gateway.inference.v1.GenerateRequest",
     model,
-    sourceFormat: Format.RESPONSES,
     messages,
     system: instruction.trim() === "" ? undefined : systemOf(instruction),
     maxTokens: optionalLimit(body.max_output_tokens, "max_output_tokens"),
-    stream: optionalBoolean(body.stream, "stream"),
     temperature: optionalNumber(body.temperature, "temperature", { min: 0, max: 2 }),
     topP: optionalNumber(body.top_p, "top_p", { min: 0, max: 1 }),
     topK: undefined,
@@ -80,14 +78,19 @@ export function decodeRequest(body: JsonValue, sealing: Sealing = noSealing): Ge
     tools,
     toolChoice,
     thinking: undefined,
-    reasoningEffort: decodeEffort(body),
     outputConfig: decodeFormat(body.text),
     cacheControl: undefined,
-    vendorVersion: "",
-    vendorBeta: "",
     tags: { ...tagsOfMetadata(body.metadata) },
-    leftOut: carried.leftOut,
     extensions: membersOf(body),
+    origin: {
+      $typeName: "gateway.inference.v1.Origin",
+      format: Format.RESPONSES,
+      streamed: optionalBoolean(body.stream, "stream") ?? false,
+      vendorVersion: "",
+      vendorBeta: "",
+      reasoningEffort: decodeEffort(body),
+      leftOut: carried.leftOut,
+    },
   };
 }
 

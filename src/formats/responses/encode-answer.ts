@@ -10,7 +10,7 @@ import { ResponseRelay } from "./relay.ts";
 /** The plain answer with the content of `events`, which are all events of one complete answer. */
 export function encodeAnswer(events: readonly Event[], context: ResponseContext): JsonObject {
   // As it came: a provider of this format wrote it.
-  if (events.some(({ rawFormat }) => rawFormat === Format.RESPONSES)) {
+  if (events.some(({ wireForm }) => wireForm?.format === Format.RESPONSES)) {
     const relay = new ResponseRelay(context);
     relay.encode(events);
     return relay.response();

@@ -32,7 +32,7 @@ import { unpackReasoning } from "./reasoning.ts";
  */
 export function encodeItems(request: GenerateRequest, target: ReturnTarget, fit: Fit): JsonObject {
   const items = new Items(target, fit);
-  const isOwn = request.sourceFormat === Format.RESPONSES;
+  const isOwn = request.origin?.format === Format.RESPONSES;
   const { system: given } = request;
   const system = isOwn ? (given?.content ?? []) : given ? instructionBlocks(given) : [];
   const instructions = system.map(textOf).join("\n");

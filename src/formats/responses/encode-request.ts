@@ -60,7 +60,7 @@ export function encodeRequest(
   if (request.stopSequences.length > 0)
     throw notOffered("stop_sequences", "stop_sequences: the provider of this model knows none.");
   const { model, stream, dialect = "generic" } = target;
-  const isOwn = request.sourceFormat === Format.RESPONSES;
+  const isOwn = request.origin?.format === Format.RESPONSES;
   const fitted = isOwn ? request : fitTurns(request, fit);
   const { extensions = {} } = request;
   const members =
@@ -124,7 +124,9 @@ function addStubs(members: JsonObject, request: GenerateRequest, fit: Fit): void
 /** What the client asks for, and the encrypted reasoning of a model that reasons. */
 function includeOf(request: GenerateRequest, asked: JsonValue | undefined): JsonValue | undefined {
   const effort =
-    request.sourceFormat === Format.RESPONSES ? request.reasoningEffort : encodeEffort(request);
+    request.origin?.format === Format.RESPONSES
+      ? request.origin.reasoningEffort
+      : encodeEffort(request);
   const isThinking = effort === undefined ? isOn(request.thinking) : effort !== "none";
   const list = Array.isArray(asked) ? asked : [];
   // Models that do not reason refuse to encrypt their reasoning.
@@ -157,7 +159,7 @@ function encodeMembers(request: GenerateRequest, fit: Fit): JsonObject {
   };
   if (Object.keys(text).length > 0) body.text = text;
   const moderation = request.extensions?.moderation;
-  if (request.sourceFormat === Format.CHAT && moderation !== undefined)
+  if (request.origin?.format === Format.CHAT && moderation !== undefined)
     body.moderation = moderation;
   return body;
 }

@@ -7,14 +7,14 @@ import type { Cost, Event, ReportedUsage } from "../../../gen/gateway/inference/
 import { mergeUsage } from "../chat/usage-and-endings.ts";
 import { encodeCost } from "../codec.ts";
 import { escapeLineSeparators, isObject, stringifyJson } from "../json.ts";
-import { attachedOf, type Origin, sealPack } from "../packs.ts";
+import { attachedOf, sealPack, type Writer } from "../packs.ts";
 import { pieceOf, textOfPiece } from "../pieces.ts";
 import { endingOf, headOf, type ResponseContext } from "./ending.ts";
 import { newItemId } from "./item-ids.ts";
 
 /** True for the first event of an answer that a provider of this format streams. */
 export function isRelayed(start: Event | undefined): boolean {
-  return start?.kind.case === "messageStart" && start.rawFormat === Format.RESPONSES;
+  return start?.kind.case === "messageStart" && start.wireForm?.format === Format.RESPONSES;
 }
 
 /** An item of the output, as far as it came. */
@@ -36,7 +36,7 @@ type ItemText = {
 export class ResponseRelay {
   readonly #context: ResponseContext;
   readonly #head: JsonObject;
-  #origin: Origin | undefined;
+  #writer: Writer | undefined;
   #sequence = 0;
   #isClosed = false;
   /** The response as its provider wrote it last. */
@@ -65,7 +65,7 @@ export class ResponseRelay {
     for (const event of events) {
       if (this.#isClosed) break;
       this.#note(event);
-      const piece = event.rawFormat === Format.RESPONSES ? pieceOf(event) : undefined;
+      const piece = event.wireForm?.format === Format.RESPONSES ? pieceOf(event) : undefined;
       if (piece) text += this.#goOn(piece, textOfPiece(event)) ?? this.#write(piece);
       if (event.kind.case === "messageStop") text += this.end();
     }
@@ -104,7 +104,7 @@ export class ResponseRelay {
 
   #note({ kind }: Event): void {
     if (kind.case === "messageStart") {
-      this.#origin = kind.value.attached;
+      this.#writer = kind.value.attached;
       this.#usage = mergeUsage(this.#usage, kind.value.usage);
     }
     if (kind.case !== "messageDelta") return;
@@ -259,10 +259,10 @@ export class ResponseRelay {
   /** The same text for the same content: an item comes several times. */
   #seal(encrypted: string): string | undefined {
     const { sealing, wishes } = this.#context;
-    const origin = this.#origin;
-    if (!sealing || !origin || !wishes.includeSealed) return undefined;
+    const writer = this.#writer;
+    if (!sealing || !writer || !wishes.includeSealed) return undefined;
     if (this.#sealed.has(encrypted)) return this.#sealed.get(encrypted);
-    const block = attachedOf(origin, { members: { encrypted_content: encrypted } });
+    const block = attachedOf(writer, { members: { encrypted_content: encrypted } });
     const sealed = sealPack({ block }, sealing);
     this.#sealed.set(encrypted, sealed);
     if (sealed !== undefined) this.#seals.add(sealed);

@@ -126,8 +126,8 @@ function toolLoop(format: keyof typeof decodes, sealing?: Sealing): JsonObject {
       encrypted_content: randomBytes(768).toString("base64"),
       summary: [{ type: "summary_text", text: 40 }],
     };
-    const origin = { format: Format.RESPONSES, dialect: "openai", model: "bench" };
-    const pack = sealing && sealPack({ block: attachedOf(origin, { members }) }, sealing);
+    const writer = { format: Format.RESPONSES, dialect: "openai", model: "bench" };
+    const pack = sealing && sealPack({ block: attachedOf(writer, { members }) }, sealing);
     const call = { id: `call_${index}`, name: "read_file", input: { path: `src/${index}.ts` } };
     return { thought: "I read this file before I change it. ".repeat(3), pack, call };
   });

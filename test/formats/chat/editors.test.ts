@@ -17,10 +17,13 @@ for (const file of readdirSync(folder)) {
   const { client, body, native } = JSON.parse(readFileSync(new URL(file, folder), "utf8"));
   test(client, () => {
     const request = isOfChatPath(body) ? decodeResponses(fromChatPath(body)) : decodeRequest(body);
-    const sent = encodeRequest(request, { model: request.model, stream: request.stream ?? false });
+    const sent = encodeRequest(request, {
+      model: request.model,
+      stream: request.origin?.streamed === true,
+    });
     // As JSON, because the provider reads that.
     expect(JSON.parse(JSON.stringify(sent))).toEqual(native);
     if (body.reasoning_effort !== undefined)
-      expect(request.reasoningEffort).toBe(body.reasoning_effort);
+      expect(request.origin?.reasoningEffort).toBe(body.reasoning_effort);
   });
 }

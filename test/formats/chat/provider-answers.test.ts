@@ -4,6 +4,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { createEventDecoder, decodeAnswer, encodeAnswer } from "../../../src/formats/chat/chat.ts";
+import { progressOf } from "../../../src/formats/events.ts";
 import { chunkOf, context, streamOf } from "../../support/samples/chat-bodies.ts";
 
 function decode(...values: (JsonValue | "[DONE]")[]): Event[] {
@@ -16,7 +17,7 @@ function decode(...values: (JsonValue | "[DONE]")[]): Event[] {
  * the end are no part of the answer, and pieces are for clients of this format.
  */
 function summarise(events: readonly Event[]): unknown[] {
-  const answer = events.filter(({ kind }) => kind.case !== "progress" && kind.case !== undefined);
+  const answer = events.filter(({ kind }) => kind.case !== undefined);
   return answer.map(({ kind }) => {
     switch (kind.case) {
       case "messageStart":
@@ -665,9 +666,7 @@ test("usage with every chunk, and a stop reason before its usage, are reported a
     usage: { prompt_tokens: 5, completion_tokens: completion },
   });
   const reportsOf = (...chunks: JsonObject[]) =>
-    decoder
-      .push(streamOf(...chunks))
-      .flatMap(({ kind }) => (kind.case === "progress" ? [kind.value] : []));
+    decoder.push(streamOf(...chunks)).flatMap((event) => progressOf(event) ?? []);
   expect(reportsOf({ ...text("a"), ...usage(1) })).toMatchObject([{ usage: { outputTokens: 1 } }]);
   expect(reportsOf({ ...text("b"), ...usage(2) })).toMatchObject([{ usage: { outputTokens: 2 } }]);
   expect(reportsOf(finish("length"))).toMatchObject([{ stopReason: "max_tokens" }]);

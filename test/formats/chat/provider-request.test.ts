@@ -12,10 +12,12 @@ type Target = Parameters<typeof encodeRequest>[1];
 type Turn = MessageInitShape<typeof MessageSchema>;
 
 const target: Target = { model: "local", stream: false };
+const asked = (reasoningEffort: string) => ({
+  origin: { format: Format.RESPONSES, reasoningEffort },
+});
 
 function bodyOf(members: RequestInit, to: Target = target): JsonObject {
   const request = create(GenerateRequestSchema, members);
-  request.sourceFormat ||= Format.NATIVE;
   return encodeRequest(request, to);
 }
 
@@ -81,7 +83,7 @@ test("limits and sampling have the names of this format", () => {
 test("members without a counterpart in this format are omitted", () => {
   const body = bodyOf({
     extensions: { metadata: { user_id: "u" }, context_management: {} },
-    vendorBeta: "x",
+    origin: { format: Format.NATIVE, vendorBeta: "x" },
     messages: [user(text("a"))],
   });
   expect(Object.keys(body).sort()).toEqual(["messages", "model", "stream"]);
@@ -238,7 +240,7 @@ test("thinking is returned to a provider in requests of this format, and to a ga
     content: "a",
     reasoning_details: [{ type: "reasoning.text", text: "hm", signature: "c2ln" }],
   };
-  expect(messagesOf(turns, { sourceFormat: Format.CHAT })).toEqual([returned]);
+  expect(messagesOf(turns, { origin: { format: Format.CHAT } })).toEqual([returned]);
   expect(messagesOf(turns, {}, { cacheMarks: true })).toEqual([returned]);
   expect(
     messagesOf([
@@ -317,16 +319,16 @@ for (const { choice, becomes } of choices) {
 const efforts: { name: string; members: RequestInit; effort: string | undefined }[] = [
   {
     name: "a chat effort is passed on",
-    members: { reasoningEffort: "medium" },
+    members: asked("medium"),
     effort: "medium",
   },
   {
     name: "the chat effort none is passed on",
-    members: { reasoningEffort: "none" },
+    members: asked("none"),
     effort: "none",
   },
-  { name: "minimal becomes low", members: { reasoningEffort: "minimal" }, effort: "low" },
-  { name: "xhigh becomes high", members: { reasoningEffort: "xhigh" }, effort: "high" },
+  { name: "minimal becomes low", members: asked("minimal"), effort: "low" },
+  { name: "xhigh becomes high", members: asked("xhigh"), effort: "high" },
   {
     name: "adaptive thinking sends its effort",
     members: { thinking: { type: "adaptive" }, outputConfig: { effort: "max" } },

@@ -12,13 +12,14 @@ const schema = { type: "object", properties: { b: { type: "string" }, a: { type:
 /** The values in a request without the member. */
 const absent = {
   maxTokens: undefined,
-  stream: undefined,
   topP: undefined,
   toolChoice: undefined,
   thinking: undefined,
-  reasoningEffort: undefined,
   outputConfig: undefined,
 };
+
+/** A request whose client asked for this effort. */
+const asked = (reasoningEffort: string | undefined) => ({ origin: { reasoningEffort } });
 
 const used: { name: string; members: JsonObject; becomes: object }[] = [
   {
@@ -47,13 +48,21 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     members: { max_tokens: null },
     becomes: { maxTokens: undefined },
   },
-  { name: "stream true requests a stream", members: { stream: true }, becomes: { stream: true } },
+  {
+    name: "stream true requests a stream",
+    members: { stream: true },
+    becomes: { origin: { streamed: true } },
+  },
   {
     name: "stream false requests a plain answer",
     members: { stream: false },
-    becomes: { stream: false },
+    becomes: { origin: { streamed: false } },
   },
-  { name: "stream null is absent", members: { stream: null }, becomes: { stream: undefined } },
+  {
+    name: "stream null is absent",
+    members: { stream: null },
+    becomes: { origin: { streamed: false } },
+  },
   {
     name: "temperature up to 1 is passed on",
     members: { temperature: 0.3 },
@@ -143,12 +152,12 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
   {
     name: "reasoning_effort is recorded for the model's own mapping",
     members: { reasoning_effort: "high" },
-    becomes: { reasoningEffort: "high", thinking: undefined },
+    becomes: { ...asked("high"), thinking: undefined },
   },
   {
     name: "reasoning_effort null is absent",
     members: { reasoning_effort: null },
-    becomes: { reasoningEffort: undefined },
+    becomes: asked(undefined),
   },
   {
     name: "thinking is passed on and overrides reasoning_effort",
@@ -158,13 +167,13 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     },
     becomes: {
       thinking: { type: "enabled", budgetTokens: 2048, extensions: { display: "omitted" } },
-      reasoningEffort: undefined,
+      ...asked(undefined),
     },
   },
   ...["heroic", 3, { effort: "high" }].map((effort) => ({
     name: `the reasoning_effort ${JSON.stringify(effort)}, which is unknown, is ignored`,
     members: { reasoning_effort: effort },
-    becomes: { reasoningEffort: undefined },
+    becomes: asked(undefined),
   })),
   ...[
     true,
@@ -176,7 +185,7 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
   ].map((thinking) => ({
     name: `the thinking ${JSON.stringify(thinking)}, which is unknown, is ignored beside an effort`,
     members: { thinking, reasoning_effort: "low" },
-    becomes: { thinking: undefined, reasoningEffort: "low" },
+    becomes: { thinking: undefined, ...asked("low") },
   })),
   {
     name: "cache_control on a tool is passed on",
@@ -209,7 +218,7 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
 for (const { name, members, becomes } of used) {
   test(name, () => {
     const request = decodeRequest(bodyWith(members));
-    expect(request.sourceFormat).toBe(Format.CHAT);
+    expect(request.origin?.format).toBe(Format.CHAT);
     expect({ ...absent, ...request }).toMatchObject(becomes);
   });
 }

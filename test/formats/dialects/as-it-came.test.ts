@@ -107,7 +107,7 @@ function pieceOfCall({ id, index, type, function: called, ...call }: JsonObject)
 }
 
 describe("a native client", () => {
-  const source = { origin: { format: Format.NATIVE, dialect: "generic", model: "m" } };
+  const source = { writer: { format: Format.NATIVE, dialect: "generic", model: "m" } };
   const withSignature = (answer: JsonObject): JsonObject => ({
     stop_sequence: null,
     ...answer,
@@ -123,7 +123,7 @@ describe("a native client", () => {
 });
 
 describe("a client of the Responses format", () => {
-  const source = { origin: { format: Format.RESPONSES, dialect: "generic", model: "m" } };
+  const source = { writer: { format: Format.RESPONSES, dialect: "generic", model: "m" } };
   const wishes = responses.readWishes({
     model: "m",
     input: "Hello",

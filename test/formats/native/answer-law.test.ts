@@ -21,7 +21,7 @@ import { compact, cutAt, grown, optional, reads, words } from "../../support/sam
 import { anyObject } from "../../support/samples/native-bodies.ts";
 
 const context = { model: "m", estimatedInputTokens: 7 };
-const source = { origin: { format: Format.NATIVE, dialect: "anthropic", model: "p" } };
+const source = { writer: { format: Format.NATIVE, dialect: "anthropic", model: "p" } };
 
 const citation = fc.constant({ type: "char_location", cited_text: "a", document_index: 0 });
 const block: fc.Arbitrary<JsonObject> = fc.oneof(

@@ -4,7 +4,11 @@ import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protob
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import { type Event, EventSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import {
+  type Event,
+  EventSchema,
+  WireFormSchema,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { createEventEncoder, encodeAnswer } from "../../../src/formats/native/native.ts";
 import { createSseParser } from "../../../src/formats/sse.ts";
 
@@ -268,7 +272,7 @@ test("every event is one line that no client splits", () => {
     text(0, value),
     event(
       { case: "blockDelta", value: { index: 0, kind: { case: "text", value: "\u2028" } } },
-      { raw, rawFormat: Format.NATIVE },
+      { wireForm: { format: Format.NATIVE, data: raw } },
     ),
     close(0),
     event({ case: "other", value: { type: "newest", value } }),
@@ -352,20 +356,23 @@ test("any legal order of events becomes a valid stream, which adds up to the pla
   fc.assert(
     fc.property(
       answer,
-      fc.constantFrom(Format.UNSPECIFIED, Format.NATIVE),
-      ([first, blocks, ends], rawFormat) => {
+      fc.constantFrom(undefined, create(WireFormSchema, { format: Format.NATIVE })),
+      ([first, blocks, ends], wireForm) => {
         const events = [
-          event({ case: "messageStart", value: { ...(first && { usage: first }) } }, { rawFormat }),
+          event(
+            { case: "messageStart", value: { ...(first && { usage: first }) } },
+            wireForm && { wireForm },
+          ),
           ...blocks.flatMap(([opening, pieces], index) => [
             event(
               {
                 case: "blockStart",
                 value: { index, ...(opening && { block: { kind: opening } }) },
               },
-              { rawFormat },
+              wireForm && { wireForm },
             ),
             ...pieces.map((one) =>
-              event({ case: "blockDelta", value: { index, kind: one } }, { rawFormat }),
+              event({ case: "blockDelta", value: { index, kind: one } }, wireForm && { wireForm }),
             ),
             close(index),
           ]),
@@ -375,7 +382,7 @@ test("any legal order of events becomes a valid stream, which adds up to the pla
                 case: "messageDelta",
                 value: { stopReason: "end_turn", ...(one && { usage: one }) },
               },
-              { rawFormat },
+              wireForm && { wireForm },
             ),
           ),
           stop,

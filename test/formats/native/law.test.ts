@@ -1,11 +1,11 @@
 // The law of the native format: a native provider receives exactly the body that the client sent.
 
 import { isDeepStrictEqual } from "node:util";
-import { fromBinary, type JsonObject, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, type JsonObject, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import { GenerateRequestSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { GenerateRequestSchema, OriginSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { decodeRequest, encodeRequest } from "../../../src/formats/native/native.ts";
 import { canonical } from "../../support/canonical-json.ts";
 import { closedNativeRequest } from "../../support/samples/closed-list.ts";
@@ -80,11 +80,11 @@ test("headers that are part of the request are kept with it", () => {
     { model: "m", max_tokens: 1, messages: [{ role: "user", content: "x" }] },
     headers,
   );
-  expect([request.vendorVersion, request.vendorBeta, request.sourceFormat]).toEqual([
-    "2023-06-01",
-    "a,b",
-    Format.NATIVE,
-  ]);
+  expect(request.origin).toMatchObject({
+    format: Format.NATIVE,
+    vendorVersion: "2023-06-01",
+    vendorBeta: "a,b",
+  });
 });
 
 test("extensions of a chat request are not passed on", () => {
@@ -97,7 +97,10 @@ test("extensions of a chat request are not passed on", () => {
     ],
     w: 1,
   };
-  const request = { ...decodeRequest(body, headers), sourceFormat: Format.CHAT };
+  const request = {
+    ...decodeRequest(body, headers),
+    origin: create(OriginSchema, { format: Format.CHAT }),
+  };
   expect(encodeRequest(request, target)).toEqual({
     model: "provider-name",
     max_tokens: 1,

@@ -194,7 +194,7 @@ test("an update of the configuration sets the effort, the last one wins", () => 
   const update = (effort: string) => ({ type: "configuration_update", reasoning: { effort } });
   const input = [hello, update("low"), { ...hello, content: "Go on." }, update("high")];
   const body = bodyWith({ input, reasoning: { effort: "medium" } });
-  expect(responses.decodeRequest(body).reasoningEffort).toBe("high");
+  expect(responses.decodeRequest(body).origin?.reasoningEffort).toBe("high");
   expect(sentTo(chat, body).sent.reasoning_effort).toBe("high");
 });
 

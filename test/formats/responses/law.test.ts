@@ -28,7 +28,7 @@ import { readableSealing } from "../../support/sealing.ts";
 
 const target = { model: "provider-name", stream: true };
 const sealedInclude = "reasoning.encrypted_content";
-const origin = { format: Format.RESPONSES, dialect: "generic", model: target.model };
+const writer = { format: Format.RESPONSES, dialect: "generic", model: target.model };
 
 const name = fc.stringMatching(/^[a-z]{1,10}$/);
 const json: fc.Arbitrary<JsonObject> = fc.dictionary(
@@ -109,7 +109,7 @@ function sealed(item: JsonObject): JsonObject {
   if (item.type !== "reasoning" || typeof item.encrypted_content !== "string") return item;
   const block = {
     $typeName: "gateway.inference.v1.Attached" as const,
-    ...origin,
+    ...writer,
     list: "",
     textMembers: [],
     members: { encrypted_content: item.encrypted_content },
@@ -441,7 +441,7 @@ function opening(item: JsonObject): JsonObject {
 test("a client receives the plain response that the provider gave", () => {
   fc.assert(
     fc.property(grown(outputItems.map((items) => response(items))), (whole) => {
-      const events = decodeAnswer(whole, { origin });
+      const events = decodeAnswer(whole, { writer });
       const expectedText = shown(closedResponse(whole, context.wishes.echo));
       const received = encodeAnswer(events, context);
       expect(shown(closedResponse(received, context.wishes.echo))).toBe(expectedText);
@@ -472,7 +472,7 @@ test("a client receives every event of a stream in its order, in any split of it
       const bytes = events
         .map(({ type, ...members }, at) => sseEvent(String(type), { ...members, ...numberOf(at) }))
         .join("");
-      const decoder = createEventDecoder(false, { origin });
+      const decoder = createEventDecoder(false, { writer });
       const encoder = createEventEncoder(context);
       const all: Event[] = [];
       let text = "";

@@ -28,15 +28,15 @@ import type { Document } from "../../payments/v1/payments_pb.ts";
 import { file_gateway_payments_v1_payments } from "../../payments/v1/payments_pb.ts";
 import type { Invitation, Member } from "../../people/v1/members_pb.ts";
 import { file_gateway_people_v1_members } from "../../people/v1/members_pb.ts";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { FieldMask, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_field_mask, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file gateway/accounts/v1/accounts.proto.
  */
 export const file_gateway_accounts_v1_accounts: GenFile = /*@__PURE__*/
-  fileDesc("CiJnYXRld2F5L2FjY291bnRzL3YxL2FjY291bnRzLnByb3RvEhNnYXRld2F5LmFjY291bnRzLnYxIlYKFVN1c3BlbmRBY2NvdW50UmVxdWVzdBIeCgphY2NvdW50X2lkGAEgASgJQgq6SAPIAQGYyBgBEh0KBnJlYXNvbhgCIAEoCUINukgKyAEBcgUQBRjoByJGChZTdXNwZW5kQWNjb3VudFJlc3BvbnNlEiwKB2FjY291bnQYASABKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudCJVChRSZXN1bWVBY2NvdW50UmVxdWVzdBIeCgphY2NvdW50X2lkGAEgASgJQgq6SAPIAQGYyBgBEh0KBnJlYXNvbhgCIAEoCUINukgKyAEBcgUQBRjoByJFChVSZXN1bWVBY2NvdW50UmVzcG9uc2USLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50IlQKFENyZWF0ZUFjY291bnRSZXF1ZXN0EhkKBG5hbWUYASABKAlCC7pICMgBAXIDGMgBEiEKD2lkZW1wb3RlbmN5X2tleRgCIAEoCUIIukgFcgMY/wEiRQoVQ3JlYXRlQWNjb3VudFJlc3BvbnNlEiwKB2FjY291bnQYASABKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudCInChFHZXRBY2NvdW50UmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJIkIKEkdldEFjY291bnRSZXNwb25zZRIsCgdhY2NvdW50GAEgASgLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkFjY291bnQiSwoUUmVuYW1lQWNjb3VudFJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARIZCgRuYW1lGAIgASgJQgu6SAjIAQFyAxjIASJFChVSZW5hbWVBY2NvdW50UmVzcG9uc2USLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50InkKGFNldEJpbGxpbmdEZXRhaWxzUmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgSYyBgBEkMKD2JpbGxpbmdfZGV0YWlscxgCIAEoCzIiLmdhdGV3YXkuYmlsbGluZy52MS5CaWxsaW5nRGV0YWlsc0IGukgDyAEBIkkKGVNldEJpbGxpbmdEZXRhaWxzUmVzcG9uc2USLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50IkgKE0Nsb3NlQWNjb3VudFJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARIXCgdjb25maXJtGAIgASgJQga6SAPIAQEiagoUQ2xvc2VBY2NvdW50UmVzcG9uc2USLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EiQKFmZvcmZlaXRlZF9taWNyb2NyZWRpdHMYAiABKANCBJjIGAEiMAoURXhwb3J0QWNjb3VudFJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYASL7BAoVRXhwb3J0QWNjb3VudFJlc3BvbnNlEiwKB2FjY291bnQYASABKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudBInCgVwb29scxgCIAMoCzIYLmdhdGV3YXkuYmlsbGluZy52MS5Qb29sEi8KCXRyYW5zZmVycxgDIAMoCzIcLmdhdGV3YXkuYmlsbGluZy52MS5UcmFuc2ZlchIiCgRrZXlzGAQgAygLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIqCgdtZW1iZXJzGAUgAygLMhkuZ2F0ZXdheS5wZW9wbGUudjEuTWVtYmVyEjIKC2ludml0YXRpb25zGAYgAygLMh0uZ2F0ZXdheS5wZW9wbGUudjEuSW52aXRhdGlvbhIyCgxhdWRpdF9ldmVudHMYByADKAsyHC5nYXRld2F5LmF1ZGl0LnYxLkF1ZGl0RXZlbnQSLAoHY2hhcmdlcxgIIAMoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5SZWNlaXB0EioKBm9yZGVycxgJIAMoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXISMAoJZG9jdW1lbnRzGAogAygLMh0uZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudBIoCgZhbGVydHMYCyADKAsyGC5nYXRld2F5LmFsZXJ0cy52MS5BbGVydBIzCg9hcmNoaXZlZF9iZWZvcmUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKD21hbmFnZW1lbnRfa2V5cxgNIAMoCzIeLmdhdGV3YXkua2V5cy52MS5NYW5hZ2VtZW50S2V5ImkKE0xpc3RBY2NvdW50c1JlcXVlc3QSGwoJcGFnZV9zaXplGAEgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiACBIXCgVxdWVyeRgDIAEoCUIIukgFcgMYyAEiXgoUTGlzdEFjY291bnRzUmVzcG9uc2USLQoIYWNjb3VudHMYASADKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiagodU2V0RGVmYXVsdE1lbWJlckxpbWl0c1JlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARIvCgZsaW1pdHMYAiABKAsyHy5nYXRld2F5LmNvbW1vbi52MS5CdWRnZXRMaW1pdHMiOgoeU2V0RGVmYXVsdE1lbWJlckxpbWl0c1Jlc3BvbnNlEhgKCmFjY291bnRfaWQYASABKAlCBJjIGAEy+AkKD0FjY291bnRzU2VydmljZRJ3Cg1DcmVhdGVBY2NvdW50EikuZ2F0ZXdheS5hY2NvdW50cy52MS5DcmVhdGVBY2NvdW50UmVxdWVzdBoqLmdhdGV3YXkuYWNjb3VudHMudjEuQ3JlYXRlQWNjb3VudFJlc3BvbnNlIg+QAgDqxxgEEAQgAvjHGAESbgoKR2V0QWNjb3VudBImLmdhdGV3YXkuYWNjb3VudHMudjEuR2V0QWNjb3VudFJlcXVlc3QaJy5nYXRld2F5LmFjY291bnRzLnYxLkdldEFjY291bnRSZXNwb25zZSIPkAIB6scYCBABGAEgATABEnAKDExpc3RBY2NvdW50cxIoLmdhdGV3YXkuYWNjb3VudHMudjEuTGlzdEFjY291bnRzUmVxdWVzdBopLmdhdGV3YXkuYWNjb3VudHMudjEuTGlzdEFjY291bnRzUmVzcG9uc2UiC5ACAerHGAQQASABEnkKDVJlbmFtZUFjY291bnQSKS5nYXRld2F5LmFjY291bnRzLnYxLlJlbmFtZUFjY291bnRSZXF1ZXN0GiouZ2F0ZXdheS5hY2NvdW50cy52MS5SZW5hbWVBY2NvdW50UmVzcG9uc2UiEZACAurHGAYQBBgDIAL4xxgBEoUBChFTZXRCaWxsaW5nRGV0YWlscxItLmdhdGV3YXkuYWNjb3VudHMudjEuU2V0QmlsbGluZ0RldGFpbHNSZXF1ZXN0Gi4uZ2F0ZXdheS5hY2NvdW50cy52MS5TZXRCaWxsaW5nRGV0YWlsc1Jlc3BvbnNlIhGQAgLqxxgGEAQYAyAC+McYARJ2CgxDbG9zZUFjY291bnQSKC5nYXRld2F5LmFjY291bnRzLnYxLkNsb3NlQWNjb3VudFJlcXVlc3QaKS5nYXRld2F5LmFjY291bnRzLnYxLkNsb3NlQWNjb3VudFJlc3BvbnNlIhGQAgLqxxgCGAP4xxgBgMgYARJ7Cg1FeHBvcnRBY2NvdW50EikuZ2F0ZXdheS5hY2NvdW50cy52MS5FeHBvcnRBY2NvdW50UmVxdWVzdBoqLmdhdGV3YXkuYWNjb3VudHMudjEuRXhwb3J0QWNjb3VudFJlc3BvbnNlIhGQAgHqxxgGEAEYAyAC+McYATABEn4KDlN1c3BlbmRBY2NvdW50EiouZ2F0ZXdheS5hY2NvdW50cy52MS5TdXNwZW5kQWNjb3VudFJlcXVlc3QaKy5nYXRld2F5LmFjY291bnRzLnYxLlN1c3BlbmRBY2NvdW50UmVzcG9uc2UiE5ACAurHGAQQBCAC+McYAYDIGAESewoNUmVzdW1lQWNjb3VudBIpLmdhdGV3YXkuYWNjb3VudHMudjEuUmVzdW1lQWNjb3VudFJlcXVlc3QaKi5nYXRld2F5LmFjY291bnRzLnYxLlJlc3VtZUFjY291bnRSZXNwb25zZSITkAIC6scYBBAEIAL4xxgBgMgYARKUAQoWU2V0RGVmYXVsdE1lbWJlckxpbWl0cxIyLmdhdGV3YXkuYWNjb3VudHMudjEuU2V0RGVmYXVsdE1lbWJlckxpbWl0c1JlcXVlc3QaMy5nYXRld2F5LmFjY291bnRzLnYxLlNldERlZmF1bHRNZW1iZXJMaW1pdHNSZXNwb25zZSIRkAIC6scYBhACGAMgAvjHGAFCRQoTZ2F0ZXdheS5hY2NvdW50cy52MVABWixtb2RlbC1nYXRld2F5L2dhdGV3YXkvYWNjb3VudHMvdjE7YWNjb3VudHN2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_alerts_v1_alerts, file_gateway_audit_v1_audit, file_gateway_billing_v1_account, file_gateway_billing_v1_billing, file_gateway_billing_v1_receipt, file_gateway_common_v1_budget, file_gateway_common_v1_options, file_gateway_keys_v1_keys, file_gateway_keys_v1_management_keys, file_gateway_payments_v1_order, file_gateway_payments_v1_payments, file_gateway_people_v1_members, file_google_protobuf_timestamp]);
+  fileDesc("CiJnYXRld2F5L2FjY291bnRzL3YxL2FjY291bnRzLnByb3RvEhNnYXRld2F5LmFjY291bnRzLnYxIlYKFVN1c3BlbmRBY2NvdW50UmVxdWVzdBIeCgphY2NvdW50X2lkGAEgASgJQgq6SAPIAQGYyBgBEh0KBnJlYXNvbhgCIAEoCUINukgKyAEBcgUQBRjoByJGChZTdXNwZW5kQWNjb3VudFJlc3BvbnNlEiwKB2FjY291bnQYASABKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudCJVChRSZXN1bWVBY2NvdW50UmVxdWVzdBIeCgphY2NvdW50X2lkGAEgASgJQgq6SAPIAQGYyBgBEh0KBnJlYXNvbhgCIAEoCUINukgKyAEBcgUQBRjoByJFChVSZXN1bWVBY2NvdW50UmVzcG9uc2USLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50IlQKFENyZWF0ZUFjY291bnRSZXF1ZXN0EhkKBG5hbWUYASABKAlCC7pICMgBAXIDGMgBEiEKD2lkZW1wb3RlbmN5X2tleRgCIAEoCUIIukgFcgMY/wEiRQoVQ3JlYXRlQWNjb3VudFJlc3BvbnNlEiwKB2FjY291bnQYASABKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudCInChFHZXRBY2NvdW50UmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJIkIKEkdldEFjY291bnRSZXNwb25zZRIsCgdhY2NvdW50GAEgASgLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkFjY291bnQipgEKD0FjY291bnRTZXR0aW5ncxIWCgRuYW1lGAEgASgJQgi6SAVyAxjIARI7Cg9iaWxsaW5nX2RldGFpbHMYAiABKAsyIi5nYXRld2F5LmJpbGxpbmcudjEuQmlsbGluZ0RldGFpbHMSPgoVZGVmYXVsdF9tZW1iZXJfbGltaXRzGAMgASgLMh8uZ2F0ZXdheS5jb21tb24udjEuQnVkZ2V0TGltaXRzIqEBChRVcGRhdGVBY2NvdW50UmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgSYyBgBEjYKCHNldHRpbmdzGAIgASgLMiQuZ2F0ZXdheS5hY2NvdW50cy52MS5BY2NvdW50U2V0dGluZ3MSNwoLdXBkYXRlX21hc2sYAyABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrQga6SAPIAQEiRQoVVXBkYXRlQWNjb3VudFJlc3BvbnNlEiwKB2FjY291bnQYASABKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudCJIChNDbG9zZUFjY291bnRSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBJjIGAESFwoHY29uZmlybRgCIAEoCUIGukgDyAEBImoKFENsb3NlQWNjb3VudFJlc3BvbnNlEiwKB2FjY291bnQYASABKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudBIkChZmb3JmZWl0ZWRfbWljcm9jcmVkaXRzGAIgASgDQgSYyBgBIjAKFEV4cG9ydEFjY291bnRSZXF1ZXN0EhgKCmFjY291bnRfaWQYASABKAlCBJjIGAEi+wQKFUV4cG9ydEFjY291bnRSZXNwb25zZRIsCgdhY2NvdW50GAEgASgLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkFjY291bnQSJwoFcG9vbHMYAiADKAsyGC5nYXRld2F5LmJpbGxpbmcudjEuUG9vbBIvCgl0cmFuc2ZlcnMYAyADKAsyHC5nYXRld2F5LmJpbGxpbmcudjEuVHJhbnNmZXISIgoEa2V5cxgEIAMoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSKgoHbWVtYmVycxgFIAMoCzIZLmdhdGV3YXkucGVvcGxlLnYxLk1lbWJlchIyCgtpbnZpdGF0aW9ucxgGIAMoCzIdLmdhdGV3YXkucGVvcGxlLnYxLkludml0YXRpb24SMgoMYXVkaXRfZXZlbnRzGAcgAygLMhwuZ2F0ZXdheS5hdWRpdC52MS5BdWRpdEV2ZW50EiwKB2NoYXJnZXMYCCADKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdBIqCgZvcmRlcnMYCSADKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyEjAKCWRvY3VtZW50cxgKIAMoCzIdLmdhdGV3YXkucGF5bWVudHMudjEuRG9jdW1lbnQSKAoGYWxlcnRzGAsgAygLMhguZ2F0ZXdheS5hbGVydHMudjEuQWxlcnQSMwoPYXJjaGl2ZWRfYmVmb3JlGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI3Cg9tYW5hZ2VtZW50X2tleXMYDSADKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleSJpChNMaXN0QWNjb3VudHNSZXF1ZXN0EhsKCXBhZ2Vfc2l6ZRgBIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgCIAEoCUIIukgFcgMYgAgSFwoFcXVlcnkYAyABKAlCCLpIBXIDGMgBIl4KFExpc3RBY2NvdW50c1Jlc3BvbnNlEi0KCGFjY291bnRzGAEgAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkFjY291bnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJMtkHCg9BY2NvdW50c1NlcnZpY2USdwoNQ3JlYXRlQWNjb3VudBIpLmdhdGV3YXkuYWNjb3VudHMudjEuQ3JlYXRlQWNjb3VudFJlcXVlc3QaKi5nYXRld2F5LmFjY291bnRzLnYxLkNyZWF0ZUFjY291bnRSZXNwb25zZSIPkAIA6scYBBAEIAL4xxgBEm4KCkdldEFjY291bnQSJi5nYXRld2F5LmFjY291bnRzLnYxLkdldEFjY291bnRSZXF1ZXN0GicuZ2F0ZXdheS5hY2NvdW50cy52MS5HZXRBY2NvdW50UmVzcG9uc2UiD5ACAerHGAgQARgBIAEwARJwCgxMaXN0QWNjb3VudHMSKC5nYXRld2F5LmFjY291bnRzLnYxLkxpc3RBY2NvdW50c1JlcXVlc3QaKS5nYXRld2F5LmFjY291bnRzLnYxLkxpc3RBY2NvdW50c1Jlc3BvbnNlIguQAgHqxxgEEAEgARJ5Cg1VcGRhdGVBY2NvdW50EikuZ2F0ZXdheS5hY2NvdW50cy52MS5VcGRhdGVBY2NvdW50UmVxdWVzdBoqLmdhdGV3YXkuYWNjb3VudHMudjEuVXBkYXRlQWNjb3VudFJlc3BvbnNlIhGQAgLqxxgGEAQYAyAC+McYARJ2CgxDbG9zZUFjY291bnQSKC5nYXRld2F5LmFjY291bnRzLnYxLkNsb3NlQWNjb3VudFJlcXVlc3QaKS5nYXRld2F5LmFjY291bnRzLnYxLkNsb3NlQWNjb3VudFJlc3BvbnNlIhGQAgLqxxgCGAP4xxgBgMgYARJ7Cg1FeHBvcnRBY2NvdW50EikuZ2F0ZXdheS5hY2NvdW50cy52MS5FeHBvcnRBY2NvdW50UmVxdWVzdBoqLmdhdGV3YXkuYWNjb3VudHMudjEuRXhwb3J0QWNjb3VudFJlc3BvbnNlIhGQAgHqxxgGEAEYAyAC+McYATABEn4KDlN1c3BlbmRBY2NvdW50EiouZ2F0ZXdheS5hY2NvdW50cy52MS5TdXNwZW5kQWNjb3VudFJlcXVlc3QaKy5nYXRld2F5LmFjY291bnRzLnYxLlN1c3BlbmRBY2NvdW50UmVzcG9uc2UiE5ACAurHGAQQBCAC+McYAYDIGAESewoNUmVzdW1lQWNjb3VudBIpLmdhdGV3YXkuYWNjb3VudHMudjEuUmVzdW1lQWNjb3VudFJlcXVlc3QaKi5nYXRld2F5LmFjY291bnRzLnYxLlJlc3VtZUFjY291bnRSZXNwb25zZSITkAIC6scYBBAEIAL4xxgBgMgYAUJFChNnYXRld2F5LmFjY291bnRzLnYxUAFaLG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9hY2NvdW50cy92MTthY2NvdW50c3YxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_alerts_v1_alerts, file_gateway_audit_v1_audit, file_gateway_billing_v1_account, file_gateway_billing_v1_billing, file_gateway_billing_v1_receipt, file_gateway_common_v1_budget, file_gateway_common_v1_options, file_gateway_keys_v1_keys, file_gateway_keys_v1_management_keys, file_gateway_payments_v1_order, file_gateway_payments_v1_payments, file_gateway_people_v1_members, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.accounts.v1.SuspendAccountRequest
@@ -213,80 +213,81 @@ export const GetAccountResponseSchema: GenMessage<GetAccountResponse> = /*@__PUR
   messageDesc(file_gateway_accounts_v1_accounts, 7);
 
 /**
- * @generated from message gateway.accounts.v1.RenameAccountRequest
+ * What owners and operators set for an account.
+ *
+ * @generated from message gateway.accounts.v1.AccountSettings
  */
-export type RenameAccountRequest = Message<"gateway.accounts.v1.RenameAccountRequest"> & {
-  /**
-   * Empty: the person's only account. Operators must name one.
-   *
-   * @generated from field: string account_id = 1;
-   */
-  accountId: string;
-
+export type AccountSettings = Message<"gateway.accounts.v1.AccountSettings"> & {
   /**
    * With the rules of CreateKeyRequest.name.
    *
-   * @generated from field: string name = 2;
+   * @generated from field: string name = 1;
    */
   name: string;
-};
-
-/**
- * Describes the message gateway.accounts.v1.RenameAccountRequest.
- * Use `create(RenameAccountRequestSchema)` to create a new message.
- */
-export const RenameAccountRequestSchema: GenMessage<RenameAccountRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 8);
-
-/**
- * @generated from message gateway.accounts.v1.RenameAccountResponse
- */
-export type RenameAccountResponse = Message<"gateway.accounts.v1.RenameAccountResponse"> & {
-  /**
-   * The account as it is now.
-   *
-   * @generated from field: gateway.billing.v1.Account account = 1;
-   */
-  account?: Account | undefined;
-};
-
-/**
- * Describes the message gateway.accounts.v1.RenameAccountResponse.
- * Use `create(RenameAccountResponseSchema)` to create a new message.
- */
-export const RenameAccountResponseSchema: GenMessage<RenameAccountResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 9);
-
-/**
- * @generated from message gateway.accounts.v1.SetBillingDetailsRequest
- */
-export type SetBillingDetailsRequest = Message<"gateway.accounts.v1.SetBillingDetailsRequest"> & {
-  /**
-   * Empty: the person's only account. Operators must name one.
-   *
-   * @generated from field: string account_id = 1;
-   */
-  accountId: string;
 
   /**
-   * All of them: an empty text is removed.
+   * Whom documents name from now on: earlier ones stay as they are. All of them: an empty text is
+   * removed.
    *
    * @generated from field: gateway.billing.v1.BillingDetails billing_details = 2;
    */
   billingDetails?: BillingDetails | undefined;
+
+  /**
+   * The limits of the persons who are members of the account, neither owners nor viewers, and have
+   * no limit: of those that are, and of each that joins. Absent, or without a limit: none. Members
+   * keep what they have.
+   *
+   * @generated from field: gateway.common.v1.BudgetLimits default_member_limits = 3;
+   */
+  defaultMemberLimits?: BudgetLimits | undefined;
 };
 
 /**
- * Describes the message gateway.accounts.v1.SetBillingDetailsRequest.
- * Use `create(SetBillingDetailsRequestSchema)` to create a new message.
+ * Describes the message gateway.accounts.v1.AccountSettings.
+ * Use `create(AccountSettingsSchema)` to create a new message.
  */
-export const SetBillingDetailsRequestSchema: GenMessage<SetBillingDetailsRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 10);
+export const AccountSettingsSchema: GenMessage<AccountSettings> = /*@__PURE__*/
+  messageDesc(file_gateway_accounts_v1_accounts, 8);
 
 /**
- * @generated from message gateway.accounts.v1.SetBillingDetailsResponse
+ * @generated from message gateway.accounts.v1.UpdateAccountRequest
  */
-export type SetBillingDetailsResponse = Message<"gateway.accounts.v1.SetBillingDetailsResponse"> & {
+export type UpdateAccountRequest = Message<"gateway.accounts.v1.UpdateAccountRequest"> & {
+  /**
+   * Empty: the person's only account. Operators must name one.
+   *
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * Holds the new values.
+   *
+   * @generated from field: gateway.accounts.v1.AccountSettings settings = 2;
+   */
+  settings?: AccountSettings | undefined;
+
+  /**
+   * One or more of `name`, `billing_details`, `default_member_limits`. A setting that is in the mask
+   * and absent in `settings` is cleared; a name cannot be. One that is set and not in it is refused.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 3;
+   */
+  updateMask?: FieldMask | undefined;
+};
+
+/**
+ * Describes the message gateway.accounts.v1.UpdateAccountRequest.
+ * Use `create(UpdateAccountRequestSchema)` to create a new message.
+ */
+export const UpdateAccountRequestSchema: GenMessage<UpdateAccountRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_accounts_v1_accounts, 9);
+
+/**
+ * @generated from message gateway.accounts.v1.UpdateAccountResponse
+ */
+export type UpdateAccountResponse = Message<"gateway.accounts.v1.UpdateAccountResponse"> & {
   /**
    * The account as it is now.
    *
@@ -296,11 +297,11 @@ export type SetBillingDetailsResponse = Message<"gateway.accounts.v1.SetBillingD
 };
 
 /**
- * Describes the message gateway.accounts.v1.SetBillingDetailsResponse.
- * Use `create(SetBillingDetailsResponseSchema)` to create a new message.
+ * Describes the message gateway.accounts.v1.UpdateAccountResponse.
+ * Use `create(UpdateAccountResponseSchema)` to create a new message.
  */
-export const SetBillingDetailsResponseSchema: GenMessage<SetBillingDetailsResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 11);
+export const UpdateAccountResponseSchema: GenMessage<UpdateAccountResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_accounts_v1_accounts, 10);
 
 /**
  * @generated from message gateway.accounts.v1.CloseAccountRequest
@@ -327,7 +328,7 @@ export type CloseAccountRequest = Message<"gateway.accounts.v1.CloseAccountReque
  * Use `create(CloseAccountRequestSchema)` to create a new message.
  */
 export const CloseAccountRequestSchema: GenMessage<CloseAccountRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 12);
+  messageDesc(file_gateway_accounts_v1_accounts, 11);
 
 /**
  * @generated from message gateway.accounts.v1.CloseAccountResponse
@@ -353,7 +354,7 @@ export type CloseAccountResponse = Message<"gateway.accounts.v1.CloseAccountResp
  * Use `create(CloseAccountResponseSchema)` to create a new message.
  */
 export const CloseAccountResponseSchema: GenMessage<CloseAccountResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 13);
+  messageDesc(file_gateway_accounts_v1_accounts, 12);
 
 /**
  * @generated from message gateway.accounts.v1.ExportAccountRequest
@@ -372,7 +373,7 @@ export type ExportAccountRequest = Message<"gateway.accounts.v1.ExportAccountReq
  * Use `create(ExportAccountRequestSchema)` to create a new message.
  */
 export const ExportAccountRequestSchema: GenMessage<ExportAccountRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 14);
+  messageDesc(file_gateway_accounts_v1_accounts, 13);
 
 /**
  * @generated from message gateway.accounts.v1.ExportAccountResponse
@@ -475,7 +476,7 @@ export type ExportAccountResponse = Message<"gateway.accounts.v1.ExportAccountRe
  * Use `create(ExportAccountResponseSchema)` to create a new message.
  */
 export const ExportAccountResponseSchema: GenMessage<ExportAccountResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 15);
+  messageDesc(file_gateway_accounts_v1_accounts, 14);
 
 /**
  * @generated from message gateway.accounts.v1.ListAccountsRequest
@@ -509,7 +510,7 @@ export type ListAccountsRequest = Message<"gateway.accounts.v1.ListAccountsReque
  * Use `create(ListAccountsRequestSchema)` to create a new message.
  */
 export const ListAccountsRequestSchema: GenMessage<ListAccountsRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 16);
+  messageDesc(file_gateway_accounts_v1_accounts, 15);
 
 /**
  * @generated from message gateway.accounts.v1.ListAccountsResponse
@@ -535,52 +536,7 @@ export type ListAccountsResponse = Message<"gateway.accounts.v1.ListAccountsResp
  * Use `create(ListAccountsResponseSchema)` to create a new message.
  */
 export const ListAccountsResponseSchema: GenMessage<ListAccountsResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 17);
-
-/**
- * @generated from message gateway.accounts.v1.SetDefaultMemberLimitsRequest
- */
-export type SetDefaultMemberLimitsRequest = Message<"gateway.accounts.v1.SetDefaultMemberLimitsRequest"> & {
-  /**
-   * Empty: the person's only account. Operators must name one.
-   *
-   * @generated from field: string account_id = 1;
-   */
-  accountId: string;
-
-  /**
-   * Absent, or without a limit: none. Members keep what they have.
-   *
-   * @generated from field: gateway.common.v1.BudgetLimits limits = 2;
-   */
-  limits?: BudgetLimits | undefined;
-};
-
-/**
- * Describes the message gateway.accounts.v1.SetDefaultMemberLimitsRequest.
- * Use `create(SetDefaultMemberLimitsRequestSchema)` to create a new message.
- */
-export const SetDefaultMemberLimitsRequestSchema: GenMessage<SetDefaultMemberLimitsRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 18);
-
-/**
- * @generated from message gateway.accounts.v1.SetDefaultMemberLimitsResponse
- */
-export type SetDefaultMemberLimitsResponse = Message<"gateway.accounts.v1.SetDefaultMemberLimitsResponse"> & {
-  /**
-   * The account of the call.
-   *
-   * @generated from field: string account_id = 1;
-   */
-  accountId: string;
-};
-
-/**
- * Describes the message gateway.accounts.v1.SetDefaultMemberLimitsResponse.
- * Use `create(SetDefaultMemberLimitsResponseSchema)` to create a new message.
- */
-export const SetDefaultMemberLimitsResponseSchema: GenMessage<SetDefaultMemberLimitsResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_accounts_v1_accounts, 19);
+  messageDesc(file_gateway_accounts_v1_accounts, 16);
 
 /**
  * Accounts: their names, their details, and whether they are open. Every call needs a credential in
@@ -624,25 +580,17 @@ export const AccountsService: GenService<{
     output: typeof ListAccountsResponseSchema;
   },
   /**
-   * Changes the name of an account. Errors: NOT_FOUND, ACCOUNT_CLOSED, INVALID_REQUEST.
+   * Changes settings of an account, those of the mask. Default limits are given to the members who
+   * have none one after the other, and a repeat goes on after a failure. A person who raises or
+   * removes one of them needs a confirmation, as for methods marked `strong`. Errors: NOT_FOUND,
+   * ACCOUNT_CLOSED, CONFIRM_IDENTITY, INVALID_REQUEST.
    *
-   * @generated from rpc gateway.accounts.v1.AccountsService.RenameAccount
+   * @generated from rpc gateway.accounts.v1.AccountsService.UpdateAccount
    */
-  renameAccount: {
+  updateAccount: {
     methodKind: "unary";
-    input: typeof RenameAccountRequestSchema;
-    output: typeof RenameAccountResponseSchema;
-  },
-  /**
-   * Replaces whom the documents of an account name. Earlier documents stay as they are. Errors:
-   * NOT_FOUND, ACCOUNT_CLOSED, INVALID_REQUEST.
-   *
-   * @generated from rpc gateway.accounts.v1.AccountsService.SetBillingDetails
-   */
-  setBillingDetails: {
-    methodKind: "unary";
-    input: typeof SetBillingDetailsRequestSchema;
-    output: typeof SetBillingDetailsResponseSchema;
+    input: typeof UpdateAccountRequestSchema;
+    output: typeof UpdateAccountResponseSchema;
   },
   /**
    * Closes an account for good: revokes its keys, and gives up its free credits. Running requests
@@ -694,19 +642,6 @@ export const AccountsService: GenService<{
     methodKind: "unary";
     input: typeof ResumeAccountRequestSchema;
     output: typeof ResumeAccountResponseSchema;
-  },
-  /**
-   * Sets the limits of the persons who are members of an account, neither owners nor viewers, and
-   * have no limit: of those that are, one after the other, and of each that joins. A repeat goes on
-   * after a failure. A person who raises or removes a limit needs a confirmation, as for methods
-   * marked `strong`. Errors: NOT_FOUND (account), CONFIRM_IDENTITY, INVALID_REQUEST.
-   *
-   * @generated from rpc gateway.accounts.v1.AccountsService.SetDefaultMemberLimits
-   */
-  setDefaultMemberLimits: {
-    methodKind: "unary";
-    input: typeof SetDefaultMemberLimitsRequestSchema;
-    output: typeof SetDefaultMemberLimitsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gateway_accounts_v1_accounts, 0);

@@ -1026,6 +1026,8 @@ export const InputCategory = {
   UNSPECIFIED: 0,
 
   /**
+   * Input that no prompt cache takes in.
+   *
    * @generated from enum value: INPUT_CATEGORY_PLAIN = 3;
    */
   PLAIN: 3,

@@ -15,7 +15,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file gateway/inference/v1/event.proto.
  */
 export const file_gateway_inference_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2luZmVyZW5jZS92MS9ldmVudC5wcm90bxIUZ2F0ZXdheS5pbmZlcmVuY2UudjEi6AQKBUV2ZW50EjsKDW1lc3NhZ2Vfc3RhcnQYASABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5NZXNzYWdlU3RhcnRIABI3CgtibG9ja19zdGFydBgCIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrU3RhcnRIABI3CgtibG9ja19kZWx0YRgDIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrRGVsdGFIABI1CgpibG9ja19zdG9wGAQgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2tTdG9wSAASOwoNbWVzc2FnZV9kZWx0YRgFIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VEZWx0YUgAEjkKDG1lc3NhZ2Vfc3RvcBgGIAEoCzIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VTdG9wSAASKgoEcGluZxgHIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlBpbmdIABIwCgdmYWlsdXJlGAggASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuRmFpbHVyZUgAEigKBW90aGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEjIKCHByb2dyZXNzGAogASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuUHJvZ3Jlc3NIABILCgNyYXcYDiABKAwSMAoKcmF3X2Zvcm1hdBgPIAEoDjIcLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkZvcm1hdEIGCgRraW5kIuoBCgxNZXNzYWdlU3RhcnQSCgoCaWQYASABKAkSDQoFbW9kZWwYAiABKAkSMgoFdXNhZ2UYAyABKAsyIy5nYXRld2F5LmluZmVyZW5jZS52MS5SZXBvcnRlZFVzYWdlEjAKCGF0dGFjaGVkGAUgASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQXR0YWNoZWQSLAoIbGVmdF9vdXQYByADKAsyGi5nYXRld2F5LmNvbW1vbi52MS5MZWZ0T3V0EisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IkcKCkJsb2NrU3RhcnQSDQoFaW5kZXgYASABKA0SKgoFYmxvY2sYAiABKAsyGy5nYXRld2F5LmluZmVyZW5jZS52MS5CbG9jayL7AQoKQmxvY2tEZWx0YRINCgVpbmRleBgBIAEoDRIOCgR0ZXh0GAIgASgJSAASEgoIdGhpbmtpbmcYAyABKAlIABITCglzaWduYXR1cmUYBCABKAlIABIUCgppbnB1dF9qc29uGAUgASgJSAASKAoFb3RoZXIYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASMAoIYXR0YWNoZWQYByABKAsyHi5nYXRld2F5LmluZmVyZW5jZS52MS5BdHRhY2hlZBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIGCgRraW5kIhoKCUJsb2NrU3RvcBINCgVpbmRleBgBIAEoDSLWAgoMTWVzc2FnZURlbHRhEhgKC3N0b3BfcmVhc29uGAEgASgJSACIAQESGgoNc3RvcF9zZXF1ZW5jZRgCIAEoCUgBiAEBEjIKBXVzYWdlGAMgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuUmVwb3J0ZWRVc2FnZRIoCgRjb3N0GAQgASgLMhouZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ29zdBIwCghhdHRhY2hlZBgFIAEoCzIeLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkF0dGFjaGVkEjEKEGRlbHRhX2V4dGVuc2lvbnMYDiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Qg4KDF9zdG9wX3JlYXNvbkIQCg5fc3RvcF9zZXF1ZW5jZSJoCghQcm9ncmVzcxIYCgtzdG9wX3JlYXNvbhgBIAEoCUgAiAEBEjIKBXVzYWdlGAIgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuUmVwb3J0ZWRVc2FnZUIOCgxfc3RvcF9yZWFzb24iZgoEQ29zdBISCgpyZXF1ZXN0X2lkGAEgASgJEhwKFGNoYXJnZWRfbWljcm9jcmVkaXRzGAIgASgDEiwKCGxlZnRfb3V0GAMgAygLMhouZ2F0ZXdheS5jb21tb24udjEuTGVmdE91dCINCgtNZXNzYWdlU3RvcCIGCgRQaW5nIlUKB0ZhaWx1cmUSDAoEdHlwZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ItUDCg1SZXBvcnRlZFVzYWdlEhkKDGlucHV0X3Rva2VucxgBIAEoDUgAiAEBEhoKDW91dHB1dF90b2tlbnMYAiABKA1IAYgBARIoChtjYWNoZV9jcmVhdGlvbl9pbnB1dF90b2tlbnMYAyABKA1IAogBARIkChdjYWNoZV9yZWFkX2lucHV0X3Rva2VucxgEIAEoDUgDiAEBEkAKDmNhY2hlX2NyZWF0aW9uGAUgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ2FjaGVDcmVhdGlvbkgEiAEBEhwKD3RoaW5raW5nX3Rva2VucxgGIAEoDUgFiAEBEhkKDHNlcnZpY2VfdGllchgHIAEoCUgGiAEBEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Qg8KDV9pbnB1dF90b2tlbnNCEAoOX291dHB1dF90b2tlbnNCHgocX2NhY2hlX2NyZWF0aW9uX2lucHV0X3Rva2Vuc0IaChhfY2FjaGVfcmVhZF9pbnB1dF90b2tlbnNCEQoPX2NhY2hlX2NyZWF0aW9uQhIKEF90aGlua2luZ190b2tlbnNCDwoNX3NlcnZpY2VfdGllciLIAQoNQ2FjaGVDcmVhdGlvbhImChllcGhlbWVyYWxfNW1faW5wdXRfdG9rZW5zGAEgASgNSACIAQESJgoZZXBoZW1lcmFsXzFoX2lucHV0X3Rva2VucxgCIAEoDUgBiAEBEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QhwKGl9lcGhlbWVyYWxfNW1faW5wdXRfdG9rZW5zQhwKGl9lcGhlbWVyYWxfMWhfaW5wdXRfdG9rZW5zQkgKFGdhdGV3YXkuaW5mZXJlbmNlLnYxUAFaLm1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9pbmZlcmVuY2UvdjE7aW5mZXJlbmNldjFiBnByb3RvMw", [file_gateway_common_v1_left_out, file_gateway_inference_v1_content, file_google_protobuf_struct]);
+  fileDesc("CiBnYXRld2F5L2luZmVyZW5jZS92MS9ldmVudC5wcm90bxIUZ2F0ZXdheS5pbmZlcmVuY2UudjEiqAQKBUV2ZW50EjsKDW1lc3NhZ2Vfc3RhcnQYASABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5NZXNzYWdlU3RhcnRIABI3CgtibG9ja19zdGFydBgCIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrU3RhcnRIABI3CgtibG9ja19kZWx0YRgDIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrRGVsdGFIABI1CgpibG9ja19zdG9wGAQgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2tTdG9wSAASOwoNbWVzc2FnZV9kZWx0YRgFIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VEZWx0YUgAEjkKDG1lc3NhZ2Vfc3RvcBgGIAEoCzIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VTdG9wSAASKgoEcGluZxgHIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlBpbmdIABIwCgdmYWlsdXJlGAggASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuRmFpbHVyZUgAEigKBW90aGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEjEKCXdpcmVfZm9ybRgKIAEoCzIeLmdhdGV3YXkuaW5mZXJlbmNlLnYxLldpcmVGb3JtQgYKBGtpbmQiRgoIV2lyZUZvcm0SLAoGZm9ybWF0GAEgASgOMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRm9ybWF0EgwKBGRhdGEYAiABKAwi6gEKDE1lc3NhZ2VTdGFydBIKCgJpZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIyCgV1c2FnZRgDIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJlcG9ydGVkVXNhZ2USMAoIYXR0YWNoZWQYBSABKAsyHi5nYXRld2F5LmluZmVyZW5jZS52MS5BdHRhY2hlZBIsCghsZWZ0X291dBgHIAMoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkxlZnRPdXQSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiRwoKQmxvY2tTdGFydBINCgVpbmRleBgBIAEoDRIqCgVibG9jaxgCIAEoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrIvsBCgpCbG9ja0RlbHRhEg0KBWluZGV4GAEgASgNEg4KBHRleHQYAiABKAlIABISCgh0aGlua2luZxgDIAEoCUgAEhMKCXNpZ25hdHVyZRgEIAEoCUgAEhQKCmlucHV0X2pzb24YBSABKAlIABIoCgVvdGhlchgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIABIwCghhdHRhY2hlZBgHIAEoCzIeLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkF0dGFjaGVkEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgYKBGtpbmQiGgoJQmxvY2tTdG9wEg0KBWluZGV4GAEgASgNItYCCgxNZXNzYWdlRGVsdGESGAoLc3RvcF9yZWFzb24YASABKAlIAIgBARIaCg1zdG9wX3NlcXVlbmNlGAIgASgJSAGIAQESMgoFdXNhZ2UYAyABKAsyIy5nYXRld2F5LmluZmVyZW5jZS52MS5SZXBvcnRlZFVzYWdlEigKBGNvc3QYBCABKAsyGi5nYXRld2F5LmluZmVyZW5jZS52MS5Db3N0EjAKCGF0dGFjaGVkGAUgASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQXR0YWNoZWQSMQoQZGVsdGFfZXh0ZW5zaW9ucxgOIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCDgoMX3N0b3BfcmVhc29uQhAKDl9zdG9wX3NlcXVlbmNlImYKBENvc3QSEgoKcmVxdWVzdF9pZBgBIAEoCRIcChRjaGFyZ2VkX21pY3JvY3JlZGl0cxgCIAEoAxIsCghsZWZ0X291dBgDIAMoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkxlZnRPdXQiDQoLTWVzc2FnZVN0b3AiBgoEUGluZyJVCgdGYWlsdXJlEgwKBHR5cGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCLVAwoNUmVwb3J0ZWRVc2FnZRIZCgxpbnB1dF90b2tlbnMYASABKA1IAIgBARIaCg1vdXRwdXRfdG9rZW5zGAIgASgNSAGIAQESKAobY2FjaGVfY3JlYXRpb25faW5wdXRfdG9rZW5zGAMgASgNSAKIAQESJAoXY2FjaGVfcmVhZF9pbnB1dF90b2tlbnMYBCABKA1IA4gBARJACg5jYWNoZV9jcmVhdGlvbhgFIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNhY2hlQ3JlYXRpb25IBIgBARIcCg90aGlua2luZ190b2tlbnMYBiABKA1IBYgBARIZCgxzZXJ2aWNlX3RpZXIYByABKAlIBogBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIPCg1faW5wdXRfdG9rZW5zQhAKDl9vdXRwdXRfdG9rZW5zQh4KHF9jYWNoZV9jcmVhdGlvbl9pbnB1dF90b2tlbnNCGgoYX2NhY2hlX3JlYWRfaW5wdXRfdG9rZW5zQhEKD19jYWNoZV9jcmVhdGlvbkISChBfdGhpbmtpbmdfdG9rZW5zQg8KDV9zZXJ2aWNlX3RpZXIiyAEKDUNhY2hlQ3JlYXRpb24SJgoZZXBoZW1lcmFsXzVtX2lucHV0X3Rva2VucxgBIAEoDUgAiAEBEiYKGWVwaGVtZXJhbF8xaF9pbnB1dF90b2tlbnMYAiABKA1IAYgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIcChpfZXBoZW1lcmFsXzVtX2lucHV0X3Rva2Vuc0IcChpfZXBoZW1lcmFsXzFoX2lucHV0X3Rva2Vuc0JIChRnYXRld2F5LmluZmVyZW5jZS52MVABWi5tb2RlbC1nYXRld2F5L2dhdGV3YXkvaW5mZXJlbmNlL3YxO2luZmVyZW5jZXYxYgZwcm90bzM", [file_gateway_common_v1_left_out, file_gateway_inference_v1_content, file_google_protobuf_struct]);
 
 /**
  * One event of an answer. The order is: message_start; for each block, with index 0, 1, 2 and so
@@ -101,31 +101,14 @@ export type Event = Message<"gateway.inference.v1.Event"> & {
      */
     value: JsonObject;
     case: "other";
-  } | {
-    /**
-     * For the meter only: never part of an answer that a caller reads.
-     *
-     * @generated from field: gateway.inference.v1.Progress progress = 10;
-     */
-    value: Progress;
-    case: "progress";
   } | { case: undefined; value?: undefined };
 
   /**
-   * JSON of the provider that says what the typed event says, and more. A listener of the format
-   * `raw_format` writes it instead of encoding the event; an event without a `kind` means something
-   * to that format alone. Native: the `data` of this event. Chat and Responses: what the provider
-   * wrote in one piece, at the first of its events; the others have the format and no `raw`, and
-   * such a listener skips them. Without a `raw_format`: encode the event.
+   * How the provider wrote it. Only where the request has an origin, and then as that format needs.
    *
-   * @generated from field: bytes raw = 14;
+   * @generated from field: gateway.inference.v1.WireForm wire_form = 10;
    */
-  raw: Uint8Array;
-
-  /**
-   * @generated from field: gateway.inference.v1.Format raw_format = 15;
-   */
-  rawFormat: Format;
+  wireForm?: WireForm | undefined;
 };
 
 /**
@@ -134,6 +117,38 @@ export type Event = Message<"gateway.inference.v1.Event"> & {
  */
 export const EventSchema: GenMessage<Event> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 0);
+
+/**
+ * JSON of the provider that says what the typed event says, and more. A listener of this format
+ * writes it instead of encoding the event; an event without a `kind` means something to that format
+ * alone. Native: the `data` of this event. Chat and Responses: what the provider wrote in one
+ * piece, at the first of its events; the others have the format and no data, and such a listener
+ * skips them.
+ *
+ * @generated from message gateway.inference.v1.WireForm
+ */
+export type WireForm = Message<"gateway.inference.v1.WireForm"> & {
+  /**
+   * The format of `data`.
+   *
+   * @generated from field: gateway.inference.v1.Format format = 1;
+   */
+  format: Format;
+
+  /**
+   * The event as the provider wrote it: JSON in UTF-8. Empty: it came with an earlier event.
+   *
+   * @generated from field: bytes data = 2;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message gateway.inference.v1.WireForm.
+ * Use `create(WireFormSchema)` to create a new message.
+ */
+export const WireFormSchema: GenMessage<WireForm> = /*@__PURE__*/
+  messageDesc(file_gateway_inference_v1_event, 1);
 
 /**
  * The answer begins.
@@ -191,7 +206,7 @@ export type MessageStart = Message<"gateway.inference.v1.MessageStart"> & {
  * Use `create(MessageStartSchema)` to create a new message.
  */
 export const MessageStartSchema: GenMessage<MessageStart> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_event, 1);
+  messageDesc(file_gateway_inference_v1_event, 2);
 
 /**
  * A block of the answer begins.
@@ -219,7 +234,7 @@ export type BlockStart = Message<"gateway.inference.v1.BlockStart"> & {
  * Use `create(BlockStartSchema)` to create a new message.
  */
 export const BlockStartSchema: GenMessage<BlockStart> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_event, 2);
+  messageDesc(file_gateway_inference_v1_event, 3);
 
 /**
  * The next piece of the open block.
@@ -300,7 +315,7 @@ export type BlockDelta = Message<"gateway.inference.v1.BlockDelta"> & {
  * Use `create(BlockDeltaSchema)` to create a new message.
  */
 export const BlockDeltaSchema: GenMessage<BlockDelta> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_event, 3);
+  messageDesc(file_gateway_inference_v1_event, 4);
 
 /**
  * A block of the answer is complete.
@@ -321,7 +336,7 @@ export type BlockStop = Message<"gateway.inference.v1.BlockStop"> & {
  * Use `create(BlockStopSchema)` to create a new message.
  */
 export const BlockStopSchema: GenMessage<BlockStop> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_event, 4);
+  messageDesc(file_gateway_inference_v1_event, 5);
 
 /**
  * What is known of the whole answer: why it ended, and its usage.
@@ -385,34 +400,6 @@ export type MessageDelta = Message<"gateway.inference.v1.MessageDelta"> & {
  * Use `create(MessageDeltaSchema)` to create a new message.
  */
 export const MessageDeltaSchema: GenMessage<MessageDelta> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_event, 5);
-
-/**
- * What a provider reports ahead of the end of its answer.
- *
- * @generated from message gateway.inference.v1.Progress
- */
-export type Progress = Message<"gateway.inference.v1.Progress"> & {
-  /**
-   * Set once the reason is known, although the usage is still to come.
-   *
-   * @generated from field: optional string stop_reason = 1;
-   */
-  stopReason?: string | undefined;
-
-  /**
-   * Totals so far.
-   *
-   * @generated from field: gateway.inference.v1.ReportedUsage usage = 2;
-   */
-  usage?: ReportedUsage | undefined;
-};
-
-/**
- * Describes the message gateway.inference.v1.Progress.
- * Use `create(ProgressSchema)` to create a new message.
- */
-export const ProgressSchema: GenMessage<Progress> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 6);
 
 /**

@@ -5,7 +5,7 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "../../../buf/validate/validate_pb.ts";
-import type { Receipt as Receipt$1 } from "../../billing/v1/receipt_pb.ts";
+import type { Receipt } from "../../billing/v1/receipt_pb.ts";
 import { file_gateway_billing_v1_receipt } from "../../billing/v1/receipt_pb.ts";
 import type { LeftOut } from "../../common/v1/left_out_pb.ts";
 import { file_gateway_common_v1_left_out } from "../../common/v1/left_out_pb.ts";
@@ -24,7 +24,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file gateway/inference/v1/inference.proto.
  */
 export const file_gateway_inference_v1_inference: GenFile = /*@__PURE__*/
-  fileDesc("CiRnYXRld2F5L2luZmVyZW5jZS92MS9pbmZlcmVuY2UucHJvdG8SFGdhdGV3YXkuaW5mZXJlbmNlLnYxIkkKEUVuZFJlcXVlc3RSZXF1ZXN0EhoKCnJlcXVlc3RfaWQYASABKAlCBrpIA8gBARIYCgphY2NvdW50X2lkGAIgASgJQgSYyBgBIhQKEkVuZFJlcXVlc3RSZXNwb25zZSL3CAoPR2VuZXJhdGVSZXF1ZXN0EhUKBW1vZGVsGAEgASgJQga6SAPIAQESMwoNc291cmNlX2Zvcm1hdBgCIAEoDjIcLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkZvcm1hdBI3CghtZXNzYWdlcxgDIAMoCzIdLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VCBrpIA8gBARIsCgZzeXN0ZW0YBCABKAsyHC5nYXRld2F5LmluZmVyZW5jZS52MS5TeXN0ZW0SFwoKbWF4X3Rva2VucxgFIAEoDUgAiAEBEhMKBnN0cmVhbRgGIAEoCEgBiAEBEjEKC3RlbXBlcmF0dXJlGAcgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEisKBXRvcF9wGAggASgBQhe6SBQSEhkAAAAAAADwPykAAAAAAAAAAEgDiAEBEhIKBXRvcF9rGAkgASgNSASIAQESFgoOc3RvcF9zZXF1ZW5jZXMYCiADKAkSKQoFdG9vbHMYCyADKAsyGi5nYXRld2F5LmluZmVyZW5jZS52MS5Ub29sEjUKC3Rvb2xfY2hvaWNlGAwgASgLMiAuZ2F0ZXdheS5pbmZlcmVuY2UudjEuVG9vbENob2ljZRIwCgh0aGlua2luZxgNIAEoCzIeLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlRoaW5raW5nEjkKDW91dHB1dF9jb25maWcYDiABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5PdXRwdXRDb25maWcSHQoQcmVhc29uaW5nX2VmZm9ydBgQIAEoCUgFiAEBEjkKDWNhY2hlX2NvbnRyb2wYESABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5DYWNoZUNvbnRyb2wSFgoOdmVuZG9yX3ZlcnNpb24YEiABKAkSEwoLdmVuZG9yX2JldGEYEyABKAkSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSxQEKBHRhZ3MYFCADKAsyLy5nYXRld2F5LmluZmVyZW5jZS52MS5HZW5lcmF0ZVJlcXVlc3QuVGFnc0VudHJ5QoUBukg0mgExEAoiJXIjMiFeW0EtWmEtejAtOV1bQS1aYS16MC05Xy4tXXswLDMxfSQqBnIEEAEYQKLIGEoxIHRvIDMyIG9mIGEteiwgQS1aLCAwLTksIGBfYCwgYC5gLCBgLWAsIGFuZCBiZWdpbnMgd2l0aCBhIGxldHRlciBvciBkaWdpdBIsCghsZWZ0X291dBgVIAMoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkxlZnRPdXQaKwoJVGFnc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX21heF90b2tlbnNCCQoHX3N0cmVhbUIOCgxfdGVtcGVyYXR1cmVCCAoGX3RvcF9wQggKBl90b3Bfa0ITChFfcmVhc29uaW5nX2VmZm9ydCKyAQoQR2VuZXJhdGVSZXNwb25zZRI0CglhZG1pc3Npb24YASABKAsyHy5nYXRld2F5LmluZmVyZW5jZS52MS5BZG1pc3Npb25IABIuCgZldmVudHMYAiABKAsyHC5nYXRld2F5LmluZmVyZW5jZS52MS5FdmVudHNIABIwCgdyZWNlaXB0GAMgASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuUmVjZWlwdEgAQgYKBGtpbmQiNQoGRXZlbnRzEisKBmV2ZW50cxgBIAMoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkV2ZW50IusBCglBZG1pc3Npb24SEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIaChJncmFudGVkX21heF90b2tlbnMYAyABKA0SHAoUcmVxdWVzdGVkX21heF90b2tlbnMYBCABKA0SMwoKcmF0ZV9saW1pdBgFIAEoCzIfLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJhdGVMaW1pdBIeChZlc3RpbWF0ZWRfaW5wdXRfdG9rZW5zGAYgASgNEiwKCGxlZnRfb3V0GAcgAygLMhouZ2F0ZXdheS5jb21tb24udjEuTGVmdE91dCJcCglSYXRlTGltaXQSDQoFbGltaXQYASABKA0SEQoJcmVtYWluaW5nGAIgASgNEi0KCXJlc2V0c19hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNwoHUmVjZWlwdBIsCgdyZWNlaXB0GAEgASgLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLlJlY2VpcHQiVAoSQ291bnRUb2tlbnNSZXF1ZXN0Ej4KB3JlcXVlc3QYASABKAsyJS5nYXRld2F5LmluZmVyZW5jZS52MS5HZW5lcmF0ZVJlcXVlc3RCBrpIA8gBASJrChNDb3VudFRva2Vuc1Jlc3BvbnNlEhQKDGlucHV0X3Rva2VucxgBIAEoDRIRCgllc3RpbWF0ZWQYAiABKAgSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiYQoRTGlzdE1vZGVsc1JlcXVlc3QSGwoJcGFnZV9zaXplGAEgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiACBIRCglwcmljZXNfb2YYAyABKAkiWgoSTGlzdE1vZGVsc1Jlc3BvbnNlEisKBm1vZGVscxgBIAMoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1vZGVsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI+Cg9HZXRNb2RlbFJlcXVlc3QSGAoIbW9kZWxfaWQYASABKAlCBrpIA8gBARIRCglwcmljZXNfb2YYAiABKAkiPgoQR2V0TW9kZWxSZXNwb25zZRIqCgVtb2RlbBgBIAEoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1vZGVsItoCCgVNb2RlbBIQCghtb2RlbF9pZBgBIAEoCRIRCglhbGlhc19mb3IYAiABKAkSFAoMZGlzcGxheV9uYW1lGAMgASgJEgwKBHRpZXIYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOY29udGV4dF90b2tlbnMYBiABKA0SGQoRbWF4X291dHB1dF90b2tlbnMYByABKA0SJwoFcHJpY2UYCCABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIPCgdhbGlhc2VzGAkgAygJEi4KDHB1YmxpY19wcmljZRgKIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEjsKC2NvbmRpdGlvbmFsGAsgAygLMiYuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ29uZGl0aW9uYWxQcmljZSJlChBDb25kaXRpb25hbFByaWNlEg0KBXNwZWVkGAEgASgJEgsKA2dlbxgCIAEoCRIMCgR0aWVyGAMgASgJEicKBXByaWNlGAQgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2UywwQKEEluZmVyZW5jZVNlcnZpY2USagoIR2VuZXJhdGUSJS5nYXRld2F5LmluZmVyZW5jZS52MS5HZW5lcmF0ZVJlcXVlc3QaJi5nYXRld2F5LmluZmVyZW5jZS52MS5HZW5lcmF0ZVJlc3BvbnNlIg2QAgDqxxgCCAGQyBgBMAEScgoKRW5kUmVxdWVzdBInLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkVuZFJlcXVlc3RSZXF1ZXN0GiguZ2F0ZXdheS5pbmZlcmVuY2UudjEuRW5kUmVxdWVzdFJlc3BvbnNlIhGQAgLqxxgGEAIYAyAC+McYARJxCgtDb3VudFRva2VucxIoLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvdW50VG9rZW5zUmVxdWVzdBopLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvdW50VG9rZW5zUmVzcG9uc2UiDZACAerHGAIIAZDIGAEScAoKTGlzdE1vZGVscxInLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkxpc3RNb2RlbHNSZXF1ZXN0GiguZ2F0ZXdheS5pbmZlcmVuY2UudjEuTGlzdE1vZGVsc1Jlc3BvbnNlIg+QAgHqxxgICAEQARgBIAESagoIR2V0TW9kZWwSJS5nYXRld2F5LmluZmVyZW5jZS52MS5HZXRNb2RlbFJlcXVlc3QaJi5nYXRld2F5LmluZmVyZW5jZS52MS5HZXRNb2RlbFJlc3BvbnNlIg+QAgHqxxgICAEQARgBIAFCSAoUZ2F0ZXdheS5pbmZlcmVuY2UudjFQAVoubW9kZWwtZ2F0ZXdheS9nYXRld2F5L2luZmVyZW5jZS92MTtpbmZlcmVuY2V2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_billing_v1_receipt, file_gateway_common_v1_left_out, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_gateway_inference_v1_content, file_gateway_inference_v1_event, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("CiRnYXRld2F5L2luZmVyZW5jZS92MS9pbmZlcmVuY2UucHJvdG8SFGdhdGV3YXkuaW5mZXJlbmNlLnYxIkkKEUVuZFJlcXVlc3RSZXF1ZXN0EhoKCnJlcXVlc3RfaWQYASABKAlCBrpIA8gBARIYCgphY2NvdW50X2lkGAIgASgJQgSYyBgBIhQKEkVuZFJlcXVlc3RSZXNwb25zZSLBBwoPR2VuZXJhdGVSZXF1ZXN0EhUKBW1vZGVsGAEgASgJQga6SAPIAQESNwoIbWVzc2FnZXMYAiADKAsyHS5nYXRld2F5LmluZmVyZW5jZS52MS5NZXNzYWdlQga6SAPIAQESLAoGc3lzdGVtGAMgASgLMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuU3lzdGVtEhcKCm1heF90b2tlbnMYBCABKA1IAIgBARIxCgt0ZW1wZXJhdHVyZRgFIAEoAUIXukgUEhIZAAAAAAAAAEApAAAAAAAAAABIAYgBARIrCgV0b3BfcBgGIAEoAUIXukgUEhIZAAAAAAAA8D8pAAAAAAAAAABIAogBARISCgV0b3BfaxgHIAEoDUgDiAEBEhYKDnN0b3Bfc2VxdWVuY2VzGAggAygJEikKBXRvb2xzGAkgAygLMhouZ2F0ZXdheS5pbmZlcmVuY2UudjEuVG9vbBI1Cgt0b29sX2Nob2ljZRgKIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlRvb2xDaG9pY2USMAoIdGhpbmtpbmcYCyABKAsyHi5nYXRld2F5LmluZmVyZW5jZS52MS5UaGlua2luZxI5Cg1vdXRwdXRfY29uZmlnGAwgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuT3V0cHV0Q29uZmlnEjkKDWNhY2hlX2NvbnRyb2wYDSABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5DYWNoZUNvbnRyb2wSxQEKBHRhZ3MYDiADKAsyLy5nYXRld2F5LmluZmVyZW5jZS52MS5HZW5lcmF0ZVJlcXVlc3QuVGFnc0VudHJ5QoUBukg0mgExEAoiJXIjMiFeW0EtWmEtejAtOV1bQS1aYS16MC05Xy4tXXswLDMxfSQqBnIEEAEYQKLIGEoxIHRvIDMyIG9mIGEteiwgQS1aLCAwLTksIGBfYCwgYC5gLCBgLWAsIGFuZCBiZWdpbnMgd2l0aCBhIGxldHRlciBvciBkaWdpdBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIsCgZvcmlnaW4YECABKAsyHC5nYXRld2F5LmluZmVyZW5jZS52MS5PcmlnaW4aKwoJVGFnc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX21heF90b2tlbnNCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIICgZfdG9wX2si3wEKBk9yaWdpbhI0CgZmb3JtYXQYASABKA4yHC5nYXRld2F5LmluZmVyZW5jZS52MS5Gb3JtYXRCBrpIA8gBARIQCghzdHJlYW1lZBgCIAEoCBIWCg52ZW5kb3JfdmVyc2lvbhgDIAEoCRITCgt2ZW5kb3JfYmV0YRgEIAEoCRIdChByZWFzb25pbmdfZWZmb3J0GAUgASgJSACIAQESLAoIbGVmdF9vdXQYBiADKAsyGi5nYXRld2F5LmNvbW1vbi52MS5MZWZ0T3V0QhMKEV9yZWFzb25pbmdfZWZmb3J0IrABChBHZW5lcmF0ZVJlc3BvbnNlEjQKCWFkbWlzc2lvbhgBIAEoCzIfLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkFkbWlzc2lvbkgAEi4KBmV2ZW50cxgCIAEoCzIcLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkV2ZW50c0gAEi4KB3JlY2VpcHQYAyABKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdEgAQgYKBGtpbmQiNQoGRXZlbnRzEisKBmV2ZW50cxgBIAMoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkV2ZW50IusBCglBZG1pc3Npb24SEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIaChJncmFudGVkX21heF90b2tlbnMYAyABKA0SHAoUcmVxdWVzdGVkX21heF90b2tlbnMYBCABKA0SMwoKcmF0ZV9saW1pdBgFIAEoCzIfLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJhdGVMaW1pdBIeChZlc3RpbWF0ZWRfaW5wdXRfdG9rZW5zGAYgASgNEiwKCGxlZnRfb3V0GAcgAygLMhouZ2F0ZXdheS5jb21tb24udjEuTGVmdE91dCJcCglSYXRlTGltaXQSDQoFbGltaXQYASABKA0SEQoJcmVtYWluaW5nGAIgASgNEi0KCXJlc2V0c19hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVAoSQ291bnRUb2tlbnNSZXF1ZXN0Ej4KB3JlcXVlc3QYASABKAsyJS5nYXRld2F5LmluZmVyZW5jZS52MS5HZW5lcmF0ZVJlcXVlc3RCBrpIA8gBASJrChNDb3VudFRva2Vuc1Jlc3BvbnNlEhQKDGlucHV0X3Rva2VucxgBIAEoDRIRCgllc3RpbWF0ZWQYAiABKAgSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiYQoRTGlzdE1vZGVsc1JlcXVlc3QSGwoJcGFnZV9zaXplGAEgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiACBIRCglwcmljZXNfb2YYAyABKAkiWgoSTGlzdE1vZGVsc1Jlc3BvbnNlEisKBm1vZGVscxgBIAMoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1vZGVsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI+Cg9HZXRNb2RlbFJlcXVlc3QSGAoIbW9kZWxfaWQYASABKAlCBrpIA8gBARIRCglwcmljZXNfb2YYAiABKAkiPgoQR2V0TW9kZWxSZXNwb25zZRIqCgVtb2RlbBgBIAEoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1vZGVsItoCCgVNb2RlbBIQCghtb2RlbF9pZBgBIAEoCRIRCglhbGlhc19mb3IYAiABKAkSFAoMZGlzcGxheV9uYW1lGAMgASgJEgwKBHRpZXIYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOY29udGV4dF90b2tlbnMYBiABKA0SGQoRbWF4X291dHB1dF90b2tlbnMYByABKA0SJwoFcHJpY2UYCCABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIPCgdhbGlhc2VzGAkgAygJEi4KDHB1YmxpY19wcmljZRgKIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEjsKC2NvbmRpdGlvbmFsGAsgAygLMiYuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ29uZGl0aW9uYWxQcmljZSJlChBDb25kaXRpb25hbFByaWNlEg0KBXNwZWVkGAEgASgJEgsKA2dlbxgCIAEoCRIMCgR0aWVyGAMgASgJEicKBXByaWNlGAQgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2UywwQKEEluZmVyZW5jZVNlcnZpY2USagoIR2VuZXJhdGUSJS5nYXRld2F5LmluZmVyZW5jZS52MS5HZW5lcmF0ZVJlcXVlc3QaJi5nYXRld2F5LmluZmVyZW5jZS52MS5HZW5lcmF0ZVJlc3BvbnNlIg2QAgDqxxgCCAGQyBgBMAEScgoKRW5kUmVxdWVzdBInLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkVuZFJlcXVlc3RSZXF1ZXN0GiguZ2F0ZXdheS5pbmZlcmVuY2UudjEuRW5kUmVxdWVzdFJlc3BvbnNlIhGQAgLqxxgGEAIYAyAC+McYARJxCgtDb3VudFRva2VucxIoLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvdW50VG9rZW5zUmVxdWVzdBopLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvdW50VG9rZW5zUmVzcG9uc2UiDZACAerHGAIIAZDIGAEScAoKTGlzdE1vZGVscxInLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkxpc3RNb2RlbHNSZXF1ZXN0GiguZ2F0ZXdheS5pbmZlcmVuY2UudjEuTGlzdE1vZGVsc1Jlc3BvbnNlIg+QAgHqxxgICAEQARgBIAESagoIR2V0TW9kZWwSJS5nYXRld2F5LmluZmVyZW5jZS52MS5HZXRNb2RlbFJlcXVlc3QaJi5nYXRld2F5LmluZmVyZW5jZS52MS5HZXRNb2RlbFJlc3BvbnNlIg+QAgHqxxgICAEQARgBIAFCSAoUZ2F0ZXdheS5pbmZlcmVuY2UudjFQAVoubW9kZWwtZ2F0ZXdheS9nYXRld2F5L2luZmVyZW5jZS92MTtpbmZlcmVuY2V2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_billing_v1_receipt, file_gateway_common_v1_left_out, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_gateway_inference_v1_content, file_gateway_inference_v1_event, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.inference.v1.EndRequestRequest
@@ -77,21 +77,16 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
   model: string;
 
   /**
-   * @generated from field: gateway.inference.v1.Format source_format = 2;
-   */
-  sourceFormat: Format;
-
-  /**
    * The conversation, oldest first.
    *
-   * @generated from field: repeated gateway.inference.v1.Message messages = 3;
+   * @generated from field: repeated gateway.inference.v1.Message messages = 2;
    */
   messages: Message$1[];
 
   /**
    * Absent: no instruction.
    *
-   * @generated from field: gateway.inference.v1.System system = 4;
+   * @generated from field: gateway.inference.v1.System system = 3;
    */
   system?: System | undefined;
 
@@ -99,126 +94,97 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
    * The most tokens to generate. Absent: 32,000, or the maximum of the model if that is lower. 0:
    * the provider only fills its cache.
    *
-   * @generated from field: optional uint32 max_tokens = 5;
+   * @generated from field: optional uint32 max_tokens = 4;
    */
   maxTokens?: number | undefined;
 
   /**
-   * Whether the client requested a streamed answer from its listener. This call streams in any
-   * case; the call of the provider can follow this value.
-   *
-   * @generated from field: optional bool stream = 6;
-   */
-  stream?: boolean | undefined;
-
-  /**
    * A provider whose models take up to 1 gets 1 instead of more.
    *
-   * @generated from field: optional double temperature = 7;
+   * @generated from field: optional double temperature = 5;
    */
   temperature?: number | undefined;
 
   /**
    * A native provider gets it only without `temperature`: its models take one of them.
    *
-   * @generated from field: optional double top_p = 8;
+   * @generated from field: optional double top_p = 6;
    */
   topP?: number | undefined;
 
   /**
    * How many of the likeliest tokens the model chooses from. Absent: as the model does.
    *
-   * @generated from field: optional uint32 top_k = 9;
+   * @generated from field: optional uint32 top_k = 7;
    */
   topK?: number | undefined;
 
   /**
    * Texts at which the model stops. Empty: none.
    *
-   * @generated from field: repeated string stop_sequences = 10;
+   * @generated from field: repeated string stop_sequences = 8;
    */
   stopSequences: string[];
 
   /**
    * Tools that the model may call. Empty: none.
    *
-   * @generated from field: repeated gateway.inference.v1.Tool tools = 11;
+   * @generated from field: repeated gateway.inference.v1.Tool tools = 9;
    */
   tools: Tool[];
 
   /**
    * Whether the model has to call one. Absent: it decides.
    *
-   * @generated from field: gateway.inference.v1.ToolChoice tool_choice = 12;
+   * @generated from field: gateway.inference.v1.ToolChoice tool_choice = 10;
    */
   toolChoice?: ToolChoice | undefined;
 
   /**
    * Whether and how the model thinks before it answers. Absent: as the model does.
    *
-   * @generated from field: gateway.inference.v1.Thinking thinking = 13;
+   * @generated from field: gateway.inference.v1.Thinking thinking = 11;
    */
   thinking?: Thinking | undefined;
 
   /**
    * The form and the effort of the answer. Absent: as the model does.
    *
-   * @generated from field: gateway.inference.v1.OutputConfig output_config = 14;
+   * @generated from field: gateway.inference.v1.OutputConfig output_config = 12;
    */
   outputConfig?: OutputConfig | undefined;
 
   /**
-   * `reasoning_effort` of the chat format. Unless `thinking` is set, it is converted to `thinking`
-   * and `output_config.effort`, as far as the model supports them.
-   *
-   * @generated from field: optional string reasoning_effort = 16;
-   */
-  reasoningEffort?: string | undefined;
-
-  /**
    * Lets the provider cache the longest prefix automatically. Absent: no automatic caching.
    *
-   * @generated from field: gateway.inference.v1.CacheControl cache_control = 17;
+   * @generated from field: gateway.inference.v1.CacheControl cache_control = 13;
    */
   cacheControl?: CacheControl | undefined;
 
   /**
-   * The version header of the native format, `2023-06-01` or `2026-10-21`. Empty: `2023-06-01`.
+   * Names with values, which the charge keeps and usage is summed by. A value has no commas and no
+   * control characters.
    *
-   * @generated from field: string vendor_version = 18;
+   * @generated from field: map<string, string> tags = 14;
    */
-  vendorVersion: string;
+  tags: { [key: string]: string };
 
   /**
-   * The beta header of the native format, unchanged.
-   *
-   * @generated from field: string vendor_beta = 19;
-   */
-  vendorBeta: string;
-
-  /**
-   * Members without a field. Of a chat or Responses request, all members as its client wrote them,
-   * but for the messages and the instruction: a provider of the same format gets these. Members
-   * that would choose another model, price or account reach no provider.
+   * Members without a field, in the native format, or in that of the origin. Of a chat or Responses
+   * request, all members as its client wrote them, but for the messages and the instruction: a
+   * provider of the same format gets these. Members that would choose another model, price or
+   * account reach no provider.
    *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
 
   /**
-   * Names with values, which the charge keeps and usage is summed by. A value has no commas and no
-   * control characters.
+   * Absent: the caller wrote this message itself.
    *
-   * @generated from field: map<string, string> tags = 20;
+   * @generated from field: gateway.inference.v1.Origin origin = 16;
    */
-  tags: { [key: string]: string };
-
-  /**
-   * What the client sent and no provider will get, as far as the listener knows.
-   *
-   * @generated from field: repeated gateway.common.v1.LeftOut left_out = 21;
-   */
-  leftOut: LeftOut[];
+  origin?: Origin | undefined;
 };
 
 /**
@@ -227,6 +193,65 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
  */
 export const GenerateRequestSchema: GenMessage<GenerateRequest> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_inference, 2);
+
+/**
+ * A client of one of the public formats wrote the request, and a listener made this message of it:
+ * `extensions` are in that format, and the events have a `wire_form`. It gives no right.
+ *
+ * @generated from message gateway.inference.v1.Origin
+ */
+export type Origin = Message<"gateway.inference.v1.Origin"> & {
+  /**
+   * The format of the request, and of its `extensions`.
+   *
+   * @generated from field: gateway.inference.v1.Format format = 1;
+   */
+  format: Format;
+
+  /**
+   * Whether the client gets a streamed answer: a provider is called in the same way. It is always
+   * streamed for a request without an origin.
+   *
+   * @generated from field: bool streamed = 2;
+   */
+  streamed: boolean;
+
+  /**
+   * The version header of the native format, `2023-06-01` or `2026-10-21`. Empty: `2023-06-01`.
+   *
+   * @generated from field: string vendor_version = 3;
+   */
+  vendorVersion: string;
+
+  /**
+   * The beta header of the native format, unchanged.
+   *
+   * @generated from field: string vendor_beta = 4;
+   */
+  vendorBeta: string;
+
+  /**
+   * The effort in the words of OpenAI's formats. Unless `thinking` is set, it is converted to
+   * `thinking` and `output_config.effort`, as far as the model supports them. Absent: not asked.
+   *
+   * @generated from field: optional string reasoning_effort = 5;
+   */
+  reasoningEffort?: string | undefined;
+
+  /**
+   * What the client sent and no provider will get, as far as the listener knows.
+   *
+   * @generated from field: repeated gateway.common.v1.LeftOut left_out = 6;
+   */
+  leftOut: LeftOut[];
+};
+
+/**
+ * Describes the message gateway.inference.v1.Origin.
+ * Use `create(OriginSchema)` to create a new message.
+ */
+export const OriginSchema: GenMessage<Origin> = /*@__PURE__*/
+  messageDesc(file_gateway_inference_v1_inference, 3);
 
 /**
  * @generated from message gateway.inference.v1.GenerateResponse
@@ -253,9 +278,9 @@ export type GenerateResponse = Message<"gateway.inference.v1.GenerateResponse"> 
     case: "events";
   } | {
     /**
-     * The last message of every stream that ended without an error.
+     * The last message of every stream that ended without an error: what the request cost.
      *
-     * @generated from field: gateway.inference.v1.Receipt receipt = 3;
+     * @generated from field: gateway.billing.v1.Receipt receipt = 3;
      */
     value: Receipt;
     case: "receipt";
@@ -267,7 +292,7 @@ export type GenerateResponse = Message<"gateway.inference.v1.GenerateResponse"> 
  * Use `create(GenerateResponseSchema)` to create a new message.
  */
 export const GenerateResponseSchema: GenMessage<GenerateResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 3);
+  messageDesc(file_gateway_inference_v1_inference, 4);
 
 /**
  * What one message brings, so that a fast answer is not a message for each token.
@@ -288,7 +313,7 @@ export type Events = Message<"gateway.inference.v1.Events"> & {
  * Use `create(EventsSchema)` to create a new message.
  */
 export const EventsSchema: GenMessage<Events> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 4);
+  messageDesc(file_gateway_inference_v1_inference, 5);
 
 /**
  * The request is admitted: its hold is durable.
@@ -354,7 +379,7 @@ export type Admission = Message<"gateway.inference.v1.Admission"> & {
  * Use `create(AdmissionSchema)` to create a new message.
  */
 export const AdmissionSchema: GenMessage<Admission> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 5);
+  messageDesc(file_gateway_inference_v1_inference, 6);
 
 /**
  * The state of a key's requests per minute at one moment.
@@ -390,25 +415,6 @@ export type RateLimit = Message<"gateway.inference.v1.RateLimit"> & {
  * Use `create(RateLimitSchema)` to create a new message.
  */
 export const RateLimitSchema: GenMessage<RateLimit> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 6);
-
-/**
- * The end of a stream, with the cost of the request.
- *
- * @generated from message gateway.inference.v1.Receipt
- */
-export type Receipt = Message<"gateway.inference.v1.Receipt"> & {
-  /**
-   * @generated from field: gateway.billing.v1.Receipt receipt = 1;
-   */
-  receipt?: Receipt$1 | undefined;
-};
-
-/**
- * Describes the message gateway.inference.v1.Receipt.
- * Use `create(ReceiptSchema)` to create a new message.
- */
-export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_inference, 7);
 
 /**

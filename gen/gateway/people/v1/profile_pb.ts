@@ -323,6 +323,8 @@ export type PersonAccount = Message<"gateway.people.v1.PersonAccount"> & {
   role: AccountRole;
 
   /**
+   * Whether its keys are accepted.
+   *
    * @generated from field: gateway.billing.v1.AccountState state = 4;
    */
   state: AccountState;

@@ -142,7 +142,6 @@ function MemberLimits(): JSX.Element {
   const [place, isSeen] = useSeen();
   const [isOpen, setOpen] = useState(false);
   const { listBudgets } = BillingService.method;
-  const { setDefaultMemberLimits } = AccountsService.method;
   const budgets = useCall(listBudgets, isSeen ? { accountId, pageSize: 1 } : undefined);
   return (
     <Card
@@ -163,7 +162,11 @@ function MemberLimits(): JSX.Element {
                 hint={words.budget.ofNewHint}
                 limits={limits}
                 save={async (next) => {
-                  await call(setDefaultMemberLimits, { accountId, limits: next });
+                  await call(AccountsService.method.updateAccount, {
+                    accountId,
+                    settings: { defaultMemberLimits: next },
+                    updateMask: { paths: ["default_member_limits"] },
+                  });
                   budgetsChanged();
                 }}
                 onClose={() => setOpen(false)}
@@ -478,7 +481,11 @@ function RenameDialog({ onClose }: DialogProps): JSX.Element {
   const { accountId } = account.value;
   const [name, setName] = useState(account.value.name);
   const send = async () => {
-    await call(AccountsService.method.renameAccount, { accountId, name: name.trim() });
+    await call(AccountsService.method.updateAccount, {
+      accountId,
+      settings: { name: name.trim() },
+      updateMask: { paths: ["name"] },
+    });
     invalidate(AccountsService.method.getAccount);
     refreshSession();
     notify(words.settings.renamed);

@@ -67,7 +67,11 @@ function DetailsDialog({
   const save = async () => {
     const { accountId } = account.value;
     const billingDetails = { name: name.trim(), address, taxId };
-    await call(AccountsService.method.setBillingDetails, { accountId, billingDetails });
+    await call(AccountsService.method.updateAccount, {
+      accountId,
+      settings: { billingDetails },
+      updateMask: { paths: ["billing_details"] },
+    });
     invalidate(AccountsService.method.getAccount);
     onClose();
   };

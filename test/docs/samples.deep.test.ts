@@ -34,6 +34,10 @@ const byHand = {
   "npm run close-month": "test/history closes and exports months of its own",
 };
 
+/** The pages of each reader, in the order of their names. */
+const customers = documents.filter((path) => path.startsWith("docs/customers/"));
+const operating = documents.filter((path) => path.startsWith("docs/operating/"));
+
 let gateway: TestGateway;
 /** Looks like the folder of the repository, with the keys of the started gateway. */
 let folder: string;
@@ -70,32 +74,34 @@ async function runShell(text: string, cwd = folder): Promise<string> {
   return stdout;
 }
 
-function samplesOf(path: string, language: string): string[] {
-  return readSamples(path)
+/** The samples of one language in some documents, in their order. */
+function samplesOf(paths: readonly string[], language: string): string[] {
+  return paths
+    .flatMap(readSamples)
     .filter((sample) => sample.language === language)
     .map(({ text }) => text);
 }
 
-/** The shell samples of a document, as one script. */
-function shellOf(path: string): string {
+/** The shell samples of some documents, as one script: a page may use what an earlier one set. */
+function shellOf(...paths: readonly string[]): string {
   const isByHand = (text: string) => Object.keys(byHand).some((part) => text.includes(part));
-  return samplesOf(path, "sh")
+  return samplesOf(paths, "sh")
     .filter((text) => !isByHand(text))
     .join("\n");
 }
 
 test("each sample that is run by hand exists", () => {
-  const samples = documents.flatMap((path) => samplesOf(path, "sh"));
+  const samples = samplesOf(documents, "sh");
   for (const part of Object.keys(byHand))
     expect(samples.filter((text) => text.includes(part))).toHaveLength(1);
 });
 
 test("no other document has samples that could run here", () => {
   // `test/tools` runs those of docs/tools.md.
-  const tested = ["README.md", "docs/tools.md", "docs/customers.md", "docs/operating.md"];
+  const tested = ["README.md", "docs/tools.md", ...customers, ...operating];
   const others = documents.filter((path) => !tested.includes(path));
   const runs = (path: string) =>
-    shellOf(path) !== "" || ["ts", "js"].some((one) => samplesOf(path, one).length > 0);
+    shellOf(path) !== "" || ["ts", "js"].some((one) => samplesOf([path], one).length > 0);
   expect(others.filter(runs)).toEqual([]);
 });
 
@@ -110,27 +116,27 @@ test("README.md: the first paid requests, the receipt and the credits", async ()
   expect(output).not.toContain('"error"');
 });
 
-test("docs/customers.md: gRPC and Connect, from the command line and from Node", async () => {
-  const [createKey = "", generate = ""] = samplesOf("docs/customers.md", "ts");
+test("docs/customers/: a first request, usage, gRPC and Connect, from the command line and from Node", async () => {
+  const [createKey = "", generate = ""] = samplesOf(customers, "ts");
   await writeFile(join(folder, "create-key.ts"), withAddresses(createKey));
   await writeFile(join(folder, "generate.ts"), withAddresses(generate));
-  const output = await runShell(`${shellOf("docs/customers.md")}\necho "key: $JOB_KEY"`);
+  const output = await runShell(`${shellOf(...customers)}\necho "key: $JOB_KEY"`);
   expect(output).toContain('"accounts"');
   expect(output).toContain('"keys"');
   expect(output).toMatch(/admission\n(events\n)+receipt$/m);
   expect(output).toMatch(/^key: sk-gw2-1\w{49}$/m);
 });
 
-for (const text of samplesOf("docs/customers.md", "js")) {
+for (const text of samplesOf(customers, "js")) {
   const [, name] = /from "(.+)"/.exec(text) ?? [];
-  test(`docs/customers.md: the sample with ${name}`, async () => {
+  test(`docs/customers/: the sample with ${name}`, async () => {
     await writeFile(join(folder, "sample.mjs"), withAddresses(text));
     expect(await runShell("node sample.mjs")).toContain("Hello");
   });
 }
 
-test("docs/operating.md: an account, its credits and a key, from creation to revocation", async () => {
-  const output = await runShell(shellOf("docs/operating.md"));
+test("docs/operating/: an account, its credits and a key, from creation to revocation", async () => {
+  const output = await runShell(shellOf(...operating));
   expect(output).toContain('"kind":"TRANSFER_KIND_PURCHASE"');
   expect(output).toContain('"monthlyCapMicrocredits":"500000000"');
   expect(output).toContain('"secret":"sk-gw2-1');
@@ -141,8 +147,10 @@ test("docs/operating.md: an account, its credits and a key, from creation to rev
   expect(output).toContain("model-haiku-4.5");
 });
 
-test("docs/operating.md: the provider of the sample fits into the built-in file", () => {
-  const sample = samplesOf("docs/operating.md", "yaml").find((one) => /^models:/m.test(one));
+test("docs/operating/: the provider of the sample fits into the built-in file", () => {
+  const sample = samplesOf(["docs/operating/models-and-providers.md"], "yaml").find((one) =>
+    /^models:/m.test(one),
+  );
   const { providers, models } = parse(sample ?? "");
   const file = parse(defaultCatalog());
   Object.assign(file.providers, providers);
@@ -152,14 +160,16 @@ test("docs/operating.md: the provider of the sample fits into the built-in file"
   expect(Object.keys(catalog.providers)).toContain("vendor");
 });
 
-test("docs/operating.md: the people of the sample fit into the built-in file", () => {
-  const sample = samplesOf("docs/operating.md", "yaml").find((one) => /^people:/m.test(one));
+test("docs/operating/: the people of the sample fit into the built-in file", () => {
+  const sample = samplesOf(["docs/operating/people.md"], "yaml").find((one) =>
+    /^people:/m.test(one),
+  );
   const { people } = readCatalogFile(`${defaultCatalog()}\n${sample}`);
   expect(Object.keys(people.oidc)).toEqual(["acme"]);
 });
 
-test("docs/payments.md: the processors of the sample fit into the built-in file", () => {
-  const [sample = ""] = samplesOf("docs/payments.md", "yaml");
+test("docs/operating/coins.md: the processors of the sample fit into the built-in file", () => {
+  const [sample = ""] = samplesOf(["docs/operating/coins.md"], "yaml");
   // The keys are cut short, because nobody should use one that is published.
   const whole = sample
     .replace(/zpub\S+…/, bitcoinAccountKey)

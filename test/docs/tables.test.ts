@@ -28,7 +28,7 @@ test("every code of a log line is written by the file that declares it", () => {
 });
 
 test("the settings are the environment variables that are read", () => {
-  const section = readSection("docs/operating.md", "## Settings");
+  const section = readDocument("docs/operating/settings.md");
   const read = readSettingNames();
   expect(read).toContain("PORT");
   // Files of secrets are one rule, which names the secrets.
@@ -44,7 +44,7 @@ test("the settings are the environment variables that are read", () => {
 
 test("the outcomes are those that a charge can have", () => {
   const stored = OutcomeSchema.values.filter(({ number }) => number !== Outcome.UNSPECIFIED);
-  const section = readSection("docs/customers.md", "### Endings and charges");
+  const section = readSection("docs/customers/credits.md", "## Endings and charges");
   const named = new Set([...section.matchAll(/`([A-Z_]{4,})`/g)].map(([, name]) => name));
   const names = stored.map(({ name }) => name.replace("OUTCOME_", ""));
   expect(names.filter((name) => !named.has(name))).toEqual([]);
@@ -59,7 +59,7 @@ test("every directive of the simulated provider is documented", () => {
   const source = readFileSync(join(root, "src/providers/simulated/directives.ts"), "utf8");
   const directives = [...source.matchAll(/case "([a-z_]+)":/g)].map((match) => match[1] ?? "");
   expect(directives.length).toBeGreaterThan(0);
-  const section = readSection("docs/operating.md", "## The simulated provider");
+  const section = readDocument("docs/operating/simulated.md");
   expect(directives.filter((name) => !section.includes(`\`${name}=`))).toEqual([]);
 });
 
@@ -67,9 +67,9 @@ test("each line of the Responses format names a test that exists", () => {
   const tests = globSync("test/**/*.test.ts", { cwd: root })
     .map((path) => readFileSync(join(root, path), "utf8"))
     .join("\n");
-  const names = [...readDocument("docs/responses.md").matchAll(/^\|.*\| "(.+)" \|$/gm)].map(
-    ([, name = ""]) => name,
-  );
+  const names = [
+    ...readDocument("docs/customers/responses.md").matchAll(/^\|.*\| "(.+)" \|$/gm),
+  ].map(([, name = ""]) => name);
   expect(names.length).toBeGreaterThan(30);
   expect(names.filter((name) => !tests.includes(name))).toEqual([]);
 });

@@ -124,7 +124,7 @@ test("docs/customers/: a first request, usage, gRPC and Connect, from the comman
   expect(output).toContain('"accounts"');
   expect(output).toContain('"keys"');
   expect(output).toMatch(/admission\n(events\n)+receipt$/m);
-  expect(output).toMatch(/^key: sk-gw2-1\w{49}$/m);
+  expect(output).toMatch(/key: sk-gw2-1\w{49}$/m);
 });
 
 for (const text of samplesOf(customers, "js")) {
@@ -140,7 +140,7 @@ test("docs/operating/: an account, its credits and a key, from creation to revoc
   expect(output).toContain('"kind":"TRANSFER_KIND_PURCHASE"');
   expect(output).toContain('"monthlyCapMicrocredits":"500000000"');
   expect(output).toContain('"secret":"sk-gw2-1');
-  expect(output).toContain('"status":"KEY_STATE_REVOKED"');
+  expect(output).toContain('"state":"KEY_STATE_REVOKED"');
   expect(output).toContain('"state":"ORDER_STATE_PAID"');
   expect(output).not.toContain('"code"');
   // The last command describes the configuration file.

@@ -1,5 +1,5 @@
-// The documents of the repository: README.md, docs/ and those beside the sources. Their texts,
-// sections and samples.
+// The documents of the repository: those of the root, docs/ and those beside the sources. Their
+// texts, sections and samples.
 
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,8 +9,9 @@ export const root = join(import.meta.dirname, "../..");
 
 /** Paths of all documents, from the root. */
 export const documents: readonly string[] = [
-  "README.md",
-  ...globSync("{docs,src}/**/*.md", { cwd: root }).map((path) => path.replaceAll("\\", "/")),
+  ...globSync(["*.md", "{docs,src}/**/*.md"], { cwd: root }).map((path) =>
+    path.replaceAll("\\", "/"),
+  ),
 ].sort();
 
 /** The text of a document, by its path from the root. */

@@ -1,12 +1,13 @@
 // The documents are complete: they contain every closed list of the code, and no other entry.
 
 import { globSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { expect, test } from "vitest";
 import { Outcome, OutcomeSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { secretNames } from "../../src/config/environment.ts";
+import { allServices } from "../../src/contract/contract.ts";
 import { readSettingNames } from "../support/settings.ts";
-import { readDocument, readSection, root } from "./documents.ts";
+import { documents, readDocument, readSection, root } from "./documents.ts";
 import { readLogCodes, refreshTables, tablesDocuments } from "./tables.ts";
 
 for (const document of tablesDocuments) {
@@ -97,6 +98,36 @@ test("every npm script is described", () => {
   expect(scripts.filter((name) => !isNamed(name))).toEqual([]);
 });
 
-test("README.md has at most 250 lines", () => {
-  expect(readDocument("README.md").trimEnd().split("\n").length).toBeLessThanOrEqual(250);
+/** Pages that a reader reads whole. Others are looked up: tools, internals, measurements, names. */
+const pages = documents.filter(
+  (path) => !path.includes("/") || /^docs\/(customers|operating)\//.test(path),
+);
+
+test.each(pages)("%s is short enough to be read", (path) => {
+  const lines = readDocument(path).trimEnd().split("\n").length;
+  expect(lines).toBeLessThanOrEqual(path === "README.md" ? 200 : 250);
+});
+
+test.each(["docs/customers/", "docs/operating/"])("%sREADME.md leads to each page", (folder) => {
+  const index = readDocument(`${folder}README.md`);
+  const names = documents.filter((path) => path.startsWith(folder)).map((path) => basename(path));
+  expect(names.length).toBeGreaterThan(10);
+  expect(names.filter((name) => name !== "README.md" && !index.includes(`](${name})`))).toEqual([]);
+});
+
+test("each method that a document calls exists", () => {
+  const methods = new Set(
+    allServices.flatMap((service) =>
+      service.methods.map(({ name }) => `${service.typeName}/${name}`),
+    ),
+  );
+  const called = documents
+    .filter((path) => !path.startsWith("docs/decisions/") && path !== "docs/renamed.md")
+    .flatMap((path) =>
+      [...readDocument(path).matchAll(/\b(?:gateway\.)?(\w+\.v1\.\w+\/[A-Z]\w+)/g)].map(
+        ([, method]) => `${path}: gateway.${method}`,
+      ),
+    );
+  expect(called.length).toBeGreaterThan(10);
+  expect(called.filter((one) => !methods.has(one.replace(/^.*: /, "")))).toEqual([]);
 });

@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { expect, test } from "vitest";
 import { anchorOf, documents, readDocument, root } from "./documents.ts";
+import questions from "./questions.json" with { type: "json" };
 
 function anchorsOf(path: string): string[] {
   return [...readDocument(path).matchAll(/^#+ (.+)$/gm)].map((match) => anchorOf(match[1] ?? ""));
@@ -41,6 +42,17 @@ for (const path of documents) {
     expect(missing.map(([phrase]) => phrase)).toEqual([]);
   });
 }
+
+test("each question of the search has a page and a heading that answer it", () => {
+  const broken = questions.filter(
+    ({ page, heading }) =>
+      !documents.includes(page) || !anchorsOf(page).includes(anchorOf(heading)),
+  );
+  expect(broken).toEqual([]);
+  expect(new Set(questions.map(({ question }) => question)).size).toBe(questions.length);
+  for (const reader of ["customer", "operator"])
+    expect(questions.filter((one) => one.reader === reader)).toHaveLength(30);
+});
 
 test("each decision has a number of its own, which its title repeats", () => {
   const numbers = documents.flatMap((path) => /^docs\/decisions\/(\d{4})-/.exec(path)?.[1] ?? []);

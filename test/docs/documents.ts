@@ -31,10 +31,13 @@ export function readSection(path: string, heading: string): string {
 /** A fenced block of a document. */
 export type Sample = { readonly language: string; readonly text: string };
 
-/** The fenced blocks of a document, in order. */
+/** The fenced blocks of a document, in order, also those in lists. */
 export function readSamples(path: string): readonly Sample[] {
-  return [...readDocument(path).matchAll(/^```([a-z]*)\n([\s\S]*?)^```$/gm)].map(
-    ([, language = "", text = ""]) => ({ language, text }),
+  return [...readDocument(path).matchAll(/^( *)```([a-z]*)\n([\s\S]*?)^\1```$/gm)].map(
+    ([, indent = "", language = "", text = ""]) => ({
+      language,
+      text: text.replaceAll(new RegExp(`^${indent}`, "gm"), ""),
+    }),
   );
 }
 

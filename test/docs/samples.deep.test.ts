@@ -31,6 +31,7 @@ const byHand = {
   "WORKERS=auto npm start": "test/server/workers.deep.test.ts starts workers",
   "npm run bench": "takes minutes",
   $MANAGEMENT_KEY: "test/http/management.test.ts creates a key over Connect",
+  "openssl dgst": "test/payments/hooks.test.ts signs webhooks",
   "npm run backup": "test/postgres/backup.deep.test.ts backs up and restores",
   "npm run close-month": "test/history closes and exports months of its own",
 };
@@ -148,25 +149,34 @@ test("docs/operating/: an account, its credits and a key, from creation to revoc
   expect(output).toContain("model-haiku-4.5");
 });
 
-test("docs/operating/: the provider of the sample fits into the built-in file", () => {
-  const sample = samplesOf(["docs/operating/models-and-providers.md"], "yaml").find((one) =>
-    /^models:/m.test(one),
-  );
-  const { providers, models } = parse(sample ?? "");
+const settings = operating
+  // `test/config/clouds.test.ts` reads the pages of the clouds, and the next test that of coins.
+  .filter((path) => !/(azure|bedrock|coins|vertex)\.md$/.test(path))
+  .flatMap((path) => samplesOf([path], "yaml").map((sample) => ({ path, sample })));
+
+test.each(settings)("$path: the settings fit into the built-in file", ({ sample }) => {
+  const { models = [], providers, price, ...sections } = parse(sample);
   const file = parse(defaultCatalog());
+  const find = (id: string) => file.models.find((model: { id: string }) => model.id === id);
+  Object.assign(file, sections);
   Object.assign(file.providers, providers);
-  for (const { id, routes } of models)
-    file.models.find((model: { id: string }) => model.id === id).routes = routes;
-  const catalog = readCatalogFile(stringify(file));
-  expect(Object.keys(catalog.providers)).toContain("vendor");
+  for (const { id, routes } of models) find(id).routes = routes;
+  // A model with room for long prompts.
+  if (price) find("model-sonnet-4.6").price = price;
+  const read = readCatalogFile(stringify(file));
+  expect(Object.keys(read.providers)).toEqual(Object.keys(file.providers));
+  expect(Object.keys(read.people.oidc)).toEqual(Object.keys(sections.people?.oidc ?? {}));
 });
 
-test("docs/operating/: the people of the sample fit into the built-in file", () => {
-  const sample = samplesOf(["docs/operating/people.md"], "yaml").find((one) =>
-    /^people:/m.test(one),
-  );
-  const { people } = readCatalogFile(`${defaultCatalog()}\n${sample}`);
-  expect(Object.keys(people.oidc)).toEqual(["acme"]);
+test("each block of a page is one that a test runs or reads, or has no commands", () => {
+  const run = ["sh", "ts", "js", "javascript", "yaml"];
+  const withoutCommands = ["json", "mermaid", "sql", "text", "toml"];
+  const others = documents
+    .filter((path) => path !== "docs/tools.md" && !path.startsWith("docs/decisions/"))
+    .flatMap((path) => readSamples(path).map(({ language }) => ({ path, language })))
+    .filter(({ language }) => ![...run, ...withoutCommands].includes(language));
+  // A picture of the folders.
+  expect(others.filter(({ path }) => path !== "docs/internals.md")).toEqual([]);
 });
 
 test("docs/operating/coins.md: the processors of the sample fit into the built-in file", () => {

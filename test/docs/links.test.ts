@@ -1,6 +1,6 @@
 // Every reference of the documents exists: documents, headings, files, functions.
 
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { expect, test } from "vitest";
 import { anchorOf, documents, readDocument, root } from "./documents.ts";
@@ -42,6 +42,19 @@ for (const path of documents) {
     expect(missing.map(([phrase]) => phrase)).toEqual([]);
   });
 }
+
+test("every document that a source, a test or a deployment names exists", () => {
+  const files = globSync("{.ci,deploy,proto,src,test}/**/*.*", { cwd: root }).filter((path) =>
+    /\.(mjs|proto|service|sh|sql|tsx?|txt|ya?ml)$/.test(path),
+  );
+  const broken = files.flatMap((path) =>
+    [...readFileSync(join(root, path), "utf8").matchAll(/\bdocs\/[\w./-]+\.(?:md|yaml)\b/g)]
+      .filter(([named]) => !existsSync(join(root, named)))
+      .map(([named]) => `${path}: ${named}`),
+  );
+  expect(files.length).toBeGreaterThan(500);
+  expect(broken).toEqual([]);
+});
 
 test("each question of the search has a page and a heading that answer it", () => {
   const broken = questions.filter(

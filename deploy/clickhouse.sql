@@ -1,4 +1,4 @@
--- The table that EXPORT_SINK fills in ClickHouse. docs/operating.md explains it.
+-- The table that EXPORT_SINK fills in ClickHouse. docs/operating/history.md explains it.
 --
 -- A charge may come more than once; rows of one request are the same, and all but one are dropped
 -- when parts are merged. Until then `FINAL` leaves them out.

@@ -120,7 +120,7 @@ test("a suite depends on what it imports, directly or not, and on the folder nam
   expect(dependent("src/billing/sql/admission.sql")).toContain("test/billing/holds.test.ts");
   expect(dependent("src/base/money.ts")).toContain("test/e2e/usage-and-receipts.test.ts");
   expect(dependent("test/runner/unsteady.ts")).toEqual(["test/suites.test.ts"]);
-  expect(dependent("docs/operating.md")).toEqual([]);
+  expect(dependent("docs/operating/production.md")).toEqual([]);
 });
 
 test("the times of a run replace earlier ones, and forget suites that are gone or short", () => {

@@ -40,7 +40,8 @@ export function createLog(level: string, worker?: number): Log {
 
 /**
  * The stable codes of lines of level 40 and above. Each is declared beside its writer, with what an
- * operator does about it as its comment: the table of docs/watching.md is generated from these.
+ * operator does about it as its comment: the table of docs/operating/log-codes.md is generated
+ * from these.
  */
 // biome-ignore lint/suspicious/noEmptyInterface: declarations of the writers fill it.
 export interface LogCodes {}

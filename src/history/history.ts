@@ -1,5 +1,5 @@
 // The years behind the current month: closing, export and removal of months, and the sink that gets
-// every charge. docs/operating.md says how an operator uses them.
+// every charge. docs/operating/history.md says how an operator uses them.
 
 import { withTimeout } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";

@@ -1,4 +1,4 @@
-// What is charged at each ending of a request. Pure. `docs/customers.md` and
+// What is charged at each ending of a request. Pure. `docs/customers/credits.md` and
 // `src/billing/README.md` have the same table in words, and tests hold them against this one.
 
 import { create } from "@bufbuild/protobuf";

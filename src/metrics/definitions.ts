@@ -1,4 +1,5 @@
-// Every metric that the gateway exports. The table in docs/watching.md is generated from this list.
+// Every metric that the gateway exports. The table in docs/operating/watching.md is generated from
+// this list.
 //
 // No label is an account, a key, a request id, or text of a client.
 

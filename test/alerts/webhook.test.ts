@@ -81,7 +81,7 @@ test("a receiver gets the alert, and can check who sent it", async () => {
   expect(request.headers["webhook-signature"]).toBe(`v1,${signed}`);
 
   // And as the documents tell receivers to.
-  const [sample = ""] = readSamples("docs/customers.md")
+  const [sample = ""] = readSamples("docs/customers/alerts.md")
     .filter(({ language }) => language === "javascript")
     .map(({ text }) => text);
   const { readAlert } = await import(`data:text/javascript,${encodeURIComponent(sample)}`);

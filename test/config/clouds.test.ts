@@ -22,9 +22,9 @@ function withLines(page: string) {
 }
 
 test.each([
-  ["docs/bedrock.md", ["bedrock"]],
-  ["docs/vertex.md", ["vertex"]],
-  ["docs/azure.md", ["azure", "azure"]],
+  ["docs/operating/bedrock.md", ["bedrock"]],
+  ["docs/operating/vertex.md", ["vertex"]],
+  ["docs/operating/azure.md", ["azure", "azure"]],
 ])("the lines of %s fit into the built-in file", (page, kinds) => {
   const file = withLines(page);
   const added = Object.values(file.providers).map(({ kind }) => kind);

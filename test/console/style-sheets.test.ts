@@ -79,7 +79,7 @@ test("a grid of its own, and a column that cannot shrink, are found", () => {
 });
 
 /**
- * The oldest browsers for which the page is made (docs/customers.md). The tests try those
+ * The oldest browsers for which the page is made (docs/operating/people.md). The tests try those
  * that Debian has now; an old Firefox and Safari are in no registry that tests can use.
  */
 const oldest = { firefox: 128, safari: 17.5 };

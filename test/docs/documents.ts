@@ -1,5 +1,5 @@
-// The documents of the repository: README.md, docs/ and those beside the sources. Their texts,
-// sections and samples.
+// The documents of the repository: those of the root, docs/ and those beside the sources. Their
+// texts, sections and samples.
 
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,8 +9,9 @@ export const root = join(import.meta.dirname, "../..");
 
 /** Paths of all documents, from the root. */
 export const documents: readonly string[] = [
-  "README.md",
-  ...globSync("{docs,src}/**/*.md", { cwd: root }).map((path) => path.replaceAll("\\", "/")),
+  ...globSync(["*.md", "{docs,src}/**/*.md"], { cwd: root }).map((path) =>
+    path.replaceAll("\\", "/"),
+  ),
 ].sort();
 
 /** The text of a document, by its path from the root. */
@@ -30,10 +31,13 @@ export function readSection(path: string, heading: string): string {
 /** A fenced block of a document. */
 export type Sample = { readonly language: string; readonly text: string };
 
-/** The fenced blocks of a document, in order. */
+/** The fenced blocks of a document, in order, also those in lists. */
 export function readSamples(path: string): readonly Sample[] {
-  return [...readDocument(path).matchAll(/^```([a-z]*)\n([\s\S]*?)^```$/gm)].map(
-    ([, language = "", text = ""]) => ({ language, text }),
+  return [...readDocument(path).matchAll(/^( *)```([a-z]*)\n([\s\S]*?)^\1```$/gm)].map(
+    ([, indent = "", language = "", text = ""]) => ({
+      language,
+      text: text.replaceAll(new RegExp(`^${indent}`, "gm"), ""),
+    }),
   );
 }
 

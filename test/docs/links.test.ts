@@ -1,9 +1,10 @@
 // Every reference of the documents exists: documents, headings, files, functions.
 
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { expect, test } from "vitest";
 import { anchorOf, documents, readDocument, root } from "./documents.ts";
+import questions from "./questions.json" with { type: "json" };
 
 function anchorsOf(path: string): string[] {
   return [...readDocument(path).matchAll(/^#+ (.+)$/gm)].map((match) => anchorOf(match[1] ?? ""));
@@ -41,6 +42,30 @@ for (const path of documents) {
     expect(missing.map(([phrase]) => phrase)).toEqual([]);
   });
 }
+
+test("every document that a source, a test or a deployment names exists", () => {
+  const files = globSync("{.ci,deploy,proto,src,test}/**/*.*", { cwd: root }).filter((path) =>
+    /\.(mjs|proto|service|sh|sql|tsx?|txt|ya?ml)$/.test(path),
+  );
+  const broken = files.flatMap((path) =>
+    [...readFileSync(join(root, path), "utf8").matchAll(/\bdocs\/[\w./-]+\.(?:md|yaml)\b/g)]
+      .filter(([named]) => !existsSync(join(root, named)))
+      .map(([named]) => `${path}: ${named}`),
+  );
+  expect(files.length).toBeGreaterThan(500);
+  expect(broken).toEqual([]);
+});
+
+test("each question of the search has a page and a heading that answer it", () => {
+  const broken = questions.filter(
+    ({ page, heading }) =>
+      !documents.includes(page) || !anchorsOf(page).includes(anchorOf(heading)),
+  );
+  expect(broken).toEqual([]);
+  expect(new Set(questions.map(({ question }) => question)).size).toBe(questions.length);
+  for (const reader of ["customer", "operator"])
+    expect(questions.filter((one) => one.reader === reader)).toHaveLength(30);
+});
 
 test("each decision has a number of its own, which its title repeats", () => {
   const numbers = documents.flatMap((path) => /^docs\/decisions\/(\d{4})-/.exec(path)?.[1] ?? []);

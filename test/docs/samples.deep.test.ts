@@ -19,10 +19,11 @@ const run = promisify(execFile);
 
 /** Shell samples that do not run here, by a part of their text, with the reason. */
 const byHand = {
-  "npm ci --omit=dev && npm start": "test/server/process.deep.test.ts starts gateways",
+  "npm ci --omit=dev\nnpm start": "test/server/process.deep.test.ts starts gateways",
   "METRICS_PORT=9464 npm start": "test/server/metrics.test.ts reads metrics",
   "npx --package": "test/deploy/package.deep.test.ts starts the package",
   "npm ci && npm test": "runs this very suite",
+  "npm ci\nnpm test": "runs this very suite",
   "npm run test:deep": "runs this very suite",
   "PROVIDER_KEY=… npm start": "needs a credential of a provider",
   "HTTPS_PROXY=http://gateway": "test/base/outbound.test.ts goes through proxies",
@@ -30,9 +31,17 @@ const byHand = {
   "WORKERS=auto npm start": "test/server/workers.deep.test.ts starts workers",
   "npm run bench": "takes minutes",
   $MANAGEMENT_KEY: "test/http/management.test.ts creates a key over Connect",
+  "docker compose": "needs a registry of images; test/deploy/shipping.deep.test.ts reads the file",
+  "helm install": "needs a cluster; test/deploy/chart.deep.test.ts runs what it renders",
+  "systemctl enable": "needs systemd; test/deploy/shipping.deep.test.ts judges the unit",
+  "openssl dgst": "test/payments/hooks.test.ts signs webhooks",
   "npm run backup": "test/postgres/backup.deep.test.ts backs up and restores",
   "npm run close-month": "test/history closes and exports months of its own",
 };
+
+/** The pages of each reader, in the order of their names. */
+const customers = documents.filter((path) => path.startsWith("docs/customers/"));
+const operating = documents.filter((path) => path.startsWith("docs/operating/"));
 
 let gateway: TestGateway;
 /** Looks like the folder of the repository, with the keys of the started gateway. */
@@ -71,32 +80,34 @@ async function runShell(text: string, cwd = folder): Promise<string> {
   return stdout;
 }
 
-function samplesOf(path: string, language: string): string[] {
-  return readSamples(path)
+/** The samples of one language in some documents, in their order. */
+function samplesOf(paths: readonly string[], language: string): string[] {
+  return paths
+    .flatMap(readSamples)
     .filter((sample) => sample.language === language)
     .map(({ text }) => text);
 }
 
-/** The shell samples of a document, as one script. */
-function shellOf(path: string): string {
+/** The shell samples of some documents, as one script: a page may use what an earlier one set. */
+function shellOf(...paths: readonly string[]): string {
   const isByHand = (text: string) => Object.keys(byHand).some((part) => text.includes(part));
-  return samplesOf(path, "sh")
+  return samplesOf(paths, "sh")
     .filter((text) => !isByHand(text))
     .join("\n");
 }
 
 test("each sample that is run by hand exists", () => {
-  const samples = documents.flatMap((path) => samplesOf(path, "sh"));
+  const samples = samplesOf(documents, "sh");
   for (const part of Object.keys(byHand))
-    expect(samples.filter((text) => text.includes(part))).toHaveLength(1);
+    expect(samples.filter((text) => text.includes(part))).not.toEqual([]);
 });
 
 test("no other document has samples that could run here", () => {
   // `test/tools` runs those of docs/tools.md.
-  const tested = ["README.md", "docs/tools.md", "docs/customers.md", "docs/operating.md"];
+  const tested = ["README.md", "docs/tools.md", ...customers, ...operating];
   const others = documents.filter((path) => !tested.includes(path));
   const runs = (path: string) =>
-    shellOf(path) !== "" || ["ts", "js"].some((one) => samplesOf(path, one).length > 0);
+    shellOf(path) !== "" || ["ts", "js"].some((one) => samplesOf([path], one).length > 0);
   expect(others.filter(runs)).toEqual([]);
 });
 
@@ -111,27 +122,27 @@ test("README.md: the first paid requests, the receipt and the credits", async ()
   expect(output).not.toContain('"error"');
 });
 
-test("docs/customers.md: gRPC and Connect, from the command line and from Node", async () => {
-  const [createKey = "", generate = ""] = samplesOf("docs/customers.md", "ts");
+test("docs/customers/: a first request, usage, gRPC and Connect, from the command line and from Node", async () => {
+  const [createKey = "", generate = ""] = samplesOf(customers, "ts");
   await writeFile(join(folder, "create-key.ts"), withAddresses(createKey));
   await writeFile(join(folder, "generate.ts"), withAddresses(generate));
-  const output = await runShell(`${shellOf("docs/customers.md")}\necho "key: $JOB_KEY"`);
+  const output = await runShell(`${shellOf(...customers)}\necho "key: $JOB_KEY"`);
   expect(output).toContain('"accounts"');
   expect(output).toContain('"keys"');
   expect(output).toMatch(/admission\n(events\n)+receipt$/m);
-  expect(output).toMatch(/^key: sk-gw2-1\w{49}$/m);
+  expect(output).toMatch(/key: sk-gw2-1\w{49}$/m);
 });
 
-for (const text of samplesOf("docs/customers.md", "js")) {
+for (const text of samplesOf(customers, "js")) {
   const [, name] = /from "(.+)"/.exec(text) ?? [];
-  test(`docs/customers.md: the sample with ${name}`, async () => {
+  test(`docs/customers/: the sample with ${name}`, async () => {
     await writeFile(join(folder, "sample.mjs"), withAddresses(text));
     expect(await runShell("node sample.mjs")).toContain("Hello");
   });
 }
 
-test("docs/operating.md: an account, its credits and a key, from creation to revocation", async () => {
-  const output = await runShell(shellOf("docs/operating.md"));
+test("docs/operating/: an account, its credits and a key, from creation to revocation", async () => {
+  const output = await runShell(shellOf(...operating));
   expect(output).toContain('"kind":"TRANSFER_KIND_PURCHASE"');
   expect(output).toContain('"monthlyCapMicrocredits":"500000000"');
   expect(output).toContain('"secret":"sk-gw2-1');
@@ -142,25 +153,38 @@ test("docs/operating.md: an account, its credits and a key, from creation to rev
   expect(output).toContain("model-haiku-4.5");
 });
 
-test("docs/operating.md: the provider of the sample fits into the built-in file", () => {
-  const sample = samplesOf("docs/operating.md", "yaml").find((one) => /^models:/m.test(one));
-  const { providers, models } = parse(sample ?? "");
+const settings = operating
+  // `test/config/clouds.test.ts` reads the pages of the clouds, and the next test that of coins.
+  .filter((path) => !/(azure|bedrock|coins|vertex)\.md$/.test(path))
+  .flatMap((path) => samplesOf([path], "yaml").map((sample) => ({ path, sample })));
+
+test.each(settings)("$path: the settings fit into the built-in file", ({ sample }) => {
+  const { models = [], providers, price, ...sections } = parse(sample);
   const file = parse(defaultCatalog());
+  const find = (id: string) => file.models.find((model: { id: string }) => model.id === id);
+  Object.assign(file, sections);
   Object.assign(file.providers, providers);
-  for (const { id, routes } of models)
-    file.models.find((model: { id: string }) => model.id === id).routes = routes;
-  const catalog = readCatalogFile(stringify(file));
-  expect(Object.keys(catalog.providers)).toContain("vendor");
+  for (const { id, routes } of models) find(id).routes = routes;
+  // A model with room for long prompts.
+  if (price) find("model-sonnet-4.6").price = price;
+  const read = readCatalogFile(stringify(file));
+  expect(Object.keys(read.providers)).toEqual(Object.keys(file.providers));
+  expect(Object.keys(read.people.oidc)).toEqual(Object.keys(sections.people?.oidc ?? {}));
 });
 
-test("docs/operating.md: the people of the sample fit into the built-in file", () => {
-  const sample = samplesOf("docs/operating.md", "yaml").find((one) => /^people:/m.test(one));
-  const { people } = readCatalogFile(`${defaultCatalog()}\n${sample}`);
-  expect(Object.keys(people.oidc)).toEqual(["acme"]);
+test("each block of a page is one that a test runs or reads, or has no commands", () => {
+  const run = ["sh", "ts", "js", "javascript", "yaml"];
+  const withoutCommands = ["json", "mermaid", "sql", "text", "toml"];
+  const others = documents
+    .filter((path) => path !== "docs/tools.md" && !path.startsWith("docs/decisions/"))
+    .flatMap((path) => readSamples(path).map(({ language }) => ({ path, language })))
+    .filter(({ language }) => ![...run, ...withoutCommands].includes(language));
+  // A picture of the folders.
+  expect(others.filter(({ path }) => path !== "docs/internals.md")).toEqual([]);
 });
 
-test("docs/payments.md: the processors of the sample fit into the built-in file", () => {
-  const [sample = ""] = samplesOf("docs/payments.md", "yaml");
+test("docs/operating/coins.md: the processors of the sample fit into the built-in file", () => {
+  const [sample = ""] = samplesOf(["docs/operating/coins.md"], "yaml");
   // The keys are cut short, because nobody should use one that is published.
   const whole = sample
     .replace(/zpub\S+…/, bitcoinAccountKey)

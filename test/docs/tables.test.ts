@@ -1,12 +1,13 @@
 // The documents are complete: they contain every closed list of the code, and no other entry.
 
 import { globSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { expect, test } from "vitest";
 import { Outcome, OutcomeSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { secretNames } from "../../src/config/environment.ts";
+import { allServices } from "../../src/contract/contract.ts";
 import { readSettingNames } from "../support/settings.ts";
-import { readDocument, readSection, root } from "./documents.ts";
+import { documents, readDocument, readSection, root } from "./documents.ts";
 import { readLogCodes, refreshTables, tablesDocuments } from "./tables.ts";
 
 for (const document of tablesDocuments) {
@@ -28,7 +29,7 @@ test("every code of a log line is written by the file that declares it", () => {
 });
 
 test("the settings are the environment variables that are read", () => {
-  const section = readSection("docs/operating.md", "## Settings");
+  const section = readDocument("docs/operating/settings.md");
   const read = readSettingNames();
   expect(read).toContain("PORT");
   // Files of secrets are one rule, which names the secrets.
@@ -46,7 +47,7 @@ test("the outcomes are those that a charge can have", () => {
   const stored = OutcomeSchema.values.filter(
     ({ number }) => number !== Outcome.UNSPECIFIED && number !== Outcome.RUNNING,
   );
-  const section = readSection("docs/customers.md", "### Endings and charges");
+  const section = readSection("docs/customers/credits.md", "## Endings and charges");
   const named = new Set([...section.matchAll(/`([A-Z_]{4,})`/g)].map(([, name]) => name));
   const names = stored.map(({ name }) => name.replace("OUTCOME_", ""));
   expect(names.filter((name) => !named.has(name))).toEqual([]);
@@ -61,7 +62,7 @@ test("every directive of the simulated provider is documented", () => {
   const source = readFileSync(join(root, "src/providers/simulated/directives.ts"), "utf8");
   const directives = [...source.matchAll(/case "([a-z_]+)":/g)].map((match) => match[1] ?? "");
   expect(directives.length).toBeGreaterThan(0);
-  const section = readSection("docs/operating.md", "## The simulated provider");
+  const section = readDocument("docs/operating/simulated.md");
   expect(directives.filter((name) => !section.includes(`\`${name}=`))).toEqual([]);
 });
 
@@ -69,9 +70,9 @@ test("each line of the Responses format names a test that exists", () => {
   const tests = globSync("test/**/*.test.ts", { cwd: root })
     .map((path) => readFileSync(join(root, path), "utf8"))
     .join("\n");
-  const names = [...readDocument("docs/responses.md").matchAll(/^\|.*\| "(.+)" \|$/gm)].map(
-    ([, name = ""]) => name,
-  );
+  const names = [
+    ...readDocument("docs/customers/responses.md").matchAll(/^\|.*\| "(.+)" \|$/gm),
+  ].map(([, name = ""]) => name);
   expect(names.length).toBeGreaterThan(30);
   expect(names.filter((name) => !tests.includes(name))).toEqual([]);
 });
@@ -99,6 +100,36 @@ test("every npm script is described", () => {
   expect(scripts.filter((name) => !isNamed(name))).toEqual([]);
 });
 
-test("README.md has at most 250 lines", () => {
-  expect(readDocument("README.md").trimEnd().split("\n").length).toBeLessThanOrEqual(250);
+/** Pages that a reader reads whole. Others are looked up: tools, internals, measurements, names. */
+const pages = documents.filter(
+  (path) => !path.includes("/") || /^docs\/(customers|operating)\//.test(path),
+);
+
+test.each(pages)("%s is short enough to be read", (path) => {
+  const lines = readDocument(path).trimEnd().split("\n").length;
+  expect(lines).toBeLessThanOrEqual(path === "README.md" ? 200 : 250);
+});
+
+test.each(["docs/customers/", "docs/operating/"])("%sREADME.md leads to each page", (folder) => {
+  const index = readDocument(`${folder}README.md`);
+  const names = documents.filter((path) => path.startsWith(folder)).map((path) => basename(path));
+  expect(names.length).toBeGreaterThan(10);
+  expect(names.filter((name) => name !== "README.md" && !index.includes(`](${name})`))).toEqual([]);
+});
+
+test("each method that a document calls exists", () => {
+  const methods = new Set(
+    allServices.flatMap((service) =>
+      service.methods.map(({ name }) => `${service.typeName}/${name}`),
+    ),
+  );
+  const called = documents
+    .filter((path) => !path.startsWith("docs/decisions/") && path !== "docs/renamed.md")
+    .flatMap((path) =>
+      [...readDocument(path).matchAll(/\b(?:gateway\.)?(\w+\.v1\.\w+\/[A-Z]\w+)/g)].map(
+        ([, method]) => `${path}: gateway.${method}`,
+      ),
+    );
+  expect(called.length).toBeGreaterThan(10);
+  expect(called.filter((one) => !methods.has(one.replace(/^.*: /, "")))).toEqual([]);
 });

@@ -33,8 +33,11 @@ import { anchorOf, readDocument, root } from "./documents.ts";
 const tables: Readonly<Record<string, Readonly<Record<string, (document: string) => string>>>> = {
   "README.md": { tools: toolsTable },
   "docs/tools.md": { tools: toolsTable, samples: toolSamples },
-  "docs/customers.md": { reasons: reasonsTable, methods: methodsTable, limits: limitsTable },
-  "docs/watching.md": { metrics: metricsTable, "log codes": logCodesTable },
+  "docs/customers/errors.md": { reasons: reasonsTable },
+  "docs/customers/methods.md": { methods: methodsTable },
+  "docs/customers/field-limits.md": { limits: limitsTable },
+  "docs/operating/watching.md": { metrics: metricsTable },
+  "docs/operating/log-codes.md": { "log codes": logCodesTable },
 };
 
 /** The documents with generated tables. */

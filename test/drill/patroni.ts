@@ -4,7 +4,8 @@
 //   node test/drill/patroni.ts 10              # as root: ten failovers, then two switchovers
 //
 // A failover kills the primary and its Patroni with SIGKILL. The output is a Markdown table, which
-// docs/operating.md shows; after each event every answer is compared with its charge.
+// docs/operating/high-availability.md shows; after each event every answer is compared with its
+// charge.
 
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";

@@ -299,7 +299,7 @@ function nameOf(outcome: Outcome | undefined): string | undefined {
 }
 
 const section = "Endings and charges";
-const customers = readSection("docs/customers.md", `### ${section}`);
+const customers = readSection("docs/customers/credits.md", `## ${section}`);
 const table = [...customers.matchAll(/^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$/gm)].slice(
   1,
 );

@@ -395,7 +395,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
   });
 
   test("the rights that the documents name are enough", async () => {
-    const text = readDocument("docs/operating.md");
+    const text = readDocument("docs/operating/high-availability.md");
     const [, rights = ""] = /user gateway on >SECRET ([^`]*)```/.exec(text) ?? [];
     const own = rights.split(/\s+/).filter((right) => right !== "" && !right.includes("cluster"));
     await server.command("acl", "setuser", "gateway", "reset", "on", ">SECRET", ...own);

@@ -16,7 +16,7 @@ import { nativeStream } from "../support/provider-answers.ts";
 
 const run = promisify(execFile);
 
-/** Of the table in docs/customers.md. */
+/** Of the table in docs/customers/responses.md. */
 const version = "0.171.0";
 /** Names that Codex knows itself. Each has tools of its own. */
 const known = ["gpt-5.5", "gpt-5.6-sol", "gpt-6.2-sol"];

@@ -47,7 +47,7 @@ type AdminCore = {
 const publicUrl = "http://localhost:8080";
 
 export type TestGatewayOptions = {
-  /** Further settings, as in docs/operating.md. */
+  /** Further settings, as in docs/operating/settings.md. */
   env?: NodeJS.ProcessEnv;
   /** Default: the built-in catalogue without pauses. */
   catalog?: CatalogFile;

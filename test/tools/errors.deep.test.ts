@@ -1,5 +1,5 @@
 // Errors that a person must act on, in the real tools: each stops soon, and prints the sentence.
-// `docs/customers.md` has the table.
+// `docs/customers/errors.md` has the table.
 
 import { once } from "node:events";
 import { createServer, request as forward, type Server } from "node:http";

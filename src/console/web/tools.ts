@@ -1,5 +1,5 @@
 // The tools that people connect, and what each needs: the one list behind docs/tools.md, the table
-// in docs/customers.md and the console. `test/tools` installs each tool and runs what is written
+// in README.md and the console. `test/tools` installs each tool and runs what is written
 // here; it also writes `tools-tried.json`.
 
 /** A tool, an SDK or a command, and what a person writes to use it. */

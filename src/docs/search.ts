@@ -1,0 +1,117 @@
+// Search over the sections of all pages. By minisearch: it ranks by BM25+ with weights of fields,
+// has types and no dependencies, and its index is in memory.
+
+import { setImmediate as turn } from "node:timers/promises";
+import MiniSearch, { type SearchResult } from "minisearch";
+import { escaped } from "./html.ts";
+
+/** A section of a page, as it is searched. */
+export type Entry = {
+  /** The address of the section. */
+  readonly href: string;
+  /** The path of its page. */
+  readonly page: string;
+  readonly title: string;
+  /** Its headings below the title, the outer ones first. */
+  readonly headings: readonly string[];
+  readonly text: string;
+};
+
+export type Found = Pick<Entry, "href" | "page" | "title" | "headings"> & {
+  /** A piece of the text as HTML, with the words that were found marked. */
+  readonly excerpt: string;
+};
+
+export type Search = (query: string) => readonly Found[];
+
+/** Longer queries are cut: nobody types them, and each word costs time. */
+const queryCharactersMax = 200;
+const foundMax = 20;
+
+/** Makes the index, in turns: requests are served in between. */
+export async function createSearch(entries: readonly Entry[]): Promise<Search> {
+  const index = new MiniSearch<Entry>({
+    idField: "href",
+    fields: ["title", "heading", "above", "text"],
+    storeFields: [],
+    tokenize: wordsOf,
+    processTerm: stemOf,
+    extractField: (entry, field) => {
+      if (field === "heading") return entry.headings.at(-1) ?? entry.title;
+      if (field === "above") return entry.headings.slice(0, -1).join(" ");
+      return field === "href" || field === "title" || field === "text" ? entry[field] : "";
+    },
+  });
+  const byHref = new Map(entries.map((entry) => [entry.href, entry]));
+  for (const [at, entry] of entries.entries()) {
+    index.add(entry);
+    if (at % 20 === 19) await turn();
+  }
+  return (query) => {
+    const results = index.search(query.slice(0, queryCharactersMax), {
+      boost: { title: 1.5, heading: 3, above: 1.5, text: 1 },
+      tokenize: (text) => wordsOf(text).flatMap((word) => [word, ...(synonyms.get(word) ?? [])]),
+      // The last word may not be typed to its end.
+      prefix: (_term, at, terms) => at === terms.length - 1,
+      fuzzy: (term) => (term.length > 5 ? 0.2 : false),
+      weights: { fuzzy: 0.2, prefix: 0.4 },
+    });
+    return results.slice(0, foundMax).flatMap((result) => {
+      const entry = byHref.get(String(result.id));
+      return entry ? [toFound(entry, result)] : [];
+    });
+  };
+}
+
+/** Words that people use where the documents have others. */
+const synonyms: ReadonlyMap<string, readonly string[]> = new Map([]);
+
+/** Words of sentences, which say nothing of a subject. */
+const stopWords = new Set(
+  (
+    "a about all am an and any are as at be been but by can cannot could do does doing for from " +
+    "get got had has have how i if in into is it its me my no not of on one or our so some than " +
+    "that the their them then there these they this to up us use used using want was we were " +
+    "what when where which who whose why will with would you your"
+  ).split(" "),
+);
+
+/** Lower-case words. `camelCase` has the whole and its parts. */
+function wordsOf(text: string): string[] {
+  return [...text.matchAll(/[\p{L}\p{N}]+/gu)].flatMap(([word]) => {
+    const parts = word.match(/\p{Lu}?\p{Ll}+|\p{Lu}+(?!\p{Ll})|\p{N}+/gu) ?? [];
+    const lower = word.toLowerCase();
+    return parts.length > 1 ? [lower, ...parts.map((part) => part.toLowerCase())] : [lower];
+  });
+}
+
+/** One form of `charge`, `charges`, `charged` and `charging`. Null: the word is left out. */
+function stemOf(word: string): string | null {
+  if (stopWords.has(word)) return null;
+  if (word.length < 4) return word;
+  const one = word
+    .replace(/ies$/, "y")
+    .replace(/(?<=s|x|ch|sh)es$/, "")
+    .replace(/(?<!s|u|i)s$/, "");
+  const root = one.replace(/(?<=[aeiouy].*[^aeiou])(?:ing|ed)$|(?<=[aeiouy]{2}.*)(?:ing|ed)$/, "");
+  return root.replace(/([bdgmnprt])\1$/, "$1").replace(/(?<=..)e$/, "");
+}
+
+const excerptCharacters = 220;
+
+function toFound({ text, ...entry }: Entry, { match }: SearchResult): Found {
+  const isFound = (word: string) => {
+    const stem = stemOf(word.toLowerCase());
+    return stem !== null && Object.hasOwn(match, stem);
+  };
+  const words = [...text.matchAll(/[\p{L}\p{N}]+/gu)];
+  const first = words.find(([word]) => isFound(word))?.index ?? 0;
+  const begin = first < excerptCharacters / 2 ? 0 : text.lastIndexOf(" ", first - 60) + 1;
+  const rest = text.slice(begin, begin + excerptCharacters);
+  const piece = begin + rest.length < text.length ? rest.replace(/\s\S*$/, " …") : rest;
+  const excerpt = piece
+    .split(/([\p{L}\p{N}]+)/u)
+    .map((part) => (isFound(part) ? `<mark>${escaped(part)}</mark>` : escaped(part)))
+    .join("");
+  return { ...entry, excerpt: begin > 0 ? `… ${excerpt}` : excerpt };
+}

@@ -21,6 +21,9 @@ import { createSearch, type Entry } from "./search.ts";
 
 export type { Assets } from "./page.ts";
 
+/** Longer queries are cut: nobody types them, and each word costs time. */
+const queryCharactersMax = 200;
+
 const root = join(import.meta.dirname, "../..");
 
 export type DocsParts = {
@@ -87,7 +90,7 @@ export function createDocs(parts: DocsParts): Docs {
           return { status: 200, type: "image/png", content, etag: tagOf(content) };
         });
       const document = all.documents.get(path);
-      const asked = query.trim();
+      const asked = query.trim().slice(0, queryCharactersMax).toWellFormed();
       if (path === "" && asked !== "")
         return htmlOf(renderFound(frame, asked, (await search())(asked)));
       if (!document && path !== "") return { ...htmlOf(renderNoPage(frame)), status: 404 };
@@ -162,8 +165,8 @@ function pathOf(file: string): string {
 function summaryOf(source: string): string {
   const [, first = ""] = source.split(/\n\s*\n/);
   const text = textOf(renderMarkdown(first, { hrefOf: () => undefined, sampleOf: String }).html);
-  const [sentence = text] = /^.+?[.:](?= |$)/.exec(text) ?? [];
-  return sentence.replace(/:$/, ".");
+  const [sentence = text] = /^.+?\.(?= |$)/.exec(text) ?? [];
+  return sentence;
 }
 
 /** Where a gateway on the machine of the reader listens. */

@@ -24,8 +24,6 @@ export type Found = Pick<Entry, "href" | "page" | "title" | "headings"> & {
 
 export type Search = (query: string) => readonly Found[];
 
-/** Longer queries are cut: nobody types them, and each word costs time. */
-const queryCharactersMax = 200;
 const foundMax = 20;
 
 /** Makes the index, in turns: requests are served in between. */
@@ -48,7 +46,7 @@ export async function createSearch(entries: readonly Entry[]): Promise<Search> {
     if (at % 20 === 19) await turn();
   }
   return (query) => {
-    const results = index.search(query.slice(0, queryCharactersMax), {
+    const results = index.search(query, {
       boost: { title: 1.5, heading: 3, above: 1.5, text: 1 },
       tokenize: (text) => wordsOf(text).flatMap((word) => [word, ...(synonyms.get(word) ?? [])]),
       // The last word may not be typed to its end.

@@ -24,6 +24,9 @@ export type { Assets } from "./page.ts";
 /** Longer queries are cut: nobody types them, and each word costs time. */
 const queryCharactersMax = 200;
 
+/** An overview leads to pages: what it names is said there. */
+const overviewWeight = 0.3;
+
 const root = join(import.meta.dirname, "../..");
 
 export type DocsParts = {
@@ -59,6 +62,8 @@ type Document = {
   readonly file: string;
   readonly source: string;
   readonly showsPublicUrl: boolean;
+  /** How much its sections count in a search. */
+  readonly weight: number;
 };
 
 type Library = {
@@ -144,8 +149,9 @@ async function readLibrary(folder: string): Promise<Library> {
       const source = sources.get(file) ?? "";
       const [title = path] = /(?<=^# ).+$/m.exec(source) ?? [];
       const { showsPublicUrl } = group;
-      const href = `/docs/${path}`;
-      return { path, href, title, summary: summaryOf(source), file, source, showsPublicUrl };
+      const weight = isOverview(file) ? overviewWeight : group.weight;
+      const summary = summaryOf(source);
+      return { path, href: `/docs/${path}`, title, summary, file, source, showsPublicUrl, weight };
     }),
   }));
   const documents = groups.flatMap(({ pages }) => pages.map((page) => [page.path, page] as const));
@@ -193,19 +199,38 @@ function hrefOf(target: string, file: string, { documents, pictures }: Library) 
 }
 
 async function entriesOf(library: Library): Promise<Entry[]> {
-  const entries: Entry[] = [];
+  const entries: Omit<Entry, "questions">[] = [];
+  const questions = new Map<string, string>();
   for (const document of library.documents.values()) {
-    const { href, title, path: page } = document;
+    const { href, title, path: page, file } = document;
+    const { html, sections } = render(document, library, "");
+    if (isOverview(file)) collectQuestions(html, questions);
     const above: Section[] = [];
-    for (const section of render(document, library, "").sections) {
+    for (const section of sections) {
       const { id, level, heading, text } = section;
       while ((above.at(-1)?.level ?? 0) >= level) above.pop();
       const headings = level === 1 ? [] : [...above.map((one) => one.heading), heading];
       if (level > 1) above.push(section);
-      entries.push({ href: level === 1 ? href : `${href}#${id}`, page, title, headings, text });
+      const address = level === 1 ? href : `${href}#${id}`;
+      entries.push({ href: address, page, title, headings, text, weight: document.weight });
     }
     // Requests are served in between.
     await turn();
   }
-  return entries;
+  return entries.map((entry) => ({
+    ...entry,
+    questions: questions.get(`/docs/${entry.page}`) ?? "",
+  }));
+}
+
+/** The page of a folder lists its pages with the questions that they answer. */
+function isOverview(file: string): boolean {
+  return /(^|\/)README\.md$/.test(file);
+}
+
+/** Adds the row of a table to each page to which it links, as its questions. */
+function collectQuestions(html: string, questions: Map<string, string>): void {
+  for (const [row] of html.matchAll(/<tr>[\s\S]*?<\/tr>/g))
+    for (const [, href = ""] of row.matchAll(/ href="([^"#]+)/g))
+      questions.set(href, `${questions.get(href) ?? ""} ${textOf(row)}`);
 }

@@ -16,7 +16,7 @@ export type Section = {
 
 export type Rendered = { readonly html: string; readonly sections: readonly Section[] };
 
-const scrolling = '<div class="wide" role="group" aria-label="Table" tabindex="0">';
+const scrolling = '<div class="docs-table" role="group" aria-label="Table" tabindex="0">';
 
 export type Place = {
   /** The address of a link's target. Undefined: it leads nowhere here, and is plain text. */

@@ -7,23 +7,45 @@ type Reader = {
   readonly pages: readonly string[];
   /** True: they call the gateway from elsewhere, so samples have its public address. */
   readonly showsPublicUrl: boolean;
+  /** How much a section of them counts in a search: most people who search use the gateway. */
+  readonly weight: number;
 };
 
 const readers: readonly Reader[] = [
   {
     name: "For customers",
     showsPublicUrl: true,
-    pages: ["customers/quick-start", "customers/", "customers", "tools", "responses"],
+    weight: 1,
+    pages: [
+      ...["customers", "customers/quick-start", "tools", "customers/keys", "customers/credits"],
+      ...["customers/models", "customers/limits-and-budgets", "customers/http"],
+      ...["customers/messages", "customers/chat-completions", "customers/responses", "customers/"],
+    ],
   },
   {
     name: "For operators",
     showsPublicUrl: false,
+    weight: 1,
     pages: [
-      ...["operating/install", "operating/", "operating", "payments", "watching"],
-      ...["bedrock", "azure", "vertex"],
+      ...["operating", "operating/install", "operating/settings", "operating/accounts"],
+      ...["operating/people", "operating/models-and-providers", "operating/bedrock"],
+      ...["operating/vertex", "operating/azure", "operating/simulated", "operating/selling"],
+      ...["operating/coins", "operating/production", "operating/high-availability"],
+      ...["operating/database", "operating/history", "operating/security", "operating/"],
     ],
   },
-  { name: "For developers", showsPublicUrl: false, pages: ["internals", "measuring", "renamed"] },
+  {
+    name: "For everybody",
+    showsPublicUrl: false,
+    weight: 1,
+    pages: ["what-this-is-not", "glossary"],
+  },
+  {
+    name: "For developers",
+    showsPublicUrl: false,
+    weight: 0.6,
+    pages: ["internals", "measuring", "renamed"],
+  },
 ];
 
 type Group = Omit<Reader, "pages"> & { readonly paths: readonly string[] };
@@ -41,6 +63,6 @@ export function orderPages(paths: readonly string[]): readonly Group[] {
     for (const path of found) left.delete(path);
     return { ...reader, paths: found };
   });
-  const more = { name: "More", showsPublicUrl: false, paths: [...left] };
+  const more = { name: "More", showsPublicUrl: false, weight: 1, paths: [...left] };
   return [...groups, more].filter(({ paths }) => paths.length > 0);
 }

@@ -15,6 +15,10 @@ export type Entry = {
   /** Its headings below the title, the outer ones first. */
   readonly headings: readonly string[];
   readonly text: string;
+  /** Those that its page answers, as an overview says. */
+  readonly questions: string;
+  /** Its rank is multiplied by this. */
+  readonly weight: number;
 };
 
 export type Found = Pick<Entry, "href" | "page" | "title" | "headings"> & {
@@ -30,14 +34,15 @@ const foundMax = 20;
 export async function createSearch(entries: readonly Entry[]): Promise<Search> {
   const index = new MiniSearch<Entry>({
     idField: "href",
-    fields: ["title", "heading", "above", "text"],
+    fields: ["title", "heading", "above", "questions", "text"],
     storeFields: [],
     tokenize: wordsOf,
     processTerm: stemOf,
     extractField: (entry, field) => {
       if (field === "heading") return entry.headings.at(-1) ?? entry.title;
       if (field === "above") return entry.headings.slice(0, -1).join(" ");
-      return field === "href" || field === "title" || field === "text" ? entry[field] : "";
+      if (field === "title" || field === "text" || field === "questions") return entry[field];
+      return entry.href;
     },
   });
   const byHref = new Map(entries.map((entry) => [entry.href, entry]));
@@ -47,7 +52,8 @@ export async function createSearch(entries: readonly Entry[]): Promise<Search> {
   }
   return (query) => {
     const results = index.search(query, {
-      boost: { title: 1.5, heading: 3, above: 1.5, text: 1 },
+      boost: { title: 1.5, heading: 3, above: 1.5, questions: 1, text: 1 },
+      boostDocument: (href) => byHref.get(String(href))?.weight ?? 1,
       tokenize: (text) => wordsOf(text).flatMap((word) => [word, ...(synonyms.get(word) ?? [])]),
       // The last word may not be typed to its end.
       prefix: (_term, at, terms) => at === terms.length - 1,
@@ -62,7 +68,11 @@ export async function createSearch(entries: readonly Entry[]): Promise<Search> {
 }
 
 /** Words that people use where the documents have others. */
-const synonyms: ReadonlyMap<string, readonly string[]> = new Map([]);
+const synonyms: ReadonlyMap<string, readonly string[]> = new Map(
+  Object.entries({
+    billed: ["charge"],
+  }),
+);
 
 /** Words of sentences, which say nothing of a subject. */
 const stopWords = new Set(
@@ -97,7 +107,8 @@ function stemOf(word: string): string | null {
 
 const excerptCharacters = 220;
 
-function toFound({ text, ...entry }: Entry, { match }: SearchResult): Found {
+function toFound(entry: Entry, { match }: SearchResult): Found {
+  const { href, page, title, headings, text } = entry;
   const isFound = (word: string) => {
     const stem = stemOf(word.toLowerCase());
     return stem !== null && Object.hasOwn(match, stem);
@@ -111,5 +122,5 @@ function toFound({ text, ...entry }: Entry, { match }: SearchResult): Found {
     .split(/([\p{L}\p{N}]+)/u)
     .map((part) => (isFound(part) ? `<mark>${escaped(part)}</mark>` : escaped(part)))
     .join("");
-  return { ...entry, excerpt: begin > 0 ? `… ${excerpt}` : excerpt };
+  return { href, page, title, headings, excerpt: begin > 0 ? `… ${excerpt}` : excerpt };
 }

@@ -68,11 +68,26 @@ export async function createSearch(entries: readonly Entry[]): Promise<Search> {
 }
 
 /** Words that people use where the documents have others. */
-const synonyms: ReadonlyMap<string, readonly string[]> = new Map(
-  Object.entries({
-    billed: ["charge"],
-  }),
-);
+const synonyms: ReadonlyMap<string, readonly string[]> = new Map([
+  ["archive", ["export"]],
+  ["balance", ["credits"]],
+  ["billed", ["charged"]],
+  ["cores", ["workers"]],
+  ["delete", ["remove"]],
+  ["docker", ["image"]],
+  ["env", ["environment", "variables"]],
+  ["idempotency", ["repeat"]],
+  ["idempotent", ["repeat"]],
+  ["k8s", ["kubernetes", "chart"]],
+  ["kubernetes", ["chart"]],
+  ["lost", ["link"]],
+  ["monitor", ["watching", "metrics"]],
+  ["prices", ["cost"]],
+  ["restore", ["backup"]],
+  ["retry", ["repeat"]],
+  ["sso", ["oidc"]],
+  ["url", ["address"]],
+]);
 
 /** Words of sentences, which say nothing of a subject. */
 const stopWords = new Set(

@@ -16,16 +16,13 @@ import {
   renderNoPage,
   renderPage,
 } from "./page.ts";
-import { orderPages } from "./readers.ts";
+import { orderPages, weightOf } from "./readers.ts";
 import { createSearch, type Entry } from "./search.ts";
 
 export type { Assets } from "./page.ts";
 
 /** Longer queries are cut: nobody types them, and each word costs time. */
 const queryCharactersMax = 200;
-
-/** An overview leads to pages: what it names is said there. */
-const overviewWeight = 0.3;
 
 const root = join(import.meta.dirname, "../..");
 
@@ -149,7 +146,7 @@ async function readLibrary(folder: string): Promise<Library> {
       const source = sources.get(file) ?? "";
       const [title = path] = /(?<=^# ).+$/m.exec(source) ?? [];
       const { showsPublicUrl } = group;
-      const weight = isOverview(file) ? overviewWeight : group.weight;
+      const weight = weightOf(path, isOverview(file));
       const summary = summaryOf(source);
       return { path, href: `/docs/${path}`, title, summary, file, source, showsPublicUrl, weight };
     }),

@@ -7,15 +7,14 @@ type Reader = {
   readonly pages: readonly string[];
   /** True: they call the gateway from elsewhere, so samples have its public address. */
   readonly showsPublicUrl: boolean;
-  /** How much a section of them counts in a search: most people who search use the gateway. */
-  readonly weight: number;
 };
+
+const forDevelopers = ["internals", "measuring", "renamed"];
 
 const readers: readonly Reader[] = [
   {
     name: "For customers",
     showsPublicUrl: true,
-    weight: 1,
     pages: [
       ...["customers", "customers/quick-start", "tools", "customers/keys", "customers/credits"],
       ...["customers/models", "customers/limits-and-budgets", "customers/http"],
@@ -25,7 +24,6 @@ const readers: readonly Reader[] = [
   {
     name: "For operators",
     showsPublicUrl: false,
-    weight: 1,
     pages: [
       ...["operating", "operating/install", "operating/settings", "operating/accounts"],
       ...["operating/people", "operating/models-and-providers", "operating/bedrock"],
@@ -37,16 +35,19 @@ const readers: readonly Reader[] = [
   {
     name: "For everybody",
     showsPublicUrl: false,
-    weight: 1,
     pages: ["what-this-is-not", "glossary"],
   },
-  {
-    name: "For developers",
-    showsPublicUrl: false,
-    weight: 0.6,
-    pages: ["internals", "measuring", "renamed"],
-  },
+  { name: "For developers", showsPublicUrl: false, pages: forDevelopers },
 ];
+
+/** Tables of everything, which have every word: a page about a subject comes before them. */
+const tables = new Set(["customers/methods", "customers/field-limits", "operating/log-codes"]);
+
+/** How much a section of a page counts in a search. An overview leads to where things are said. */
+export function weightOf(path: string, isOverview: boolean): number {
+  if (isOverview) return 0.3;
+  return tables.has(path) || forDevelopers.includes(path) ? 0.6 : 1;
+}
 
 type Group = Omit<Reader, "pages"> & { readonly paths: readonly string[] };
 
@@ -63,6 +64,6 @@ export function orderPages(paths: readonly string[]): readonly Group[] {
     for (const path of found) left.delete(path);
     return { ...reader, paths: found };
   });
-  const more = { name: "More", showsPublicUrl: false, weight: 1, paths: [...left] };
+  const more = { name: "More", showsPublicUrl: false, paths: [...left] };
   return [...groups, more].filter(({ paths }) => paths.length > 0);
 }

@@ -2,7 +2,7 @@
 // has types and no dependencies, and its index is in memory.
 
 import { setImmediate as turn } from "node:timers/promises";
-import MiniSearch, { type SearchResult } from "minisearch";
+import MiniSearch, { type SearchOptions, type SearchResult } from "minisearch";
 import { escaped } from "./html.ts";
 
 /** A section of a page, as it is searched. */
@@ -39,32 +39,50 @@ export async function createSearch(entries: readonly Entry[]): Promise<Search> {
     tokenize: wordsOf,
     processTerm: stemOf,
     extractField: (entry, field) => {
-      if (field === "heading") return entry.headings.at(-1) ?? entry.title;
+      if (field === "heading") return headingOf(entry);
       if (field === "above") return entry.headings.slice(0, -1).join(" ");
       if (field === "title" || field === "text" || field === "questions") return entry[field];
       return entry.href;
     },
   });
+  const headingStems = new Map<string, readonly string[]>();
   const byHref = new Map(entries.map((entry) => [entry.href, entry]));
   for (const [at, entry] of entries.entries()) {
     index.add(entry);
+    headingStems.set(entry.href, stemsOf(headingOf(entry)));
     if (at % 20 === 19) await turn();
   }
-  return (query) => {
-    const results = index.search(query, {
-      boost: { title: 1.5, heading: 3, above: 1.5, questions: 1, text: 1 },
-      boostDocument: (href) => byHref.get(String(href))?.weight ?? 1,
-      tokenize: (text) => wordsOf(text).flatMap((word) => [word, ...(synonyms.get(word) ?? [])]),
-      // The last word may not be typed to its end.
-      prefix: (_term, at, terms) => at === terms.length - 1,
-      fuzzy: (term) => (term.length > 5 ? 0.2 : false),
-      weights: { fuzzy: 0.2, prefix: 0.4 },
-    });
-    return results.slice(0, foundMax).flatMap((result) => {
-      const entry = byHref.get(String(result.id));
-      return entry ? [toFound(entry, result)] : [];
-    });
+  /** A heading all of whose words were asked for is better than a long one with one of them. */
+  const rank = ({ id, match, score }: SearchResult) => {
+    const stems = headingStems.get(id) ?? [];
+    const found = stems.filter((stem) => Object.hasOwn(match, stem));
+    return score * (1 + found.length / Math.max(1, stems.length) / 2);
   };
+  const options: SearchOptions = {
+    boost: { title: 1, heading: 2, above: 0.7, questions: 0.7, text: 1 },
+    boostDocument: (href) => byHref.get(String(href))?.weight ?? 1,
+    bm25: { k: 1.2, b: 0.7, d: 0.1 },
+    tokenize: (text) => wordsOf(text).flatMap((word) => [word, ...(synonyms.get(word) ?? [])]),
+    // The last word may not be typed to its end.
+    prefix: (_term, at, terms) => at === terms.length - 1,
+    weights: { fuzzy: 0.2, prefix: 0.4 },
+  };
+  return (query) => {
+    const exact = index.search(query, options);
+    const results = exact.length > 0 ? exact : index.search(query, { ...options, fuzzy: 0.25 });
+    return results
+      .map((result) => ({ result, score: rank(result) }))
+      .sort((one, other) => other.score - one.score)
+      .slice(0, foundMax)
+      .flatMap(({ result }) => {
+        const entry = byHref.get(String(result.id));
+        return entry ? [toFound(entry, result)] : [];
+      });
+  };
+}
+
+function headingOf({ headings, title }: Entry): string {
+  return headings.at(-1) ?? title;
 }
 
 /** Words that people use where the documents have others. */
@@ -118,6 +136,10 @@ function stemOf(word: string): string | null {
     .replace(/(?<!s|u|i)s$/, "");
   const root = one.replace(/(?<=[aeiouy].*[^aeiou])(?:ing|ed)$|(?<=[aeiouy]{2}.*)(?:ing|ed)$/, "");
   return root.replace(/([bdgmnprt])\1$/, "$1").replace(/(?<=..)e$/, "");
+}
+
+function stemsOf(text: string): string[] {
+  return [...new Set(wordsOf(text).flatMap((word) => stemOf(word) ?? []))];
 }
 
 const excerptCharacters = 220;

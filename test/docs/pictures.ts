@@ -1,14 +1,16 @@
 // `npm run docs-pictures`: the pictures of the console in docs/pictures, taken from a gateway that
 // runs, with a month of usage that is made up. They have 256 colours, so that they stay small.
 
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { crc32, deflateSync } from "node:zlib";
 import { Client } from "pg";
 import type { Browser, BrowserContextOptions } from "playwright-core";
-import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { createLog } from "../../src/base/log.ts";
+import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
+import { startChildGateway } from "../support/child-gateway.ts";
 import { startChromium } from "../support/chromium.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { root } from "./documents.ts";
 
 const folder = join(root, "docs/pictures");
@@ -52,27 +54,44 @@ const insertHours = `
     requests, requests
   from tokens`;
 
-async function fillMonth(db: Client, { accountId, admin }: TestGateway): Promise<void> {
+/** Calls a method of a service over Connect. */
+async function call(
+  address: string,
+  method: string,
+  token: string,
+  body: object,
+): Promise<Response> {
+  const answer = await fetch(`${address}/gateway.${method}`, {
+    method: "POST",
+    headers: {
+      "content-type": "application/json",
+      ...(token !== "" && { authorization: `Bearer ${token}` }),
+    },
+    body: JSON.stringify(body),
+  });
+  if (!answer.ok) throw new Error(`${method}: ${await answer.text()}`);
+  return answer;
+}
+
+async function fillMonth(db: Client, address: string, keys: FirstKeys): Promise<void> {
+  const { accountId, adminToken } = keys;
   await db.query("update accounts set created_at = now() - interval '100 days', name = 'Acme'");
-  await db.query(
-    "update usage_progress set closed_to = (now() at time zone 'utc')::date - 40, hours_from = (now() at time zone 'utc')::date - 40",
-  );
+  const past = "(now() at time zone 'utc')::date - 40";
+  await db.query(`update usage_progress set closed_to = ${past}, hours_from = ${past}`);
   for (const { name, model, requests, inputPrice } of uses) {
-    const request = { accountId, family: Family.V1, name };
-    const { key } = await admin.core.keys.createKey(request, admin.call);
-    await db.query(insertHours, [accountId, key?.keyId, name, model, requests, inputPrice]);
+    const request = { accountId, family: "FAMILY_V1", name };
+    const answer = await call(address, "keys.v1.KeysService/CreateKey", adminToken, request);
+    const { key } = Object(await answer.json());
+    await db.query(insertHours, [accountId, key.keyId, name, model, requests, inputPrice]);
   }
 }
 
 /** The cookie of a new owner of the account. */
-async function signIn({ ownerLink }: TestGateway) {
+async function signIn({ ownerLink }: FirstKeys) {
   const { origin, hash } = new URL(ownerLink);
   const person = { login: "olga@acme.example", name: "Olga", password: "a long password" };
-  const answer = await fetch(`${origin}/gateway.people.v1.SignInService/RedeemLink`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ token: hash.slice(1), ...person }),
-  });
+  const request = { token: hash.slice(1), ...person };
+  const answer = await call(origin, "people.v1.SignInService/RedeemLink", "", request);
   const [name = "", value = ""] = (answer.headers.get("set-cookie") ?? "").split(/[=;]/);
   return { name, value, url: origin };
 }
@@ -143,34 +162,42 @@ function chunkOf(type: string, data: Buffer): Buffer {
   return Buffer.concat([length, body, checksum]);
 }
 
-const gateway = await startTestGateway({ split: false });
-const db = new Client({ connectionString: gateway.databaseUrl });
+type FirstKeys = {
+  readonly accountId: string;
+  readonly adminToken: string;
+  readonly ownerLink: string;
+};
+
+const home = await mkdtemp(join(tmpdir(), "gateway-pictures-"));
+const gateway = await startChildGateway({ DATA_DIR: home });
+const database = await startEmbedded(home, createLog("silent"));
+const db = new Client({ connectionString: database.url });
 await db.connect();
 const browser = await startChromium();
 try {
-  await fillMonth(db, gateway);
-  const cookie = await signIn(gateway);
+  const keys: FirstKeys = JSON.parse(await readFile(join(home, "first-keys.json"), "utf8"));
+  await fillMonth(db, gateway.address, keys);
+  const cookie = await signIn(keys);
   await mkdir(folder, { recursive: true });
   for (const colorScheme of ["light", "dark"] as const) {
     const options: BrowserContextOptions = { colorScheme, viewport, reducedMotion: "reduce" };
     const context = await browser.newContext(options);
     await context.addCookies([cookie]);
     const page = await context.newPage();
-    await page.goto(`${cookie.url}/console/${gateway.accountId}/usage?by=model`);
+    await page.goto(`${cookie.url}/console/${keys.accountId}/usage?by=model`);
     await page.getByRole("table").first().waitFor();
-    // Until what is loaded by need has come, and the charts are drawn.
-    await page.waitForLoadState("networkidle", { timeout: 5_000 }).catch(() => undefined);
+    // Until nothing arrives any more: streams stay open, so the network is never idle.
+    await page.waitForTimeout(1_000);
     const pixels = await readPixels(browser, await page.screenshot());
     const picture = encode(pixels, viewport.width, viewport.height);
-    const path = join(folder, `console-${colorScheme}.png`);
-    await writeFile(path, picture);
-    console.log(`${path}: ${picture.length} bytes`);
+    await writeFile(join(folder, `console-${colorScheme}.png`), picture);
+    console.log(`console-${colorScheme}.png: ${picture.length} bytes`);
     await context.close();
   }
 } finally {
   await browser.close();
-  // The figures are nobody's charges, and the ledger is verified at its end.
-  await db.query("truncate usage_hourly, usage_daily");
   await db.end();
-  await gateway.stop();
+  await gateway.end("SIGTERM");
+  await database.stop();
+  await rm(home, { recursive: true });
 }

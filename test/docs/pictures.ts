@@ -1,5 +1,5 @@
 // `npm run docs-pictures`: the pictures of the console in docs/pictures, taken from a gateway that
-// runs, with a month of usage that is made up. They have 256 colours, so that they stay small.
+// runs, with two months of usage that is made up. They have 256 colours, so that they stay small.
 
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -14,7 +14,7 @@ import { startChromium } from "../support/chromium.ts";
 import { root } from "./documents.ts";
 
 const folder = join(root, "docs/pictures");
-const viewport = { width: 1_280, height: 800 };
+const viewport = { width: 1_280, height: 840 };
 const colorsMax = 256;
 
 /** Keys, with what each calls, and its requests in an hour of work. */
@@ -33,10 +33,10 @@ const insertHours = `
   with hours as (
     select hour, abs(hashtext($3 || hour)) % 1000 / 1000.0 as chance,
       greatest(1, round($5::int
-        * (1.3 - extract(epoch from now() - hour) / 86400 / 60)
+        * (1.3 - extract(epoch from now() - hour) / 86400 / 90)
         * case when extract(isodow from hour) > 5 then 0.3 else 1 end
         * (0.7 + abs(hashtext(hour || $3)) % 600 / 1000.0)))::bigint as requests
-    from generate_series(date_trunc('day', now(), 'UTC') - interval '29 days',
+    from generate_series(date_trunc('day', now(), 'UTC') - interval '59 days',
       date_trunc('hour', now()), interval '1 hour') hour
     where extract(hour from hour at time zone 'utc') between 7 and 18
   ), tokens as (
@@ -47,11 +47,12 @@ const insertHours = `
     from hours
   )
   insert into usage_hourly (account_id, key_id, model, hour, input, output, thinking, cache_read,
-    amount, amount_input, amount_output, amount_thinking, amount_cache, requests, completed)
+    amount, amount_input, amount_output, amount_thinking, amount_cache, requests, completed,
+    first_event_7, first_event_9)
   select $1, $2, $4, hour, input, output, thinking, cache_read,
     input * $6::int + (output + thinking) * $6::int * 5 + cache_read * $6::int / 10,
     input * $6::int, output * $6::int * 5, thinking * $6::int * 5, cache_read * $6::int / 10,
-    requests, requests
+    requests, requests, requests - requests / 3, requests / 3
   from tokens`;
 
 /** Calls a method of a service over Connect. */
@@ -73,10 +74,14 @@ async function call(
   return answer;
 }
 
-async function fillMonth(db: Client, address: string, keys: FirstKeys): Promise<void> {
+async function fillMonths(db: Client, address: string, keys: FirstKeys): Promise<void> {
   const { accountId, adminToken } = keys;
   await db.query("update accounts set created_at = now() - interval '100 days', name = 'Acme'");
-  const past = "(now() at time zone 'utc')::date - 40";
+  const purchase = { kind: "TRANSFER_KIND_PURCHASE", idempotencyKey: "pictures" };
+  await call(address, "billing.v1.BillingService/CreateTransfer", adminToken, {
+    ...{ accountId, family: "FAMILY_V1", amountMicrocredits: "24000000000", ...purchase },
+  });
+  const past = "(now() at time zone 'utc')::date - 70";
   await db.query(`update usage_progress set closed_to = ${past}, hours_from = ${past}`);
   for (const { name, model, requests, inputPrice } of uses) {
     const request = { accountId, family: "FAMILY_V1", name };
@@ -104,7 +109,12 @@ async function readPixels(browser: Browser, png: Buffer): Promise<Buffer> {
       await (await fetch("data:image/png;base64,${png.toString("base64")}")).blob());
     const canvas = new OffscreenCanvas(picture.width, picture.height).getContext("2d");
     canvas.drawImage(picture, 0, 0);
-    return canvas.getImageData(0, 0, picture.width, picture.height).data.toBase64();
+    const { data } = canvas.getImageData(0, 0, picture.width, picture.height);
+    const reader = new FileReader();
+    const read = new Promise((resolve) => reader.addEventListener("load", resolve));
+    reader.readAsDataURL(new Blob([data]));
+    await read;
+    return reader.result.split(",")[1];
   })()`);
   await page.close();
   return Buffer.from(base64, "base64");
@@ -176,7 +186,7 @@ await db.connect();
 const browser = await startChromium();
 try {
   const keys: FirstKeys = JSON.parse(await readFile(join(home, "first-keys.json"), "utf8"));
-  await fillMonth(db, gateway.address, keys);
+  await fillMonths(db, gateway.address, keys);
   const cookie = await signIn(keys);
   await mkdir(folder, { recursive: true });
   for (const colorScheme of ["light", "dark"] as const) {

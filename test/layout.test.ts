@@ -87,6 +87,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     mail: ["mail"],
     metrics: ["metrics"],
     tracing: ["tracing"],
+    docs: ["docs"],
   },
   { config: ["environment", "database-url", "redis-url", "catalog", "describe"] },
   // The floor: every file may be imported by all, and imports nothing but generated code.

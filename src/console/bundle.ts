@@ -121,7 +121,14 @@ const main = join(web, "main.tsx");
 const byNeed = "by need";
 
 const settings = {
-  entryPoints: { main, theme: join(web, "theme.css"), first: join(web, "first-theme.ts") },
+  entryPoints: {
+    main,
+    theme: join(web, "theme.css"),
+    first: join(web, "first-theme.ts"),
+    // Of the documents, which have the theme, too.
+    docs: join(web, "docs.css"),
+    "docs-copy": join(web, "docs-copy.ts"),
+  },
   outdir: "/console/assets",
   entryNames: "[name]-[hash]",
   chunkNames: "[name]-[hash]",

@@ -72,8 +72,24 @@ export function registerConsole(app: FastifyInstance, parts: ConsoleParts): void
 
 /** The path of the style sheet of all pages. Undefined: they could not be bundled. */
 export async function stylesheetPath(): Promise<string | undefined> {
+  return (await findAssets(/\/theme-\w+\.css$/))[0];
+}
+
+/** What the pages of the documents load. Empty: it could not be bundled. */
+export async function docsAssets() {
+  return {
+    stylesheets: [
+      ...(await findAssets(/\/theme-\w+\.css$/)),
+      ...(await findAssets(/\/docs-\w+\.css$/)),
+    ],
+    // The first one sets the theme that the person chose in the console, before anything is drawn.
+    scripts: await findAssets(/\/(first|docs-copy)-\w+\.js$/),
+  };
+}
+
+async function findAssets(name: RegExp): Promise<string[]> {
   const bundle = await loadBundle().catch(() => undefined);
-  return [...(bundle?.assets.keys() ?? [])].find((path) => path.endsWith(".css"));
+  return [...(bundle?.assets.keys() ?? [])].filter((path) => name.test(path));
 }
 
 /** The pages before the sign-in, which have no frame. */

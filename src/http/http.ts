@@ -13,6 +13,7 @@ import { Stopwatch } from "../base/stopwatch.ts";
 import { addressHeader } from "../contract/callers.ts";
 import { allServices, type Core } from "../contract/contract.ts";
 import { type Generate, overRpc } from "../contract/generation.ts";
+import type { DocsParts } from "../docs/docs.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { TraceHeaders, Tracer } from "../tracing/tracing.ts";
 import { aboutOperation, descriptorsOperation, getAbout, getDescriptorSet } from "./about.ts";
@@ -43,6 +44,7 @@ import {
   requestIdHeaders,
   requestIdOf,
 } from "./context.ts";
+import { docsOperation, docsPaths, getDocs } from "./docs.ts";
 import {
   createErrorHandler,
   handleClientError,
@@ -86,14 +88,7 @@ import {
   getSubscription,
   subscriptionOperation,
 } from "./openai-billing.ts";
-import {
-  type DescribedPost,
-  describeApi,
-  docsOperation,
-  getDocs,
-  getOpenapi,
-  openapiOperation,
-} from "./openapi.ts";
+import { type DescribedPost, describeApi, getOpenapi, openapiOperation } from "./openapi.ts";
 import { methodPath } from "./openapi-services.ts";
 import type { DescribedRoute, Operation } from "./operation.ts";
 import { RequestMetrics } from "./request-metrics.ts";
@@ -135,6 +130,8 @@ export type HttpServerParts = {
         readonly mayBeSignedIn: (cookies: string) => boolean;
       })
     | undefined;
+  /** The pages of the documents. Absent: there are none. */
+  readonly docs?: DocsParts;
   /** What customers have posted to them, by name, for the public description. Default: nothing. */
   readonly posts?: Readonly<Record<string, DescribedPost>>;
   /** Default: with a key of this listener alone. */
@@ -637,6 +634,15 @@ function createRoutes(
       run: getDescriptorSet(),
     },
     { ...open, paths: ["/openapi.json"], operation: openapiOperation, run: getOpenapi(document) },
-    { ...open, paths: ["/docs"], operation: docsOperation, run: getDocs() },
+    ...(parts.docs
+      ? [
+          {
+            ...open,
+            paths: docsPaths,
+            operation: docsOperation,
+            run: getDocs(parts.docs, addressLoad),
+          },
+        ]
+      : []),
   ];
 }

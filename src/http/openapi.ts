@@ -100,18 +100,6 @@ export const openapiOperation: Operation = {
   answer: { [json]: open({ openapi: text, info: { type: "object" }, paths: { type: "object" } }) },
 };
 
-export const docsOperation: Operation = {
-  id: "getDocs",
-  summary: "Leads to this document",
-  answer: openapiOperation.answer,
-};
-
-/** The address under which people look for a description. */
-export function getDocs() {
-  return async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
-    reply.redirect("/openapi.json", 302);
-}
-
 export function getOpenapi(document: () => JsonObject) {
   // Once: everybody may ask for it, and it is large.
   let bytes: Buffer | undefined;

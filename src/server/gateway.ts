@@ -11,6 +11,7 @@ import type { CatalogFile } from "../config/catalog.ts";
 import { hostAndPort } from "../config/environment.ts";
 import {
   createSessionCookie,
+  docsAssets,
   registerConsole,
   settingsFor,
   stylesheetPath,
@@ -385,6 +386,7 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
       stylesheet: stylesheetPath,
       mayBeSignedIn: (header) => cookies.readSession(header) !== undefined,
     },
+    docs: { publicUrl, assets: docsAssets },
     posts: describedPosts,
     sealedContent: new SealedContent(await findContentKeys(config)),
     onUnnamedProxy: local?.noteProxy,

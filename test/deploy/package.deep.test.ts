@@ -95,6 +95,14 @@ test("its page is the one that was built, and its health is in order", async () 
   expect((await fetch(`${address}/health`)).status).toBe(200);
 });
 
+test("its documents are pages, with their search and their pictures", async () => {
+  const index = await (await fetch(`${address}/docs`)).text();
+  expect(index).toContain('<link rel="stylesheet" href="/console/assets/docs-');
+  expect((await fetch(`${address}/docs/tools`)).status).toBe(200);
+  expect(await (await fetch(`${address}/docs?q=rotate`)).text()).toContain("<mark>");
+  expect((await fetch(`${address}/docs/pictures/console-light.png`)).status).toBe(200);
+});
+
 test("its commands are those of a clone", async () => {
   const help = await launch("--help").ended;
   expect(help.code).toBe(0);

@@ -311,8 +311,3 @@ test("a client that a generator makes of the document runs a paid request", asyn
     await rm(folder, { recursive: true, force: true });
   }
 });
-
-test("leads people to itself", async () => {
-  const answer = await fetch(`${gateway.address}/docs`, { redirect: "manual" });
-  expect([answer.status, answer.headers.get("location")]).toEqual([302, "/openapi.json"]);
-});

@@ -621,6 +621,9 @@ describe("a change", () => {
     expect(listed?.secrets.map(({ expiresAt }) => expiresAt !== undefined)).toEqual([
       ...[false, true, true],
     ]);
+    // A new secret is listed before anybody has used it.
+    const { key } = await make();
+    expect(key.secrets[0]).toMatchObject({ createdAt: expect.anything(), lastUsedAt: undefined });
   });
 
   test("one that expires is refused, and its keys go on", async () => {

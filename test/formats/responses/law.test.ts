@@ -497,3 +497,45 @@ test("a client receives every event of a stream in its order, in any split of it
     { numRuns: 500 },
   );
 });
+
+/** The texts of an item, part by part. */
+function textsOf(item: JsonObject) {
+  const text = (value: JsonValue | undefined) => (typeof value === "string" ? value : "");
+  const parts = (list: JsonValue | undefined) =>
+    (Array.isArray(list) ? list : []).filter(isObject).map((one) => text(one.text ?? one.refusal));
+  return {
+    content: parts(item.content),
+    summary: parts(item.summary),
+    arguments: text(item.arguments),
+    input: text(item.input),
+  };
+}
+
+test("an answer that is cut anywhere ends with all that came of each part", () => {
+  fc.assert(
+    fc.property(streams, fc.nat(60), (given, length) => {
+      const events = (Array.isArray(given.events) ? given.events : []).filter(isObject);
+      const came = events.slice(0, Math.max(3, Math.min(length, events.length - 1)));
+      const items = new Map<JsonValue | undefined, ReturnType<typeof textsOf>>();
+      for (const { type, output_index: index, item, delta, ...at } of came) {
+        if (isObject(item)) items.set(index, textsOf(item));
+        const texts = items.get(index);
+        if (!texts || typeof delta !== "string") continue;
+        const [, list] = /\.(output_text|refusal|reasoning_summary_text)\./.exec(String(type)) ?? [];
+        const parts = list === "reasoning_summary_text" ? texts.summary : texts.content;
+        const number = Number(at.content_index ?? at.summary_index);
+        if (list) parts[number] = (parts[number] ?? "") + delta;
+        else if (String(type).includes("arguments")) texts.arguments += delta;
+        else texts.input += delta;
+      }
+      const decoder = createEventDecoder(false, { origin });
+      const encoder = createEventEncoder(context);
+      const bytes = came.map(({ type, ...members }) => sseEvent(String(type), members)).join("");
+      const text = encoder.encode(decoder.push(Buffer.from(bytes))) + encoder.end();
+      const { response: last } = readEvents(text).at(-1) ?? {};
+      const output = isObject(last) && Array.isArray(last.output) ? last.output : [];
+      expect(output.filter(isObject).map(textsOf)).toEqual([...items.values()]);
+    }),
+    { numRuns: 300 },
+  );
+});

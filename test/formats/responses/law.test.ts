@@ -511,15 +511,31 @@ function textsOf(item: JsonObject) {
   };
 }
 
+/** A summary, a text and a refusal, each of which may come after another one. */
+const severalParts = fc.tuple(words, words, words, words).map(([one, next, said, refused]) => [
+  { type: "reasoning", summary: [one, next].map((text) => ({ type: "summary_text", text })) },
+  {
+    ...{ type: "message", role: "assistant" },
+    content: [
+      { type: "output_text", text: said },
+      { type: "refusal", refusal: refused },
+      { type: "output_text", text: next },
+    ],
+  },
+]);
+
 test("an answer that is cut anywhere ends with all that came of each part", () => {
+  const items = fc.tuple(outputItems, severalParts).map(([some, parts]) => [...parts, ...some]);
+  const cuts = fc.array(fc.nat(30), { maxLength: 3 });
   fc.assert(
-    fc.property(streams, fc.nat(60), (given, length) => {
-      const events = (Array.isArray(given.events) ? given.events : []).filter(isObject);
-      const came = events.slice(0, Math.max(3, Math.min(length, events.length - 1)));
-      const items = new Map<JsonValue | undefined, ReturnType<typeof textsOf>>();
+    fc.property(items, cuts, fc.nat(), (given, pieces, place) => {
+      const events = streamOf(given, pieces);
+      // Its beginning has come, and its end has not.
+      const came = events.slice(0, 3 + (place % (events.length - 3)));
+      const expected = new Map<JsonValue | undefined, ReturnType<typeof textsOf>>();
       for (const { type, output_index: index, item, delta, ...at } of came) {
-        if (isObject(item)) items.set(index, textsOf(item));
-        const texts = items.get(index);
+        if (isObject(item)) expected.set(index, textsOf(item));
+        const texts = expected.get(index);
         if (!texts || typeof delta !== "string") continue;
         const [, list] = /\.(output_text|refusal|reasoning_summary_text)\./.exec(String(type)) ?? [];
         const parts = list === "reasoning_summary_text" ? texts.summary : texts.content;
@@ -534,7 +550,7 @@ test("an answer that is cut anywhere ends with all that came of each part", () =
       const text = encoder.encode(decoder.push(Buffer.from(bytes))) + encoder.end();
       const { response: last } = readEvents(text).at(-1) ?? {};
       const output = isObject(last) && Array.isArray(last.output) ? last.output : [];
-      expect(output.filter(isObject).map(textsOf)).toEqual([...items.values()]);
+      expect(output.filter(isObject).map(textsOf)).toEqual([...expected.values()]);
     }),
     { numRuns: 300 },
   );

@@ -22,7 +22,10 @@ const time = (hour: number) => new Date(atMs(hour)).toISOString();
 
 const full = create(KeySchema, {
   ...{ keyId: "key_1", name: "=sum", family: Family.V2, state: KeyState.PAUSED },
-  secrets: [{ hint: "sk-new", createdAt: at(2) }, { hint: "sk-old", createdAt: at(1) }],
+  secrets: [
+    { hint: "sk-new", createdAt: at(2) },
+    { hint: "sk-old", createdAt: at(1) },
+  ],
   ...{ tags: { team: "a", env: "ci" }, requestsPerMinute: 1, requestsAtOnce: 2 },
   ...{ allowedModels: ["haiku", "sonnet"], allowedAddresses: ["10.0.0.1", "10.1.0.0/16"] },
   ...{ dailyCapMicrocredits: 3_000_000n, weeklyCapMicrocredits: 4_000_000n },

@@ -678,7 +678,10 @@ test("keys of two programs live again together, as many of each as it may have",
     );
     return fixture.keys.authenticate(bearer(secret));
   };
-  const [one, other] = [await program([ManagementScope.KEYS]), await program([ManagementScope.KEYS])];
+  const [one, other] = [
+    await program([ManagementScope.KEYS]),
+    await program([ManagementScope.KEYS]),
+  ];
   const keys = [await makeBy(one), await makeBy(other)].map(({ keyId }) => ({ keyId }));
   const expire = (keyIds: readonly string[]) =>
     run(

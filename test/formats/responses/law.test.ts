@@ -537,7 +537,8 @@ test("an answer that is cut anywhere ends with all that came of each part", () =
         if (isObject(item)) expected.set(index, textsOf(item));
         const texts = expected.get(index);
         if (!texts || typeof delta !== "string") continue;
-        const [, list] = /\.(output_text|refusal|reasoning_summary_text)\./.exec(String(type)) ?? [];
+        const [, list] =
+          /\.(output_text|refusal|reasoning_summary_text)\./.exec(String(type)) ?? [];
         const parts = list === "reasoning_summary_text" ? texts.summary : texts.content;
         const number = Number(at.content_index ?? at.summary_index);
         if (list) parts[number] = (parts[number] ?? "") + delta;

@@ -156,7 +156,10 @@ test("what was granted for an order has the deposits of its decisions, and those
 });
 
 const codeOf = (codeId: string) => Buffer.from(`sha of ${codeId}`);
-const promotion = (codeId: string, more: { most?: number | null; endsMs?: number | null } = {}) => ({
+const promotion = (
+  codeId: string,
+  more: { most?: number | null; endsMs?: number | null } = {},
+) => ({
   ...{ codeId, name: `name of ${codeId}`, family: "v2" as const, bonusMicro: 10n },
   ...{ most: more.most ?? null, needsPurchase: codeId.endsWith("2"), createdBy: `by ${codeId}` },
   endsAt: more.endsMs === undefined || more.endsMs === null ? null : after(more.endsMs),
@@ -177,7 +180,11 @@ test("a promotion is stored once for its code, found by it, and listed newest fi
   const list = async (before: string | null, rows: number) =>
     (await postgres.run(sql.listPromotions, { before, rows })).map(({ codeId }) => codeId);
   expect([await list(null, 9), await list(null, 2), await list("code_3", 9)]).toEqual([
-    ...[["code_3", "code_2", "code_1"], ["code_3", "code_2"], ["code_2", "code_1"]],
+    ...[
+      ["code_3", "code_2", "code_1"],
+      ["code_3", "code_2"],
+      ["code_2", "code_1"],
+    ],
   ]);
   expect(await list("code_1", 9)).toEqual([]);
 });
@@ -242,7 +249,9 @@ const uses = async () =>
     )
   ).map(({ used_at, ...use }) => {
     expect(used_at).toEqual(now);
-    return Object.values(use).map((value) => value ?? "-").join(" ");
+    return Object.values(use)
+      .map((value) => value ?? "-")
+      .join(" ");
   });
 
 test("a use is of its code and account, and gets its transfer once", async () => {
@@ -272,8 +281,7 @@ test("a use is of its code and account, and gets its transfer once", async () =>
 test("a refund takes the bonuses of its order, and gives back what it took itself", async () => {
   await writeUses();
   await run("update promotions set bonus_micro = 7 where code_id = 'code_2'");
-  const bonus = async (orderId: string) =>
-    (await postgres.run(sql.readBonus, { orderId })).micro;
+  const bonus = async (orderId: string) => (await postgres.run(sql.readBonus, { orderId })).micro;
   expect([await bonus("ord_1"), await bonus("ord_2"), await bonus("ord_3")]).toEqual([
     ...[17n, 10n, 0n],
   ]);

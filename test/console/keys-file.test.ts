@@ -26,7 +26,7 @@ const full = create(KeySchema, {
     { hint: "sk-new", createdAt: at(2) },
     { hint: "sk-old", createdAt: at(1) },
   ],
-  ...{ tags: { team: "a", env: "ci" }, requestsPerMinute: 1, requestsAtOnce: 2 },
+  ...{ tags: { team: "a" }, requestsPerMinute: 1, requestsAtOnce: 2 },
   ...{ allowedModels: ["haiku", "sonnet"], allowedAddresses: ["10.0.0.1", "10.1.0.0/16"] },
   ...{ dailyCapMicrocredits: 3_000_000n, weeklyCapMicrocredits: 4_000_000n },
   ...{ monthlyCapMicrocredits: 5_000_000n, totalCapMicrocredits: 6_000_000n },
@@ -64,10 +64,10 @@ test("each cell of the file of keys is that of its key, and a page follows the o
   const [head = "", first = "", ...others] = lines.map((line) => line.split(","));
   expect(Object.fromEntries([...head].map((name, index) => [name, first[index]]))).toEqual({
     ...{ key_id: "key_1", name: "'=sum", hint: "sk-new", family: "v2", status: "paused" },
-    ...{ tags: "env=ci team=a", requests_per_minute: "1", requests_at_once: "2" },
+    ...{ tags: "team=a", requests_per_minute: "1", requests_at_once: "2" },
     ...{ allowed_models: "haiku sonnet", allowed_addresses: "10.0.0.1 10.1.0.0/16" },
-    ...{ daily_cap_credits: "3.000000", weekly_cap_credits: "4.000000" },
-    ...{ monthly_cap_credits: "5.000000", total_cap_credits: "6.000000" },
+    ...{ daily_cap_credits: "3", weekly_cap_credits: "4" },
+    ...{ monthly_cap_credits: "5", total_cap_credits: "6" },
     ...{ month_spent_credits: "7.000001", last_used_at: time(3), expires_at: time(4) },
     ...{ created_at: time(5), created_by: "person:per_1", managed_by: "mgmt:mgt_1" },
     revoked_at: time(6),
@@ -75,7 +75,7 @@ test("each cell of the file of keys is that of its key, and a page follows the o
   expect(others).toHaveLength(1);
   expect(others[0]).toHaveLength(head.length);
   expect(others[0]?.filter((cell) => cell !== "")).toEqual([
-    ...["key_2", "bare", "0.000000", time(7)],
+    ...["key_2", "bare", "0", time(7)],
   ]);
 });
 

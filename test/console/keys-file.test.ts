@@ -74,9 +74,7 @@ test("each cell of the file of keys is that of its key, and a page follows the o
   });
   expect(others).toHaveLength(1);
   expect(others[0]).toHaveLength(head.length);
-  expect(others[0]?.filter((cell) => cell !== "")).toEqual([
-    ...["key_2", "bare", "0", time(7)],
-  ]);
+  expect(others[0]?.filter((cell) => cell !== "")).toEqual([...["key_2", "bare", "0", time(7)]]);
 });
 
 test("the file of keys asks for the keys that its query names", async () => {

@@ -209,7 +209,10 @@ type DayOfMonth = {
   readonly sumBefore: bigint | undefined;
 };
 
-/** The days of a month so far, beside those of the month before. `start`, `before`: their firsts. */
+/**
+ * The days of a month so far, beside those of the month before. `start`, `before`: the first days
+ * of both.
+ */
 export function daysOfMonth(
   rows: readonly UsageRow[],
   { now, start, before }: { readonly now: Date; readonly start: Date; readonly before: Date },

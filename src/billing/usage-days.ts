@@ -88,6 +88,8 @@ export class UsageDays {
   readonly #late = new Set<string>();
   /** Start of the first open day, as this process knows. */
   #closedTo = new Date(0);
+  /** Resolves when the work of this process has ended. */
+  #turn = Promise.resolve();
 
   constructor(
     postgres: Pick<Postgres, "transaction">,
@@ -124,7 +126,11 @@ export class UsageDays {
    * Closes the days that can be closed, removes the hours that are too old, and writes tags. Leaves
    * it to another process that is at it.
    */
-  async run(stopping?: AbortSignal): Promise<void> {
+  run(stopping?: AbortSignal): Promise<void> {
+    return this.#inTurn(() => this.#runAll(stopping));
+  }
+
+  async #runAll(stopping: AbortSignal | undefined): Promise<void> {
     try {
       while (await this.#closeNext(stopping));
       while (await this.#removeNext(stopping));
@@ -167,7 +173,21 @@ export class UsageDays {
   }
 
   /** Writes a closed day again. No effect on an open one. */
-  async mend(day: string): Promise<void> {
+  mend(day: string): Promise<void> {
+    return this.#inTurn(() => this.#mendDay(day));
+  }
+
+  /**
+   * Begins after all earlier work of this process, which has the same lease: a day that is mended
+   * while its tags are written, slice by slice, would keep the earlier tags of some accounts.
+   */
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const turn = this.#turn.then(work);
+    this.#turn = turn.catch(() => {});
+    return turn;
+  }
+
+  async #mendDay(day: string): Promise<void> {
     try {
       const { closedTo, tagsTo } = await this.#step((_, progress) => Promise.resolve(progress));
       if (day >= closedTo) return;
@@ -180,7 +200,7 @@ export class UsageDays {
           await tx.run(sql.removeHours, added);
           await tx.run(sql.writeDay, { day, accountIds: written });
         });
-      if (day <= tagsTo) await this.#writeTags(day, { isShown: day < tagsTo });
+      if (day < tagsTo) await this.#writeTags(day, { isShown: true });
     } finally {
       await this.#release();
     }

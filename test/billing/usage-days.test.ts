@@ -267,6 +267,39 @@ test("days are written by slices as in one transaction, and no slice has many ro
   expect(Math.max(...rows)).toBeLessThan(200);
 });
 
+test("a late settlement is in the tags of its day also while these are written", async () => {
+  const next = await world.payer(1_000_000_000_000n);
+  const chargeOf = (one: Payer) =>
+    world.chargeAt(one, world.daysAgo(5), endingWith({ output: 1 }), { tags: { team: "a" } });
+  for (const one of [payer, next, next]) await chargeOf(one);
+  const few = { accounts: 2, hours: 30, charges: 2, sums: 30, values: 20 };
+  let late: Promise<void> | undefined;
+  const transaction: typeof world.postgres.transaction = async (work) => {
+    let areWritten = false;
+    const result = await world.postgres.transaction((tx) => {
+      const run: Runner["run"] = (statement, ...values) => {
+        areWritten ||= statement.name === "billing/write-tags";
+        return tx.run(statement, ...values);
+      };
+      return work({ run });
+    });
+    // The tags of the first account are written, those of the next are not.
+    if (areWritten && !late) {
+      await chargeOf(payer);
+      late = days.mend(day(5));
+    }
+    return result;
+  };
+  const days: UsageDays = new UsageDays({ transaction }, log, few);
+  await days.run();
+  expect.assert(late);
+  await late;
+  const tags = await world.run<{ account_id: string; requests: bigint }>(
+    "select account_id, requests from tags_daily where tag = 'team' and value = 'a' order by 1",
+  );
+  expect(tags.map(({ requests }) => requests)).toEqual([2n, 2n]);
+});
+
 /** The rows that the session has read and written, without those that it has reported. */
 async function rowsOf(tx: Runner): Promise<number> {
   const text = `

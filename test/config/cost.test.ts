@@ -177,6 +177,9 @@ providers: { vendor: { kind: simulated } }
   expect(lossesOf("thinking: 1, per: { web_search: 11 }")).toEqual([
     { ...at, note: "", of: ["webSearch"] },
   ]);
+  // Clients pay 8 for a search then.
+  const search = (usd: number) => lossesOf(`thinking: 1, per: { web_search: ${usd} }`, 2_000);
+  expect([search(8), search(9)]).toEqual([[], [{ ...at, note: "", of: ["webSearch"] }]]);
   expect(lossesOf("thinking: 1, when: [{ tier: priority, multiply: 4 }]")).toMatchObject([
     { ...at, note: "tier priority", of: expect.arrayContaining(["output"]) },
   ]);

@@ -46,6 +46,7 @@ import {
   categoryBars,
   changeOf,
   dayOf,
+  daysOfMonth,
   edgeOf,
   edgeText,
   failuresOf,
@@ -626,4 +627,46 @@ describe("exact decimals", () => {
     expect(countdown(until, new Date(until.getTime() + 5_000))).toBe("0:00");
     expect(countdown(new Date(now.getTime() + 2 * hourMs), now)).toBe("2:00:00");
   });
+});
+
+test("a month so far is drawn beside the whole month before, whichever of them is longer", () => {
+  const utc = (day: number, month: number) => new Date(Date.UTC(2027, month, day));
+  const anySpent = fc.array(fc.record({ day: fc.nat(70), micro: fc.nat(9) }), { maxLength: 8 });
+  fc.assert(
+    // The months of a leap year and of the one before it.
+    fc.property(fc.nat(23), fc.nat(31 * 24), anySpent, (month, hours, spent) => {
+      const [before, start, end] = [-1, 0, 1].map((more) => utc(1, month + more));
+      if (!before || !start || !end) throw new Error("three months");
+      const length = (end.getTime() - start.getTime()) / hourMs;
+      const now = new Date(start.getTime() + Math.min(hours, length - 1) * hourMs);
+      const rows = spent.map(({ day, micro }) =>
+        create(UsageRowSchema, {
+          startAt: timestampFromDate(new Date(before.getTime() + day * 24 * hourMs)),
+          sums: { chargedMicrocredits: BigInt(micro) },
+        }),
+      );
+      const spentIn = (from: Date, to: Date) =>
+        spent
+          .map(({ day, micro }) => ({ at: utc(1 + day, month - 1), micro }))
+          .filter(({ at }) => at >= from && at <= to)
+          .reduce((sum, { micro }) => sum + BigInt(micro), 0n);
+      const days = daysOfMonth(rows, { now, start, before });
+      expect(days).toEqual(
+        Array.from({ length: days.length }, (_, day) => {
+          const [at, atBefore] = [utc(1 + day, month), utc(1 + day, month - 1)];
+          return {
+            from: at,
+            sum: at < end && at <= now ? spentIn(start, at) : undefined,
+            sumBefore: atBefore < start ? spentIn(before, atBefore) : undefined,
+          };
+        }),
+      );
+      const lengths = [before, start].map((first, index) => {
+        const next = [start, end][index] ?? end;
+        return (next.getTime() - first.getTime()) / hourMs / 24;
+      });
+      expect(days).toHaveLength(Math.max(...lengths));
+    }),
+    { numRuns: 200 },
+  );
 });

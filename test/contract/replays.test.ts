@@ -1,18 +1,23 @@
 // Calls that create something, sent again under the same idempotency key.
 
 import { createHash } from "node:crypto";
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   CreateKeyRequestSchema,
   type CreateKeyResponse,
+  KeysService,
   RotateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { MailState } from "../../gen/gateway/people/v1/members_pb.ts";
+import {
+  CreateInvitationRequestSchema,
+  MailState,
+  MembersService,
+} from "../../gen/gateway/people/v1/members_pb.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
-import { removeReplays } from "../../src/contract/replays.ts";
+import { onceFor, removeReplays } from "../../src/contract/replays.ts";
 import type { Keys } from "../../src/keys/keys.ts";
 import { createMailer } from "../../src/mail/mail.ts";
 import { createPeopleStore } from "../../src/people/store.ts";
@@ -147,6 +152,36 @@ describe("an idempotency key", () => {
     const rotated = keys[0].service.rotateKey(rotate, callBy(environmentToken));
     expect(await errorOf(rotated)).toBe(reused);
     expect([await countKeys("this"), await countKeys("that")]).toEqual([1, 0]);
+  });
+
+  test("is refused for another method although its request has the same bytes", async () => {
+    const idempotencyKey = newIdempotencyKey();
+    const [accountId, name] = ["acc_a", "ana"];
+    const key = { accountId, family: Family.V1, name };
+    const invitation = { accountId, role: AccountRole.VIEWER, login: name };
+    expect(toBinary(CreateKeyRequestSchema, create(CreateKeyRequestSchema, key))).toEqual(
+      toBinary(CreateInvitationRequestSchema, create(CreateInvitationRequestSchema, invitation)),
+    );
+    const call = callBy(environmentToken, { accountId, requestHeader: new Headers() });
+    const made = { id: "key_of_bytes", secret: "" };
+    const creations = [
+      onceFor(
+        KeysService.method.createKey,
+        create(CreateKeyRequestSchema, { ...key, idempotencyKey }),
+        call,
+      ),
+      onceFor(
+        MembersService.method.createInvitation,
+        create(CreateInvitationRequestSchema, { ...invitation, idempotencyKey }),
+        call,
+      ),
+    ];
+    const outcomes: string[] = [];
+    for (const once of creations)
+      outcomes.push(
+        await errorOf(people.database.transaction((tx) => once(tx, made, async () => {}))),
+      );
+    expect(outcomes).toEqual(["no error", "idempotency_key_reused idempotency_key"]);
   });
 
   test("counts for one account and one caller", async () => {

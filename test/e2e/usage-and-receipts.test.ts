@@ -4,6 +4,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { parseCredits } from "../../src/base/money.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -197,6 +198,23 @@ for (const split of [false, true]) {
       );
       const grants = await read("dashboard/billing/credit_grants", capped.secret);
       expect(grants).toMatchObject({ total_available: 0.015, total_used: 0, total_granted: 0.015 });
+    });
+
+    test("a pool in debt has no balance, not less than none", async () => {
+      const { core, call } = gateway.admin;
+      const { account } = await core.billing.createAccount({ name: "in debt" }, call);
+      const owner = { accountId: account?.accountId ?? "", family: Family.V1 };
+      await core.billing.createTransfer(
+        {
+          ...{ ...owner, kind: TransferKind.CHARGEBACK, amountMicrocredits: 5_000_000n },
+          ...{ idempotencyKey: "of the debt", reason: "a payment was taken back" },
+        },
+        call,
+      );
+      const { secret } = await core.keys.createKey({ ...owner, name: "in debt" }, call);
+      expect(await read("dashboard/billing/credit_grants", secret)).toMatchObject({
+        ...{ total_available: 0, total_used: 0, total_granted: 0 },
+      });
     });
 
     test("the admin token reads the account that it names", async () => {

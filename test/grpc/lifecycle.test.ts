@@ -11,7 +11,7 @@ import { pino } from "pino";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { toApiError } from "../../src/base/errors.ts";
-import { allServices } from "../../src/contract/contract.ts";
+import { allServices, serviceTypes } from "../../src/contract/contract.ts";
 import type { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
 import { createHealth } from "../../src/grpc/health.ts";
@@ -111,6 +111,16 @@ describe("TLS", () => {
   });
 });
 
+const folders = [
+  "billing",
+  "keys",
+  "inference",
+  "people",
+  "payments",
+  "alerts",
+  "operations",
+] as const;
+
 describe("health", () => {
   const check = async (address: string, service: string) => {
     const { code, answers } = await callPlain(
@@ -137,6 +147,16 @@ describe("health", () => {
     expect(await check(address, "gateway.inference.v1.InferenceService")).toBe("NOT_SERVING");
     expect(await check(address, "")).toBe("NOT_SERVING");
     expect(await check(address, "gateway.other.v1.Service")).toBe("NOT_FOUND");
+  });
+
+  test.each(folders)("of all services waits for those of %s", async (folder) => {
+    const ready = Object.fromEntries(folders.map((one) => [one, one !== folder]));
+    const readiness = async () => ({ ...(await allReady()), ...ready });
+    const { address } = await startGrpcServer(scriptedServices(emptyAnswers()), { readiness });
+    for (const one of folders)
+      for (const { typeName } of serviceTypes[one].services)
+        expect(await check(address, typeName)).toBe(one === folder ? "NOT_SERVING" : "SERVING");
+    expect(await check(address, "")).toBe("NOT_SERVING");
   });
 
   test("follows the readiness of the parts, and a failed check counts as not ready", async () => {

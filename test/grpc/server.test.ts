@@ -135,6 +135,7 @@ describe("a plain gRPC client", () => {
               message: `${long}\ud800`,
               field: long,
               allowed: [long],
+              retryAfterMs: 1_500,
               providerAnswer: { status: 400, body: { long } },
             }),
           ),
@@ -148,6 +149,9 @@ describe("a plain gRPC client", () => {
     );
     expect([code, reasonOf(error)]).toEqual([status.INVALID_ARGUMENT, "UPSTREAM_REFUSED"]);
     expect(findDetail(error, ErrorDetailSchema)?.providerAnswer).toMatchObject({ status: 400 });
+    expect(findDetail(error, RetryInfoSchema)?.retryDelay).toMatchObject({
+      ...{ seconds: 1n, nanos: 500_000_000 },
+    });
     expect(error?.message).toMatch(/^é{100}/);
   });
 

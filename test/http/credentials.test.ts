@@ -1,12 +1,19 @@
 // The header that holds the key, by endpoint.
 
-import { describe, expect, test } from "vitest";
+import { create } from "@bufbuild/protobuf";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { AuthenticateResponseSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
+import { localCore } from "../../src/contract/contract.ts";
 import {
   type CredentialForm,
+  createFailedCredentials,
+  createIdentifyCaller,
   type NativeBearer,
   readCredential,
 } from "../../src/http/authenticate.ts";
+import type { PayerChange } from "../../src/http/key-load.ts";
+import { emptyAnswers, key as knownKey, scriptedServices } from "../support/scripted-services.ts";
 
 const key = "sk-gw2-1abc";
 const old = { "anthropic-version": "2023-06-01" };
@@ -236,4 +243,37 @@ test("a key that was sent with its quotes is refused with the reason", () => {
       /^Incorrect API key provided: .* quotes/,
     );
   }
+});
+
+test.each<[number, PayerChange]>([
+  [2, { kind: "key", keyId: "key_2" }],
+  [2, { kind: "budget", accountId: "acc_1" }],
+  [1, { kind: "transfer", accountId: "acc_1" }],
+  [1, { kind: "settlement", accountId: "acc_1" }],
+])("a caller is read %i times where this changed in between: %o", async (times, change) => {
+  vi.useFakeTimers({ toFake: ["performance"] });
+  onTestFinished(() => void vi.useRealTimers());
+  let reads = 0;
+  const core = localCore(
+    scriptedServices({
+      ...emptyAnswers(),
+      async unary() {
+        reads += 1;
+        return create(AuthenticateResponseSchema);
+      },
+    }),
+  );
+  let report = (_: PayerChange) => {};
+  const identify = createIdentifyCaller(core, createFailedCredentials(), (listener) => {
+    report = listener;
+  });
+  const authorization = `Bearer ${knownKey}`;
+  const attempt = { authorization, address: "192.0.2.1", monthUsage: false };
+  const call = { headers: { authorization } };
+  await identify(attempt, call);
+  await identify(attempt, call);
+  expect(reads).toBe(1);
+  report(change);
+  await identify(attempt, call);
+  expect(reads).toBe(times);
 });

@@ -117,9 +117,11 @@ test("a request that does not bound its web searches may make eight", () => {
   const bounded = enforceFeaturePolicy(requestOf({ tools: [more, search()] }), all);
   expect(bounded.tools[0]?.extensions).toEqual(more.extensions);
   expect(webSearchesOf(bounded)).toBe(11);
+  const most = requestOf({ tools: [search({ max_uses: 1_000_000 })] });
+  expect(webSearchesOf(enforceFeaturePolicy(most, all))).toBe(1_000_000);
 });
 
-test.each([0, -1, 1.5, 1e15, "3", [1], true])(
+test.each([0, -1, 1.5, 1_000_001, 1e15, "3", [1], true])(
   "a request for %o web searches is refused",
   (uses) => {
     const request = requestOf({ tools: [{ name: "a" }, search({ max_uses: uses })] });
@@ -266,7 +268,9 @@ describe("of the Responses format, tools that the vendor runs", () => {
     const bounded = enforce({ extensions: { tools: [search], max_tool_calls: 3 } }, all);
     expect(webSearchesOf(bounded)).toBe(3);
     expect(webSearchesOf(enforce({ extensions: { tools: [tools[3] ?? {}] } }, all))).toBe(0);
-    for (const calls of [0, -1, 1.5, 1e15, "3"])
+    const most = enforce({ extensions: { tools: [search], max_tool_calls: 1_000_000 } }, all);
+    expect(webSearchesOf(most)).toBe(1_000_000);
+    for (const calls of [0, -1, 1.5, 1_000_001, 1e15, "3"])
       expect(() =>
         enforce({ extensions: { tools: [search], max_tool_calls: calls } }, all),
       ).toThrow("max_tool_calls");

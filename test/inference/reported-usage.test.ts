@@ -270,3 +270,34 @@ for (const { name, usage, expected } of chatCases) {
     expect(receipt?.usage).toMatchObject(expected);
   });
 }
+
+test("the hold of the next request covers what the last prompt had, in whatever category", async () => {
+  const holdAfter = async (usage: JsonObject) => {
+    const start = JSON.stringify({ input_tokens: 1, output_tokens: 1, ...usage });
+    provider.play(nativeScript({ start, end: '{"output_tokens":1}' }));
+    await charge("haiku");
+    provider.play(nativeScript({ start: reported, end: '{"output_tokens":1}' }));
+    const { receipt } = await charge("haiku");
+    return receipt?.holdMicrocredits ?? 0n;
+  };
+  const written = (members: JsonObject) => ({
+    cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 0, ...members },
+  });
+  // The largest of the last hour counts.
+  const holds = [
+    await holdAfter({}),
+    await holdAfter({ input_tokens: 10_001 }),
+    await holdAfter({ cache_read_input_tokens: 20_000 }),
+    await holdAfter({
+      cache_creation_input_tokens: 30_000,
+      ...written({ ephemeral_5m_input_tokens: 30_000 }),
+    }),
+    await holdAfter({
+      cache_creation_input_tokens: 40_000,
+      ...written({ ephemeral_1h_input_tokens: 40_000 }),
+    }),
+  ];
+  const steps = holds.slice(1).map((hold, index) => hold - (holds[index] ?? 0n));
+  expect(steps.slice(1)).toEqual(Array(3).fill(10_000n * haiku.input));
+  expect(steps[0]).toBeGreaterThan(0n);
+});

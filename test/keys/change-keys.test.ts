@@ -668,6 +668,38 @@ test("a program changes the keys whose makers allow it, and says why not the oth
   expect(perMinute.map(({ requestsPerMinute }) => requestsPerMinute)).toEqual([10, 50, 50]);
 });
 
+test("keys of two programs live again together, as many of each as it may have", async () => {
+  const { service, call } = open(owner);
+  const program = async (scopes: ManagementScope[]) => {
+    const { secret } = await service.createManagementKey(
+      create(CreateManagementKeyRequestSchema, {
+        ...{ accountId: "acc_a", name: "with one key", scopes, maxKeys: 1 },
+      }),
+      call,
+    );
+    return fixture.keys.authenticate(bearer(secret));
+  };
+  const [one, other] = [
+    await program([ManagementScope.KEYS]),
+    await program([ManagementScope.KEYS]),
+  ];
+  const keys = [await makeBy(one), await makeBy(other)].map(({ keyId }) => ({ keyId }));
+  const expire = (keyIds: readonly string[]) =>
+    run(
+      "expire for programs",
+      "update keys set expires_at = now() - interval '1 second' where key_id = any($1)",
+      [keyIds],
+    );
+  const caller = await program([ManagementScope.KEYS, ManagementScope.ALL_KEYS]);
+  const expiresAt = timestampFromDate(new Date(Date.now() + 86_400_000));
+  const change = limitTo({ expiresAt }, ["expires_at"]);
+  await expire(keys.map(({ keyId }) => keyId));
+  expect(outcomesOf(await changeBy(caller, { keys, change }))).toEqual(["CHANGED", "CHANGED"]);
+  await expire([keys[1]?.keyId ?? ""]);
+  await makeBy(other);
+  expect(await errorOf(changeBy(caller, { keys, change }))).toBe("too_many_keys");
+});
+
 describe("a change of limits of keys of many managers", () => {
   /** The statements of a change of keys of so many managers, and how often people are checked. */
   async function statementsFor(caller: Caller, managers: number, prefix: string) {

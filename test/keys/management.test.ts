@@ -622,6 +622,9 @@ describe("a change", () => {
     expect(listed?.secrets.map(({ expiresAt }) => expiresAt !== undefined)).toEqual([
       ...[false, true, true],
     ]);
+    // A new secret is listed before anybody has used it.
+    const { key } = await make();
+    expect(key.secrets.map(({ lastUsedAt }) => lastUsedAt)).toEqual([undefined]);
   });
 
   test("one that expires is refused, and its keys go on", async () => {

@@ -383,6 +383,7 @@ describe("of an order", () => {
     );
     expect(order?.refunds).toEqual([]);
     expect(approval).toMatchObject({ kind: ApprovalKind.REFUND, subject: orderId });
+    expect(approval?.what).toBe("Returns 600.00 of an order.");
     expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
     const outcomes = [approve(approval, bob.call), approve(approval, cleo.call)].map(reasonOf);
     expect((await Promise.all(outcomes)).toSorted()).toEqual(["ok", "wrong_state"]);

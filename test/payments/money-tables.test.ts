@@ -875,61 +875,6 @@ test("an order is opened by one node, once, and its page and webhooks bring its 
   expect(found).toBeUndefined();
 });
 
-type Limits = { most: number | null; used: number; endsMs: number | null };
-async function storePromotion(codeId: string, { most, used, endsMs }: Limits): Promise<void> {
-  const codeSha256 = Buffer.from(codeId);
-  const fields = {
-    ...{ codeId, name: `name of ${codeId}`, family: "v2" as const, bonusMicro: 10n, most },
-    ...{ needsPurchase: false, createdBy: "person:1" },
-    endsAt: endsMs === null ? null : after(endsMs),
-  };
-  const stored = await postgres.run(sql.insertPromotion, { ...fields, codeSha256 });
-  expect(stored).toMatchObject(fields);
-  const again = { ...fields, codeId: `${codeId}x`, codeSha256 };
-  expect(await postgres.run(sql.insertPromotion, again)).toBeUndefined();
-  await run("update promotions set used = $2 where code_id = $1", [codeId, used]);
-}
-
-test("a promotion is used until its end, its number of uses or its stop", async () => {
-  const anyPromotion = fc.record({
-    endsMs: anyOfMoment,
-    most: fc.constantFrom(null, 1, 2),
-    used: fc.nat(1),
-    isStopped: fc.constantFrom(false, false, true),
-  });
-  await fc.assert(
-    fc.asyncProperty(anyPromotion, async ({ endsMs, most, used, isStopped }) => {
-      const ids = [newCode(), newCode()];
-      for (const codeId of ids) await storePromotion(codeId, { most, used, endsMs });
-      const [codeId = "", other = ""] = ids;
-      if (isStopped)
-        for (const stoppedAt of [now, now])
-          expect((await postgres.run(sql.stopPromotion, { codeId }))?.stoppedAt).toEqual(stoppedAt);
-      const isLeft =
-        !isStopped && (endsMs === null || endsMs > 0) && (most === null || used < most);
-      expect(await postgres.run(sql.countPromotionUse, { codeId })).toBe(isLeft ? 1 : 0);
-      const uses = async (id: string) =>
-        (await postgres.run(sql.findPromotion, { codeSha256: Buffer.from(id) }))?.used;
-      expect([await uses(codeId), await uses(other)]).toEqual([used + (isLeft ? 1 : 0), used]);
-      const listed = await postgres.run(sql.listPromotions, { before: null, rows: 2 });
-      const [first, second] = ids.toSorted().reverse();
-      expect(listed.map((one) => one.codeId).slice(0, 1)).toEqual([first]);
-      const next = await postgres.run(sql.listPromotions, { before: first ?? "", rows: 1 });
-      expect(next.map((one) => one.codeId)).toEqual([second]);
-      for (const accountId of ["acc_1", "acc_2"])
-        await postgres.run(sql.insertPromotionUse, { codeId, accountId, orderId: null });
-      for (const transferId of ["tra_1", "tra_2"])
-        await postgres.run(sql.setPromotionTransfer, { codeId, accountId: "acc_1", transferId });
-      const find = async (accountId: string) =>
-        (await postgres.run(sql.findPromotionUse, { codeId, accountId }))?.transferId;
-      expect([await find("acc_1"), await find("acc_2"), await find("acc_3")]).toEqual([
-        ...["tra_1", null, undefined],
-      ]);
-    }),
-    { numRuns: 50 },
-  );
-});
-
 test("an order is stored as it was made, and one for what arrived without it once", async () => {
   const texts = (names: readonly string[]) =>
     Object.fromEntries(names.map((name) => [name, `the ${name}`]));

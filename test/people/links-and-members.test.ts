@@ -216,6 +216,27 @@ describe("members", () => {
     );
   });
 
+  test.each(["is a member", "is removed"])(
+    "an owner who %s keeps the invitations that he made elsewhere, and those alone",
+    async (what) => {
+      const login = what.replaceAll(" ", "-");
+      const boss = await redeem(node, await invitation("acc_a", OWNER), login);
+      const client = node.as(boss.token);
+      await client.redeemLink({ token: tokenOf(await invitation("acc_b", OWNER)) });
+      const links: string[] = [];
+      for (const accountId of ["acc_a", "acc_b"])
+        links.push((await client.createInvitation({ accountId, role: VIEWER })).link);
+      const whom = { accountId: "acc_a", personId: boss.person.personId };
+      const operator = node.as(owner.token);
+      if (what === "is removed") await operator.removeMember(whom);
+      else await operator.updateMember({ ...whom, role: MEMBER });
+      const outcomes: string[] = [];
+      for (const [index, link] of links.entries())
+        outcomes.push(await errorOf(redeemWith(link, `${login}-${index}`)));
+      expect(outcomes).toEqual(["not_found token", "no error"]);
+    },
+  );
+
   test("can leave, and the last owner cannot", async () => {
     const person = await redeem(node, await invitation("acc_a", MEMBER), "leaves");
     const own = { accountId: "acc_a", personId: person.person.personId };

@@ -463,6 +463,17 @@ describe("the pause before a repeat", () => {
   });
 });
 
+test.each([429, 503, 529])(
+  "status %i is an overload, and its time is that of a repeat",
+  (status) => {
+    const failure = failureOfAnswer({ status, retryAfterMs: 1_500 }, "m");
+    expect(failure).toMatchObject({ outcome: "failed", isOverload: true, retryAfterMs: 1_500 });
+    expect(failureOfAnswer({ status }, "m").retryAfterMs).toBeUndefined();
+    // Another failure of the provider is none.
+    expect(failureOfAnswer({ status: 500 }, "m").isOverload).toBeUndefined();
+  },
+);
+
 describe("retry-after", () => {
   const now = Date.parse("2026-01-02T03:04:05Z");
   const cases = [

@@ -288,6 +288,28 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
+    name: "a fragment without a number goes to the latest call of its id",
+    stream: [
+      calls({ id: "a", ...bare("f", '{"x":1}') }),
+      calls({ id: "a", ...bare("g", '{"y":') }),
+      calls({ id: "a", function: { arguments: "2}" } }),
+      finish("tool_calls"),
+      "[DONE]",
+    ],
+    events: [
+      "start",
+      { at: 0, call: "a", name: "f" },
+      { inputJson: '{"x":1}' },
+      "stop 0",
+      { at: 1, call: expect.stringMatching(mintedId), name: "g" },
+      { inputJson: '{"y":' },
+      { inputJson: "2}" },
+      "stop 1",
+      { end: "tool_use" },
+      "done",
+    ],
+  },
+  {
     name: "a repeated whole call, and blank text after it, add no call",
     stream: [
       calls(call(0, "a", "f", "")),

@@ -497,3 +497,62 @@ test("a client receives every event of a stream in its order, in any split of it
     { numRuns: 500 },
   );
 });
+
+/** The texts of an item, part by part. */
+function textsOf(item: JsonObject) {
+  const text = (value: JsonValue | undefined) => (typeof value === "string" ? value : "");
+  const parts = (list: JsonValue | undefined) =>
+    (Array.isArray(list) ? list : []).filter(isObject).map((one) => text(one.text ?? one.refusal));
+  return {
+    content: parts(item.content),
+    summary: parts(item.summary),
+    arguments: text(item.arguments),
+    input: text(item.input),
+  };
+}
+
+/** A summary, a text and a refusal, each of which may come after another one. */
+const severalParts = fc.tuple(words, words, words, words).map(([one, next, said, refused]) => [
+  { type: "reasoning", summary: [one, next].map((text) => ({ type: "summary_text", text })) },
+  {
+    ...{ type: "message", role: "assistant" },
+    content: [
+      { type: "output_text", text: said },
+      { type: "refusal", refusal: refused },
+      { type: "output_text", text: next },
+    ],
+  },
+]);
+
+test("an answer that is cut anywhere ends with all that came of each part", () => {
+  const items = fc.tuple(outputItems, severalParts).map(([some, parts]) => [...parts, ...some]);
+  const cuts = fc.array(fc.nat(30), { maxLength: 3 });
+  fc.assert(
+    fc.property(items, cuts, fc.nat(), (given, pieces, place) => {
+      const events = streamOf(given, pieces);
+      // Its beginning has come, and its end has not.
+      const came = events.slice(0, 3 + (place % (events.length - 3)));
+      const expected = new Map<JsonValue | undefined, ReturnType<typeof textsOf>>();
+      for (const { type, output_index: index, item, delta, ...at } of came) {
+        if (isObject(item)) expected.set(index, textsOf(item));
+        const texts = expected.get(index);
+        if (!texts || typeof delta !== "string") continue;
+        const [, list] =
+          /\.(output_text|refusal|reasoning_summary_text)\./.exec(String(type)) ?? [];
+        const parts = list === "reasoning_summary_text" ? texts.summary : texts.content;
+        const number = Number(at.content_index ?? at.summary_index);
+        if (list) parts[number] = (parts[number] ?? "") + delta;
+        else if (String(type).includes("arguments")) texts.arguments += delta;
+        else texts.input += delta;
+      }
+      const decoder = createEventDecoder(false, { origin });
+      const encoder = createEventEncoder(context);
+      const bytes = came.map(({ type, ...members }) => sseEvent(String(type), members)).join("");
+      const text = encoder.encode(decoder.push(Buffer.from(bytes))) + encoder.end();
+      const { response: last } = readEvents(text).at(-1) ?? {};
+      const output = isObject(last) && Array.isArray(last.output) ? last.output : [];
+      expect(output.filter(isObject).map(textsOf)).toEqual([...expected.values()]);
+    }),
+    { numRuns: 300 },
+  );
+});

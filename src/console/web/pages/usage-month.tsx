@@ -20,8 +20,8 @@ import { optionsOf } from "../parts/filters.tsx";
 import { Card } from "../parts/page.tsx";
 import { familyOf, type PoolName, poolNameOf } from "../parts/pools.ts";
 import { useSeen } from "../parts/seen.ts";
-import { nextSpan, startOf } from "../parts/timeline.ts";
-import { timed } from "../parts/usage-report.ts";
+import { startOf } from "../parts/timeline.ts";
+import { daysOfMonth } from "../parts/usage-report.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { account } from "../session.ts";
 import { whyWords } from "../words-why.ts";
@@ -125,30 +125,12 @@ type MonthProps = {
 function Month({ rows, chosen, now, start, before, budget }: MonthProps): JSX.Element {
   const { money } = chosen;
   const limit = budget?.micro;
-  const end = nextSpan("month", start);
-  const spent = new Map<number, bigint>();
-  for (const { from, sums } of rows.flatMap((row) => timed(row)))
-    spent.set(from.getTime(), (spent.get(from.getTime()) ?? 0n) + sums.chargedMicrocredits);
-  const days = Math.max(
-    (end.getTime() - start.getTime()) / dayMs,
-    (start.getTime() - before.getTime()) / dayMs,
+  const points: Point[] = daysOfMonth(rows, { now, start, before }).map(
+    ({ from, sum, sumBefore }) => ({
+      from,
+      values: [sum, sumBefore, ...(limit === undefined ? [] : [limit])],
+    }),
   );
-  let [sum, sumBefore] = [0n, 0n];
-  const points: Point[] = [];
-  for (let day = 0; day < days; day++) {
-    const at = new Date(start.getTime() + day * dayMs);
-    const atBefore = new Date(before.getTime() + day * dayMs);
-    sum += at < end ? (spent.get(at.getTime()) ?? 0n) : 0n;
-    sumBefore += atBefore < start ? (spent.get(atBefore.getTime()) ?? 0n) : 0n;
-    points.push({
-      from: at,
-      values: [
-        at > now || at >= end ? undefined : sum,
-        atBefore < start ? sumBefore : undefined,
-        ...(limit === undefined ? [] : [limit]),
-      ],
-    });
-  }
   const series: Series[] = [
     { id: "now", name: text.now, colour: "cat-output" },
     { id: "before", name: text.before, colour: "series-rest" },

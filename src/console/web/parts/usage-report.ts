@@ -200,6 +200,45 @@ export function splitSums(
   return { current: rows.filter(isWithin(range)), before: rows.filter(isWithin(before)) };
 }
 
+/** What was spent from the first of a month to the end of one of its days. */
+type DayOfMonth = {
+  readonly from: Date;
+  /** Undefined: the month has no such day, or it has not begun. */
+  readonly sum: bigint | undefined;
+  /** Of the month before. Undefined: it has no such day. */
+  readonly sumBefore: bigint | undefined;
+};
+
+/**
+ * The days of a month so far, beside those of the month before. `start`, `before`: the first days
+ * of both.
+ */
+export function daysOfMonth(
+  rows: readonly UsageRow[],
+  { now, start, before }: { readonly now: Date; readonly start: Date; readonly before: Date },
+): DayOfMonth[] {
+  const end = nextSpan("month", start);
+  const spent = new Map<number, bigint>();
+  for (const { from, sums } of rows.flatMap((row) => timed(row)))
+    spent.set(from.getTime(), (spent.get(from.getTime()) ?? 0n) + sums.chargedMicrocredits);
+  const length = Math.max(
+    (end.getTime() - start.getTime()) / dayMs,
+    (start.getTime() - before.getTime()) / dayMs,
+  );
+  let [sum, sumBefore] = [0n, 0n];
+  return Array.from({ length }, (_, day) => {
+    const from = new Date(start.getTime() + day * dayMs);
+    const fromBefore = new Date(before.getTime() + day * dayMs);
+    sum += from < end ? (spent.get(from.getTime()) ?? 0n) : 0n;
+    sumBefore += fromBefore < start ? (spent.get(fromBefore.getTime()) ?? 0n) : 0n;
+    return {
+      from,
+      sum: from > now || from >= end ? undefined : sum,
+      sumBefore: fromBefore < start ? sumBefore : undefined,
+    };
+  });
+}
+
 export type TokenSide = (typeof sideOf)[TokenCategory];
 
 /** The tokens of some sums that are charged on these sides. */

@@ -18,7 +18,7 @@ import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, timeOrderedId } from "../base/ids.ts";
 import { credits } from "../base/money.ts";
-import { shownName } from "../base/names.ts";
+import { checkText, shownName } from "../base/names.ts";
 import { walkPages } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, ManagementCaller, Person } from "../contract/contract.ts";

@@ -189,8 +189,8 @@ describe("declared fields", () => {
     [
       "such a text inside a message",
       updateKey,
-      { key: { keyId: "k", name: "\0" }, updateMask: "name" },
-      "key.name",
+      { keyId: "k", settings: { name: "\0" }, updateMask: "name" },
+      "settings.name",
     ],
     [
       "such a text in a list",

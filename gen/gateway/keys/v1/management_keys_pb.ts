@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/keys/v1/management_keys.proto.
  */
 export const file_gateway_keys_v1_management_keys: GenFile = /*@__PURE__*/
-  fileDesc("CiVnYXRld2F5L2tleXMvdjEvbWFuYWdlbWVudF9rZXlzLnByb3RvEg9nYXRld2F5LmtleXMudjEigQQKDU1hbmFnZW1lbnRLZXkSHwoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCBJjIGAESGAoKYWNjb3VudF9pZBgCIAEoCUIEmMgYARIWCgRuYW1lGAMgASgJQgi6SAVyAxjIARJDCgZzY29wZXMYBCADKA4yIi5nYXRld2F5LmNvbW1vbi52MS5NYW5hZ2VtZW50U2NvcGVCD7pIDJIBCRgBIgWCAQIgABIeCghtYXhfa2V5cxgFIAEoDUIMukgFKgMY6AeYyBgBEjIKDGNoaWxkX2xpbWl0cxgGIAEoCzIcLmdhdGV3YXkua2V5cy52MS5DaGlsZExpbWl0cxIjChFhbGxvd2VkX2FkZHJlc3NlcxgHIAMoCUIIukgFkgECEGQSLgoKZXhwaXJlc19hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSEgoKY3JlYXRlZF9ieRgKIAEoCRIuCgpjcmVhdGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZXZva2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglsaXZlX2tleXMYDSABKA0i9wMKC0NoaWxkTGltaXRzEi8KE3JlcXVlc3RzX3Blcl9taW51dGUYASABKA1CDbpIBioEGMCEPZjIGAFIAIgBARI7Chhtb250aGx5X2NhcF9taWNyb2NyZWRpdHMYAiABKANCFLpIDSILGICAgICAgIAQKACYyBgBSAGIAQESOQoWZGFpbHlfY2FwX21pY3JvY3JlZGl0cxgDIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIAogBARI6Chd3ZWVrbHlfY2FwX21pY3JvY3JlZGl0cxgEIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIA4gBARI5ChZ0b3RhbF9jYXBfbWljcm9jcmVkaXRzGAUgASgDQhS6SA0iCxiAgICAgICAECgAmMgYAUgEiAEBEiwKEHJlcXVlc3RzX2F0X29uY2UYBiABKA1CDbpIBioEGMCEPZjIGAFIBYgBAUIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzQhkKF19kYWlseV9jYXBfbWljcm9jcmVkaXRzQhoKGF93ZWVrbHlfY2FwX21pY3JvY3JlZGl0c0IZChdfdG90YWxfY2FwX21pY3JvY3JlZGl0c0ITChFfcmVxdWVzdHNfYXRfb25jZSLvAgoaQ3JlYXRlTWFuYWdlbWVudEtleVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARIZCgRuYW1lGAIgASgJQgu6SAjIAQFyAxjIARJGCgZzY29wZXMYAyADKA4yIi5nYXRld2F5LmNvbW1vbi52MS5NYW5hZ2VtZW50U2NvcGVCErpID8gBAZIBCRgBIgWCAQIgABIeCghtYXhfa2V5cxgEIAEoDUIMukgFKgMY6AeYyBgBEjIKDGNoaWxkX2xpbWl0cxgFIAEoCzIcLmdhdGV3YXkua2V5cy52MS5DaGlsZExpbWl0cxIjChFhbGxvd2VkX2FkZHJlc3NlcxgGIAMoCUIIukgFkgECEGQSOAoKZXhwaXJlc19hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCLpIBbIBAkABEiEKD2lkZW1wb3RlbmN5X2tleRgIIAEoCUIIukgFcgMY/wEiagobQ3JlYXRlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkSEwoGc2VjcmV0GAIgASgJQgOAAQEiagoZTGlzdE1hbmFnZW1lbnRLZXlzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhsKCXBhZ2Vfc2l6ZRgCIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAgibgoaTGlzdE1hbmFnZW1lbnRLZXlzUmVzcG9uc2USNwoPbWFuYWdlbWVudF9rZXlzGAEgAygLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpUBChpVcGRhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBI+Cg5tYW5hZ2VtZW50X2tleRgBIAEoCzIeLmdhdGV3YXkua2V5cy52MS5NYW5hZ2VtZW50S2V5Qga6SAPIAQESNwoLdXBkYXRlX21hc2sYAiABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrQga6SAPIAQEiVQobVXBkYXRlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkifwoaUm90YXRlTWFuYWdlbWVudEtleVJlcXVlc3QSJQoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCCrpIA8gBAZjIGAESOgoHb3ZlcmxhcBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIOukgLqgEIIgQIgPUkMgAiagobUm90YXRlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkSEwoGc2VjcmV0GAIgASgJQgOAAQEieQoaUmV2b2tlTWFuYWdlbWVudEtleVJlcXVlc3QSJQoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCCrpIA8gBAZjIGAESNAoIY2hpbGRyZW4YAiABKA4yHC5nYXRld2F5LmNvbW1vbi52MS5LZXlBY3Rpb25CBJjIGAEiYwobUmV2b2tlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkSDAoEa2V5cxgCIAEoDTKrBQoVTWFuYWdlbWVudEtleXNTZXJ2aWNlEoMBChNDcmVhdGVNYW5hZ2VtZW50S2V5EisuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0GiwuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZU1hbmFnZW1lbnRLZXlSZXNwb25zZSIRkAIA6scYAhgD+McYAYDIGAESegoSTGlzdE1hbmFnZW1lbnRLZXlzEiouZ2F0ZXdheS5rZXlzLnYxLkxpc3RNYW5hZ2VtZW50S2V5c1JlcXVlc3QaKy5nYXRld2F5LmtleXMudjEuTGlzdE1hbmFnZW1lbnRLZXlzUmVzcG9uc2UiC5ACAerHGAQYAyABEoMBChNVcGRhdGVNYW5hZ2VtZW50S2V5EisuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0GiwuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZU1hbmFnZW1lbnRLZXlSZXNwb25zZSIRkAIC6scYAhgD+McYAYDIGAESgwEKE1JvdGF0ZU1hbmFnZW1lbnRLZXkSKy5nYXRld2F5LmtleXMudjEuUm90YXRlTWFuYWdlbWVudEtleVJlcXVlc3QaLC5nYXRld2F5LmtleXMudjEuUm90YXRlTWFuYWdlbWVudEtleVJlc3BvbnNlIhGQAgDqxxgCGAP4xxgBgMgYARKDAQoTUmV2b2tlTWFuYWdlbWVudEtleRIrLmdhdGV3YXkua2V5cy52MS5SZXZva2VNYW5hZ2VtZW50S2V5UmVxdWVzdBosLmdhdGV3YXkua2V5cy52MS5SZXZva2VNYW5hZ2VtZW50S2V5UmVzcG9uc2UiEZACAurHGAIYA/jHGAGAyBgBQjkKD2dhdGV3YXkua2V5cy52MVABWiRtb2RlbC1nYXRld2F5L2dhdGV3YXkva2V5cy92MTtrZXlzdjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_key_action, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_keys_v1_keys, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("CiVnYXRld2F5L2tleXMvdjEvbWFuYWdlbWVudF9rZXlzLnByb3RvEg9nYXRld2F5LmtleXMudjEi1AMKDU1hbmFnZW1lbnRLZXkSHwoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCBJjIGAESGAoKYWNjb3VudF9pZBgCIAEoCUIEmMgYARIMCgRuYW1lGAMgASgJEjIKBnNjb3BlcxgEIAMoDjIiLmdhdGV3YXkuY29tbW9uLnYxLk1hbmFnZW1lbnRTY29wZRIWCghtYXhfa2V5cxgFIAEoDUIEmMgYARIyCgxjaGlsZF9saW1pdHMYBiABKAsyHC5nYXRld2F5LmtleXMudjEuQ2hpbGRMaW1pdHMSGQoRYWxsb3dlZF9hZGRyZXNzZXMYByADKAkSLgoKZXhwaXJlc19hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSEgoKY3JlYXRlZF9ieRgKIAEoCRIuCgpjcmVhdGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZXZva2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglsaXZlX2tleXMYDSABKA0i9wMKC0NoaWxkTGltaXRzEi8KE3JlcXVlc3RzX3Blcl9taW51dGUYASABKA1CDbpIBioEGMCEPZjIGAFIAIgBARI7Chhtb250aGx5X2NhcF9taWNyb2NyZWRpdHMYAiABKANCFLpIDSILGICAgICAgIAQKACYyBgBSAGIAQESOQoWZGFpbHlfY2FwX21pY3JvY3JlZGl0cxgDIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIAogBARI6Chd3ZWVrbHlfY2FwX21pY3JvY3JlZGl0cxgEIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIA4gBARI5ChZ0b3RhbF9jYXBfbWljcm9jcmVkaXRzGAUgASgDQhS6SA0iCxiAgICAgICAECgAmMgYAUgEiAEBEiwKEHJlcXVlc3RzX2F0X29uY2UYBiABKA1CDbpIBioEGMCEPZjIGAFIBYgBAUIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzQhkKF19kYWlseV9jYXBfbWljcm9jcmVkaXRzQhoKGF93ZWVrbHlfY2FwX21pY3JvY3JlZGl0c0IZChdfdG90YWxfY2FwX21pY3JvY3JlZGl0c0ITChFfcmVxdWVzdHNfYXRfb25jZSLvAgoaQ3JlYXRlTWFuYWdlbWVudEtleVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARIZCgRuYW1lGAIgASgJQgu6SAjIAQFyAxjIARJGCgZzY29wZXMYAyADKA4yIi5nYXRld2F5LmNvbW1vbi52MS5NYW5hZ2VtZW50U2NvcGVCErpID8gBAZIBCRgBIgWCAQIgABIeCghtYXhfa2V5cxgEIAEoDUIMukgFKgMY6AeYyBgBEjIKDGNoaWxkX2xpbWl0cxgFIAEoCzIcLmdhdGV3YXkua2V5cy52MS5DaGlsZExpbWl0cxIjChFhbGxvd2VkX2FkZHJlc3NlcxgGIAMoCUIIukgFkgECEGQSOAoKZXhwaXJlc19hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCLpIBbIBAkABEiEKD2lkZW1wb3RlbmN5X2tleRgIIAEoCUIIukgFcgMY/wEiagobQ3JlYXRlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkSEwoGc2VjcmV0GAIgASgJQgOAAQEiagoZTGlzdE1hbmFnZW1lbnRLZXlzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhsKCXBhZ2Vfc2l6ZRgCIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAgibgoaTGlzdE1hbmFnZW1lbnRLZXlzUmVzcG9uc2USNwoPbWFuYWdlbWVudF9rZXlzGAEgAygLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIp0CChVNYW5hZ2VtZW50S2V5U2V0dGluZ3MSFgoEbmFtZRgBIAEoCUIIukgFcgMYyAESQwoGc2NvcGVzGAIgAygOMiIuZ2F0ZXdheS5jb21tb24udjEuTWFuYWdlbWVudFNjb3BlQg+6SAySAQkYASIFggECIAASHgoIbWF4X2tleXMYAyABKA1CDLpIBSoDGOgHmMgYARIyCgxjaGlsZF9saW1pdHMYBCABKAsyHC5nYXRld2F5LmtleXMudjEuQ2hpbGRMaW1pdHMSIwoRYWxsb3dlZF9hZGRyZXNzZXMYBSADKAlCCLpIBZIBAhBkEi4KCmV4cGlyZXNfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIrYBChpVcGRhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBIlChFtYW5hZ2VtZW50X2tleV9pZBgBIAEoCUIKukgDyAEBmMgYARI4CghzZXR0aW5ncxgCIAEoCzImLmdhdGV3YXkua2V5cy52MS5NYW5hZ2VtZW50S2V5U2V0dGluZ3MSNwoLdXBkYXRlX21hc2sYAyABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrQga6SAPIAQEiVQobVXBkYXRlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkifwoaUm90YXRlTWFuYWdlbWVudEtleVJlcXVlc3QSJQoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCCrpIA8gBAZjIGAESOgoHb3ZlcmxhcBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIOukgLqgEIIgQIgPUkMgAiagobUm90YXRlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkSEwoGc2VjcmV0GAIgASgJQgOAAQEieQoaUmV2b2tlTWFuYWdlbWVudEtleVJlcXVlc3QSJQoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCCrpIA8gBAZjIGAESNAoIY2hpbGRyZW4YAiABKA4yHC5nYXRld2F5LmNvbW1vbi52MS5LZXlBY3Rpb25CBJjIGAEiYwobUmV2b2tlTWFuYWdlbWVudEtleVJlc3BvbnNlEjYKDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXkSDAoEa2V5cxgCIAEoDTKrBQoVTWFuYWdlbWVudEtleXNTZXJ2aWNlEoMBChNDcmVhdGVNYW5hZ2VtZW50S2V5EisuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0GiwuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZU1hbmFnZW1lbnRLZXlSZXNwb25zZSIRkAIA6scYAhgD+McYAYDIGAESegoSTGlzdE1hbmFnZW1lbnRLZXlzEiouZ2F0ZXdheS5rZXlzLnYxLkxpc3RNYW5hZ2VtZW50S2V5c1JlcXVlc3QaKy5nYXRld2F5LmtleXMudjEuTGlzdE1hbmFnZW1lbnRLZXlzUmVzcG9uc2UiC5ACAerHGAQYAyABEoMBChNVcGRhdGVNYW5hZ2VtZW50S2V5EisuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0GiwuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZU1hbmFnZW1lbnRLZXlSZXNwb25zZSIRkAIC6scYAhgD+McYAYDIGAESgwEKE1JvdGF0ZU1hbmFnZW1lbnRLZXkSKy5nYXRld2F5LmtleXMudjEuUm90YXRlTWFuYWdlbWVudEtleVJlcXVlc3QaLC5nYXRld2F5LmtleXMudjEuUm90YXRlTWFuYWdlbWVudEtleVJlc3BvbnNlIhGQAgDqxxgCGAP4xxgBgMgYARKDAQoTUmV2b2tlTWFuYWdlbWVudEtleRIrLmdhdGV3YXkua2V5cy52MS5SZXZva2VNYW5hZ2VtZW50S2V5UmVxdWVzdBosLmdhdGV3YXkua2V5cy52MS5SZXZva2VNYW5hZ2VtZW50S2V5UmVzcG9uc2UiEZACAurHGAIYA/jHGAGAyBgBQjkKD2dhdGV3YXkua2V5cy52MVABWiRtb2RlbC1nYXRld2F5L2dhdGV3YXkva2V5cy92MTtrZXlzdjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_key_action, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_keys_v1_keys, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * A key of a program that manages keys.
@@ -312,23 +312,82 @@ export const ListManagementKeysResponseSchema: GenMessage<ListManagementKeysResp
   messageDesc(file_gateway_keys_v1_management_keys, 5);
 
 /**
+ * What a caller sets of a management key.
+ *
+ * @generated from message gateway.keys.v1.ManagementKeySettings
+ */
+export type ManagementKeySettings = Message<"gateway.keys.v1.ManagementKeySettings"> & {
+  /**
+   * As CreateKeyRequest.name.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * At least one.
+   *
+   * @generated from field: repeated gateway.common.v1.ManagementScope scopes = 2;
+   */
+  scopes: ManagementScope[];
+
+  /**
+   * As ManagementKey.max_keys.
+   *
+   * @generated from field: uint32 max_keys = 3;
+   */
+  maxKeys: number;
+
+  /**
+   * Absent: none.
+   *
+   * @generated from field: gateway.keys.v1.ChildLimits child_limits = 4;
+   */
+  childLimits?: ChildLimits | undefined;
+
+  /**
+   * As Key.allowed_addresses.
+   *
+   * @generated from field: repeated string allowed_addresses = 5;
+   */
+  allowedAddresses: string[];
+
+  /**
+   * Absent: it does not expire.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 6;
+   */
+  expiresAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.keys.v1.ManagementKeySettings.
+ * Use `create(ManagementKeySettingsSchema)` to create a new message.
+ */
+export const ManagementKeySettingsSchema: GenMessage<ManagementKeySettings> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_management_keys, 6);
+
+/**
  * @generated from message gateway.keys.v1.UpdateManagementKeyRequest
  */
 export type UpdateManagementKeyRequest = Message<"gateway.keys.v1.UpdateManagementKeyRequest"> & {
   /**
-   * `management_key_id` selects it. The fields in the mask hold the new values, with the limits of
-   * CreateManagementKeyRequest.
-   *
-   * @generated from field: gateway.keys.v1.ManagementKey management_key = 1;
+   * @generated from field: string management_key_id = 1;
    */
-  managementKey?: ManagementKey | undefined;
+  managementKeyId: string;
 
   /**
-   * One or more of `name`, `scopes`, `max_keys`, `child_limits`, `allowed_addresses`,
-   * `expires_at`. A field that is in the mask and absent in `management_key` is cleared. One
-   * that is set and not in it is refused.
+   * Holds the new values.
    *
-   * @generated from field: google.protobuf.FieldMask update_mask = 2;
+   * @generated from field: gateway.keys.v1.ManagementKeySettings settings = 2;
+   */
+  settings?: ManagementKeySettings | undefined;
+
+  /**
+   * One or more of the fields of ManagementKeySettings. A setting that is in the mask and absent in
+   * `settings` is cleared, where it may be empty. One that is set and not in it is refused.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 3;
    */
   updateMask?: FieldMask | undefined;
 };
@@ -338,7 +397,7 @@ export type UpdateManagementKeyRequest = Message<"gateway.keys.v1.UpdateManageme
  * Use `create(UpdateManagementKeyRequestSchema)` to create a new message.
  */
 export const UpdateManagementKeyRequestSchema: GenMessage<UpdateManagementKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 6);
+  messageDesc(file_gateway_keys_v1_management_keys, 7);
 
 /**
  * @generated from message gateway.keys.v1.UpdateManagementKeyResponse
@@ -355,7 +414,7 @@ export type UpdateManagementKeyResponse = Message<"gateway.keys.v1.UpdateManagem
  * Use `create(UpdateManagementKeyResponseSchema)` to create a new message.
  */
 export const UpdateManagementKeyResponseSchema: GenMessage<UpdateManagementKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 7);
+  messageDesc(file_gateway_keys_v1_management_keys, 8);
 
 /**
  * @generated from message gateway.keys.v1.RotateManagementKeyRequest
@@ -379,7 +438,7 @@ export type RotateManagementKeyRequest = Message<"gateway.keys.v1.RotateManageme
  * Use `create(RotateManagementKeyRequestSchema)` to create a new message.
  */
 export const RotateManagementKeyRequestSchema: GenMessage<RotateManagementKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 8);
+  messageDesc(file_gateway_keys_v1_management_keys, 9);
 
 /**
  * @generated from message gateway.keys.v1.RotateManagementKeyResponse
@@ -403,7 +462,7 @@ export type RotateManagementKeyResponse = Message<"gateway.keys.v1.RotateManagem
  * Use `create(RotateManagementKeyResponseSchema)` to create a new message.
  */
 export const RotateManagementKeyResponseSchema: GenMessage<RotateManagementKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 9);
+  messageDesc(file_gateway_keys_v1_management_keys, 10);
 
 /**
  * @generated from message gateway.keys.v1.RevokeManagementKeyRequest
@@ -427,7 +486,7 @@ export type RevokeManagementKeyRequest = Message<"gateway.keys.v1.RevokeManageme
  * Use `create(RevokeManagementKeyRequestSchema)` to create a new message.
  */
 export const RevokeManagementKeyRequestSchema: GenMessage<RevokeManagementKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 10);
+  messageDesc(file_gateway_keys_v1_management_keys, 11);
 
 /**
  * @generated from message gateway.keys.v1.RevokeManagementKeyResponse
@@ -451,7 +510,7 @@ export type RevokeManagementKeyResponse = Message<"gateway.keys.v1.RevokeManagem
  * Use `create(RevokeManagementKeyResponseSchema)` to create a new message.
  */
 export const RevokeManagementKeyResponseSchema: GenMessage<RevokeManagementKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 11);
+  messageDesc(file_gateway_keys_v1_management_keys, 12);
 
 /**
  * Management keys: credentials with which a program creates and changes keys of its account. A

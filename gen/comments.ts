@@ -2,6 +2,7 @@
 
 /** The comments of the protos, by full names. That of an enum value begins with its enum. */
 export const comments: Readonly<Record<string, string>> = {
+  "gateway.accounts.v1.AccountSettings": "What a caller sets of an account.",
   "gateway.accounts.v1.AccountSettings.billing_details": "Whom documents name from now on: earlier ones stay as they are. All of them: an empty text is removed.",
   "gateway.accounts.v1.AccountSettings.default_member_limits": "The limits of the persons who are members of the account, neither owners nor viewers, and have no limit: of those that are, and of each that joins. Absent, or without a limit: none. Members keep what they have.",
   "gateway.accounts.v1.AccountSettings.name": "With the rules of CreateKeyRequest.name.",
@@ -639,6 +640,8 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.inference.v1.ToolChoice.type": "`auto`, `any`, `tool`, `none`. Other values are passed on.",
   "gateway.inference.v1.ToolUseBlock.input": "The arguments of the call, in their original order.",
   "gateway.inference.v1.WireForm": "JSON of the provider that says what the typed event says, and more. A listener of this format writes it instead of encoding the event; an event without a `kind` means something to that format alone. Native: the `data` of this event. Chat and Responses: what the provider wrote in one piece, at the first of its events; the others have the format and no data, and such a listener skips them.",
+  "gateway.inference.v1.WireForm.data": "JSON. Empty: another event has the piece.",
+  "gateway.inference.v1.WireForm.format": "Of the provider.",
   "gateway.keys.v1.AdminCredential": "An admin token.",
   "gateway.keys.v1.AdminCredential.name": "`ADMIN_TOKEN` for the one of the environment.",
   "gateway.keys.v1.AdminCredential.token_id": "Empty for the one of the environment.",
@@ -727,12 +730,15 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.keys.v1.KeySettings.account_reader": "As Key.account_reader.",
   "gateway.keys.v1.KeySettings.allowed_addresses": "As Key.allowed_addresses.",
   "gateway.keys.v1.KeySettings.allowed_models": "Model ids or aliases. Empty: all models.",
-  "gateway.keys.v1.KeySettings.daily_cap_microcredits": "The most micro-credits in a UTC day, in a UTC week, which begins on Monday, in a UTC calendar month, and in total since the key was made or since ResetBudget. Absent: unlimited.",
+  "gateway.keys.v1.KeySettings.daily_cap_microcredits": "The most micro-credits in a UTC day. Absent: unlimited.",
   "gateway.keys.v1.KeySettings.expires_at": "Absent: the key does not expire.",
+  "gateway.keys.v1.KeySettings.monthly_cap_microcredits": "In a UTC calendar month. Absent: unlimited.",
   "gateway.keys.v1.KeySettings.name": "As CreateKeyRequest.name.",
   "gateway.keys.v1.KeySettings.requests_at_once": "The most requests that may run at the same time. Absent: unlimited. 0: none.",
   "gateway.keys.v1.KeySettings.requests_per_minute": "The most admitted requests in any 60 seconds. Absent: unlimited. 0: none.",
   "gateway.keys.v1.KeySettings.tags": "As Key.tags.",
+  "gateway.keys.v1.KeySettings.total_cap_microcredits": "In total since the key was made or since ResetBudget. Absent: unlimited.",
+  "gateway.keys.v1.KeySettings.weekly_cap_microcredits": "In a UTC week, which begins on Monday. Absent: unlimited.",
   "gateway.keys.v1.KeyState": "What a new request of a key meets. Of several that apply, the last one.",
   "gateway.keys.v1.KeyState.KEY_STATE_EXPIRED": "Refused with KEY_EXPIRED. A later `expires_at` makes the key valid again.",
   "gateway.keys.v1.KeyState.KEY_STATE_PAUSED": "Refused with KEY_PAUSED, until ResumeKey.",

@@ -702,8 +702,8 @@ function checkUpdate(
 export const ofKey = { type: KeySettingsSchema, changeable };
 
 /**
- * The settings that a mask names, of those in `ofKey`; absent ones are cleared. `prefix`: what the names of fields
- * begin with in errors. Throws `invalid_request` and `model_not_found`.
+ * The settings that a mask names, of those in `ofKey`; absent ones are cleared. `prefix`: what the
+ * names of fields begin with in errors. Throws `invalid_request` and `model_not_found`.
  */
 export function readControls(
   key: KeySettings = create(KeySettingsSchema),

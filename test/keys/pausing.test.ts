@@ -152,7 +152,7 @@ describe("the expiry of a key", () => {
     test(`${name} is refused, and changes nothing`, async () => {
       expect(await errorOf(createKey({ expiresAt }))).toBe("invalid_request expires_at");
       const { keyId } = await createKey();
-      expect(await errorOf(update(keyId, expiresAt))).toBe("invalid_request key.expires_at");
+      expect(await errorOf(update(keyId, expiresAt))).toBe("invalid_request settings.expires_at");
       expect((await client.getKey(keyId)).key?.expiresAt).toBe(undefined);
     });
   }

@@ -113,11 +113,15 @@ export const EventSchema: GenMessage<Event> = /*@__PURE__*/
  */
 export type WireForm = Message<"gateway.inference.v1.WireForm"> & {
   /**
+   * Of the provider.
+   *
    * @generated from field: gateway.inference.v1.Format format = 1;
    */
   format: Format;
 
   /**
+   * JSON. Empty: another event has the piece.
+   *
    * @generated from field: bytes data = 2;
    */
   data: Uint8Array;

@@ -785,24 +785,29 @@ export type KeySettings = Message<"gateway.keys.v1.KeySettings"> & {
   allowedModels: string[];
 
   /**
-   * The most micro-credits in a UTC day, in a UTC week, which begins on Monday, in a UTC calendar
-   * month, and in total since the key was made or since ResetBudget. Absent: unlimited.
+   * The most micro-credits in a UTC day. Absent: unlimited.
    *
    * @generated from field: optional int64 daily_cap_microcredits = 4;
    */
   dailyCapMicrocredits?: bigint | undefined;
 
   /**
+   * In a UTC week, which begins on Monday. Absent: unlimited.
+   *
    * @generated from field: optional int64 weekly_cap_microcredits = 5;
    */
   weeklyCapMicrocredits?: bigint | undefined;
 
   /**
+   * In a UTC calendar month. Absent: unlimited.
+   *
    * @generated from field: optional int64 monthly_cap_microcredits = 6;
    */
   monthlyCapMicrocredits?: bigint | undefined;
 
   /**
+   * In total since the key was made or since ResetBudget. Absent: unlimited.
+   *
    * @generated from field: optional int64 total_cap_microcredits = 7;
    */
   totalCapMicrocredits?: bigint | undefined;
@@ -867,8 +872,8 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
   settings?: KeySettings | undefined;
 
   /**
-   * One or more of the fields of KeySettings. A setting that is in the mask and absent in `settings`
-   * is cleared; a name cannot be. One that is set and not in it is refused.
+   * One or more of the fields of KeySettings. A setting that is in the mask and absent in
+   * `settings` is cleared; a name cannot be. One that is set and not in it is refused.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 3;
    */

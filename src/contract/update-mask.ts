@@ -7,11 +7,9 @@ import { invalidField } from "../base/errors.ts";
 /** What a method's mask may name, and how its request calls the fields. */
 export type MaskRule<Type extends DescMessage> = {
   readonly type: Type;
-  /** The field that selects what is changed: it is set, and no mask names it. Absent: none. */
-  readonly selector?: string;
   /** The fields that may be changed. */
   readonly changeable: readonly string[];
-  /** Before the names of fields in errors, such as `key.`. */
+  /** Before the names of fields in errors, such as `settings.`. */
   readonly values: string;
   /** The name of the mask in errors. Default: `update_mask`. */
   readonly mask?: string;
@@ -23,7 +21,7 @@ export type MaskRule<Type extends DescMessage> = {
  * and that the mask does not name: the caller would take it for changed.
  */
 export function readMask<Type extends DescMessage>(
-  { type, selector, changeable, values, mask: name = "update_mask" }: MaskRule<Type>,
+  { type, changeable, values, mask: name = "update_mask" }: MaskRule<Type>,
   message: MessageShape<Type> | undefined,
   mask: FieldMask | undefined,
 ): string[] {
@@ -33,7 +31,7 @@ export function readMask<Type extends DescMessage>(
   if (!paths.every((path) => changeable.includes(path)))
     throw invalidField(name, "names a field that cannot be changed", changeable);
   const stray = type.fields.find(
-    (field) => message && isFieldSet(message, field) && ![selector, ...paths].includes(field.name),
+    (field) => message && isFieldSet(message, field) && !paths.includes(field.name),
   );
   if (stray) throw invalidField(`${values}${stray.name}`, `is set, and ${name} does not name it`);
   return paths;

@@ -14,7 +14,8 @@ import {
   type Key,
   KeyAttention,
   KeyOrder,
-  KeySchema,
+  type KeySettings,
+  KeySettingsSchema,
   KeyState,
   KeysService,
   type ListKeysRequest,
@@ -264,11 +265,11 @@ export async function updateKey(
   const { caller } = call;
   const { accountId } = found;
   const managedBy = actorText(found.managedBy);
-  if (caller.kind === "management") checkNoReader(asked, "key.account_reader");
+  if (caller.kind === "management") checkNoReader(asked, "settings.account_reader");
   const { earlier, controls } = await parts.store.updateKey(found, asked, {
     admit: admitTo(parts, found, call, { bounds: true }),
     async decide(tx, before, admitted) {
-      const change = decideLimits(asked, before, admitted, "key.");
+      const change = decideLimits(asked, before, admitted, "settings.");
       if (change.isRaise) checkStrong(caller);
       if (before.isExpired && change.controls.expiresAt !== undefined) {
         const liveMax = liveMaxFor(parts, caller);
@@ -692,24 +693,24 @@ function checkControls(request: CreateKeyRequest, resolve: ResolveModel): Contro
 
 /** The members named by the update mask. Throws `invalid_request` and `model_not_found`. */
 function checkUpdate(
-  { key, updateMask }: UpdateKeyRequest,
+  { keyId, settings, updateMask }: UpdateKeyRequest,
   resolve: ResolveModel,
 ): { keyId: string; controls: Partial<Controls> } {
-  if (!key || key.keyId === "") throw invalidField("key.key_id", "is required");
-  const rule = { ...ofKey, selector: "key_id", values: "key." };
-  const controls = readControls(key, readMask(rule, key, updateMask), resolve, rule.values);
-  return { keyId: checkId("key.key_id", key.keyId), controls };
+  const rule = { ...ofKey, values: "settings." };
+  const paths = readMask(rule, settings, updateMask);
+  const controls = readControls(settings, paths, resolve, rule.values);
+  return { keyId: checkId("key_id", keyId), controls };
 }
 
-/** What masks over a key may name. */
-export const ofKey = { type: KeySchema, changeable };
+/** What masks over the settings of a key may name. */
+export const ofKey = { type: KeySettingsSchema, changeable };
 
 /**
- * The members of a key that a mask names, of those in `ofKey`. `prefix`: what the names of fields
- * begin with in errors. Throws `invalid_request` and `model_not_found`.
+ * The settings that a mask names, of those in `ofKey`; absent ones are cleared. `prefix`: what the
+ * names of fields begin with in errors. Throws `invalid_request` and `model_not_found`.
  */
 export function readControls(
-  key: Key,
+  key: KeySettings = create(KeySettingsSchema),
   paths: readonly string[],
   resolve: ResolveModel,
   prefix: string,

@@ -7,7 +7,6 @@ import {
   type ChangeKeysResponse,
   ChangeKeysResponseSchema,
   type KeyAsRead,
-  KeySchema,
   KeyResult_Outcome as Outcome,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { limitNames } from "../base/budgets.ts";
@@ -200,7 +199,7 @@ function decideChange(change: Change, key: LockedKey, admitted: Admitted): Decis
         change.controls,
         before,
         admitted,
-        "limits.limits.",
+        "limits.settings.",
       );
       if (isSameLimits(next.controls, key) && isLimitedBy(key, next.limitedBy))
         return { outcome: Outcome.ALREADY };
@@ -261,7 +260,7 @@ const notLimits = ["name", "account_reader", "tags"];
 const limitsRule = {
   type: ofKey.type,
   changeable: ofKey.changeable.filter((name) => !notLimits.includes(name)),
-  values: "limits.limits.",
+  values: "limits.settings.",
   mask: "limits.update_mask",
 };
 
@@ -274,10 +273,10 @@ function checkChange({ change }: ChangeKeysRequest, { resolveModel }: Parts): Ch
       if (!change.value) throw invalidField(change.case, "has to be true");
       return { kind: change.case };
     case "limits": {
-      const { limits, updateMask } = change.value;
-      const paths = readMask(limitsRule, limits, updateMask);
+      const { settings, updateMask } = change.value;
+      const paths = readMask(limitsRule, settings, updateMask);
       const { values } = limitsRule;
-      const controls = readControls(limits ?? create(KeySchema), paths, resolveModel, values);
+      const controls = readControls(settings, paths, resolveModel, values);
       return { kind: "limits", controls };
     }
     case "tags": {

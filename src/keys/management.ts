@@ -15,6 +15,8 @@ import {
   ListManagementKeysResponseSchema,
   type ManagementKey,
   ManagementKeySchema,
+  type ManagementKeySettings,
+  ManagementKeySettingsSchema,
   ManagementKeysService,
   type RevokeManagementKeyRequest,
   RevokeManagementKeyResponseSchema,
@@ -254,13 +256,11 @@ function managementKeyList(db: Pick<Postgres, "run">, accountId: string): ReadLi
 
 export async function updateManagementKey(
   parts: ManagementParts,
-  { managementKey, updateMask }: UpdateManagementKeyRequest,
+  { managementKeyId: id, settings, updateMask }: UpdateManagementKeyRequest,
   call: AuthenticatedCall,
 ) {
-  if (!managementKey || managementKey.managementKeyId === "")
-    throw invalidField("management_key.management_key_id", "is required");
-  const changed = checkChanges(managementKey, readMask(maskRule, managementKey, updateMask));
-  const { managementKeyId, accountId } = await findOwn(parts, managementKey.managementKeyId, call);
+  const changed = checkChanges(settings, readMask(maskRule, settings, updateMask));
+  const { managementKeyId, accountId } = await findOwn(parts, id, call);
   await parts.postgres.transaction(async (tx) => {
     await checkStillOwner(parts, tx, call, accountId);
     const before = await lock(tx, managementKeyId);
@@ -434,18 +434,20 @@ function checkSettings(request: CreateManagementKeyRequest) {
 }
 
 const maskRule = {
-  type: ManagementKeySchema,
-  selector: "management_key_id",
+  type: ManagementKeySettingsSchema,
   changeable: [
     ...["name", "scopes", "max_keys", "child_limits", "allowed_addresses", "expires_at"],
   ],
-  values: "management_key.",
+  values: "settings.",
 };
 
-function checkChanges(key: ManagementKey, paths: readonly string[]): Partial<Settings> {
+function checkChanges(
+  key: ManagementKeySettings = create(ManagementKeySettingsSchema),
+  paths: readonly string[],
+): Partial<Settings> {
   const changed: Partial<Settings> = {};
   for (const path of paths) {
-    const field = `management_key.${path}`;
+    const field = `settings.${path}`;
     switch (path) {
       case "name":
         changed.name = checkName(field, key.name);

@@ -211,7 +211,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       const { core, call } = gateway.admin;
       await core.keys.updateKey(
         {
-          key: { keyId: three[1] ?? "", name: "changed elsewhere" },
+          keyId: three[1] ?? "",
+          settings: { name: "changed elsewhere" },
           updateMask: { paths: ["name"] },
         },
         call,
@@ -340,7 +341,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await bar().getByRole("button", { name: "Pause" }).click();
     const { core, call } = gateway.admin;
     await core.keys.updateKey(
-      { key: { keyId, name: "changed elsewhere" }, updateMask: { paths: ["name"] } },
+      { keyId, settings: { name: "changed elsewhere" }, updateMask: { paths: ["name"] } },
       call,
     );
     await dialog().getByRole("button", { name: "Pause 1 key" }).click();

@@ -5,6 +5,7 @@ import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ReceiptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
   AdmissionSchema,
@@ -22,6 +23,7 @@ import {
   type Sink,
 } from "../../src/contract/generation.ts";
 import { blockDelta, blockStop, messageStop, ping, textStart } from "../../src/formats/events.ts";
+import { pieceEvent } from "../../src/formats/pieces.ts";
 import { apiErrorOf, type Bindings, bindingNames, startBindings } from "../support/bindings.ts";
 import {
   callersByKind,
@@ -149,6 +151,35 @@ async function readSink(generate: Generate, pauses: readonly number[]): Promise<
   }
   return seen;
 }
+
+describe("how the provider wrote an answer is sent", () => {
+  const piece = { id: "c", choices: [] };
+  const eventsFor = async (origin?: { format: Format }) => {
+    // With an event, and beside the events.
+    const given = [pieceEvent(Format.CHAT, piece, ping().kind), pieceEvent(Format.CHAT, piece)];
+    answer = { writes: [given] };
+    const init = { model: "m", messages: [{}], ...(origin && { origin }) };
+    const request = create(GenerateRequestSchema, init);
+    const client = new AbortController().signal;
+    return (await readMessages(messagesOf(play, { ...generation, request, client }), [0])).events;
+  };
+
+  test("to a listener, for a request with an origin", async () => {
+    const events = await eventsFor({ format: Format.CHAT });
+    expect(events.map(({ kind }) => kind.case)).toEqual(["ping", undefined]);
+    for (const { wireForm } of events) {
+      expect(wireForm?.format).toBe(Format.CHAT);
+      expect(JSON.parse(Buffer.from(wireForm?.data ?? []).toString())).toEqual(piece);
+    }
+  });
+
+  test("to nobody else", async () => {
+    const events = await eventsFor();
+    expect(events.map(({ kind, wireForm }) => [kind.case, wireForm])).toEqual([
+      ["ping", undefined],
+    ]);
+  });
+});
 
 describe.for(bindingNames)("over the binding %s", (name) => {
   test("a reader with any pauses gets the whole answer, in order, and its end", async () => {

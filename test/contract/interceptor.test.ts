@@ -171,7 +171,7 @@ describe("declared fields", () => {
   test.for<[string, DescMethod, JsonObject, string]>([
     ["a missing text", getKey, {}, "key_id"],
     ["an enum left at zero", createKey, { accountId: "acc_1" }, "family"],
-    ["a missing message", updateKey, { key: { keyId: "key_1" } }, "update_mask"],
+    ["a missing message", updateKey, { keyId: "key_1" }, "update_mask"],
     ["an empty list", generate, { model: "sonnet", messages: [] }, "messages"],
     [
       "an amount of zero",
@@ -189,8 +189,8 @@ describe("declared fields", () => {
     [
       "such a text inside a message",
       updateKey,
-      { key: { keyId: "k", name: "\0" }, updateMask: "name" },
-      "key.name",
+      { keyId: "k", settings: { name: "\0" }, updateMask: "name" },
+      "settings.name",
     ],
     [
       "such a text in a list",

@@ -136,8 +136,8 @@ describe("a misspelt member gets the nearest name", () => {
     ],
     [
       updateKey,
-      { key: { allowedModel: ["opus"] } },
-      "key.allowedModel: is not a member of gateway.keys.v1.Key; did you mean allowedModels?",
+      { settings: { allowedModel: ["opus"] } },
+      "settings.allowedModel: is not a member of gateway.keys.v1.KeySettings; did you mean allowedModels?",
     ],
     [listKeys, { account: "acc_1" }, "did you mean accountId?"],
   ])("%s", ([method, json, message]) => {
@@ -154,9 +154,9 @@ describe("also refused is", () => {
       facts: { field: "account_id" },
       message: "account_id: is given twice, as accountId and account_id",
     });
-    expect(jsonError(updateKey, { key: { keyId: "a", key_id: "b" } })?.facts.field).toBe(
-      "key.key_id",
-    );
+    expect(
+      jsonError(updateKey, { settings: { allowedModels: [], allowed_models: [] } })?.facts.field,
+    ).toBe("settings.allowed_models");
   });
 
   test("__proto__, and what an object has without being given it", () => {

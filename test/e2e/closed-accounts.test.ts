@@ -9,7 +9,7 @@ import type { AccountSettingsSchema } from "../../gen/gateway/accounts/v1/accoun
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { AccountRole, AdminScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { Attention } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { Authenticator } from "../support/authenticator.ts";
@@ -470,14 +470,53 @@ describe("the name and the billing details", () => {
     expect(await reasonOf(call)).toBe(`invalid_request ${field}`);
   });
 
-  test("are for owners", async () => {
-    const { accountId } = await open();
-    const member = await join(accountId, AccountRole.MEMBER);
-    const { billing } = core();
-    const rename = billing.updateAccount(named({ name: "x" }, accountId), member);
-    expect(await reasonOf(rename)).toBe("not_permitted");
-    const details = billing.updateAccount(named({ billingDetails: {} }, accountId), member);
-    expect(await reasonOf(details)).toBe("not_permitted");
+  test.for([
+    ["name", { name: "x" }],
+    ["billing_details", { billingDetails: { name: "x" } }],
+    ["default_member_limits", { defaultMemberLimits: { dailyMicrocredits: 1n } }],
+  ] as const)("are for owners and tokens that may do everything: %s", async ([path, settings]) => {
+    const { accountId, owner } = await open();
+    const change = { accountId, settings, updateMask: { paths: [path] } };
+    const as = (caller: Credential) => reasonOf(core().billing.updateAccount(change, caller));
+    for (const role of [AccountRole.VIEWER, AccountRole.MEMBER])
+      expect(await as(await join(accountId, role))).toBe("not_permitted");
+    for (const scope of [AdminScope.READ, AdminScope.KEYS, AdminScope.MONEY]) {
+      const name = `${path} ${scope}`;
+      const { token } = await core().people.createAdminToken({ name, scope }, operator);
+      const tokenCall = { headers: { authorization: `Bearer ${token}` } };
+      expect(await as(tokenCall)).toBe("not_permitted");
+    }
+    for (const caller of [owner, operator]) expect(await as(caller)).toBe("ok");
+    expect(await reasonOf(core().billing.updateAccount(change, admin()))).toBe("ok");
+  });
+
+  test.for([
+    ["an empty mask", {}, [], "update_mask"],
+    ["a mask of everything", { name: "x" }, ["*"], "update_mask"],
+    ["a mask of what is no setting", { name: "x" }, ["name", "account_id"], "update_mask"],
+    ["a setting that the mask does not name", { name: "x" }, ["billing_details"], "settings.name"],
+    ["a name that is cleared", {}, ["name"], "settings.name"],
+  ] as const)("refuse %s", async ([, settings, paths, field]) => {
+    const { accountId, owner } = await open();
+    const change = { accountId, settings, updateMask: { paths: [...paths] } };
+    expect(await reasonOf(core().billing.updateAccount(change, owner))).toBe(
+      `invalid_request ${field}`,
+    );
+    const { account } = await core().billing.getAccount({ accountId }, owner);
+    expect(account?.name).toBe("Acme");
+  });
+
+  test("change together, and none of them when one is refused", async () => {
+    const { accountId, owner } = await open();
+    const billingDetails = { name: "Acme Inc." };
+    const settings = { name: "Both", billingDetails };
+    const { account } = await core().billing.updateAccount(named(settings, accountId), owner);
+    expect(account).toMatchObject({ name: "Both", billingDetails });
+    const wrong = named({ name: "Third", billingDetails: { name: " " } }, accountId);
+    expect(await reasonOf(core().billing.updateAccount(wrong, owner))).toBe(
+      "invalid_request settings.billing_details.name",
+    );
+    expect((await core().billing.getAccount({ accountId }, owner)).account?.name).toBe("Both");
   });
 });
 

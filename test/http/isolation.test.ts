@@ -201,5 +201,8 @@ describe("answered before the body is read, on both generating paths", () => {
 
 async function update({ keyId }: TestKey, controls: Controls, path: string): Promise<void> {
   const { core, call } = gateway.admin;
-  await core.keys.updateKey({ key: { keyId, ...controls }, updateMask: { paths: [path] } }, call);
+  await core.keys.updateKey(
+    { keyId, settings: { ...controls }, updateMask: { paths: [path] } },
+    call,
+  );
 }

@@ -39,7 +39,8 @@ async function createKey(...allowedAddresses: string[]) {
 const setAddresses = async (keyId: string, ...allowedAddresses: string[]) =>
   (
     await client.updateKey({
-      key: { keyId, allowedAddresses },
+      keyId,
+      settings: { allowedAddresses },
       updateMask: { paths: ["allowed_addresses"] },
     })
   ).key?.allowedAddresses;

@@ -14,7 +14,7 @@ import {
   CreateKeyRequestSchema,
   type Key,
   type KeyResult,
-  KeySchema,
+  KeySettingsSchema,
   KeyState,
   KeyResult_Outcome as Outcome,
   UpdateKeyRequestSchema,
@@ -105,11 +105,11 @@ const read = async (keyId: string) => {
 };
 /** The limits that are named. */
 const limitTo = (
-  limits: MessageInitShape<typeof KeySchema>,
+  settings: MessageInitShape<typeof KeySettingsSchema>,
   paths: string[],
 ): NonNullable<Changes["change"]> => ({
   case: "limits",
-  value: { limits, updateMask: { paths } },
+  value: { settings, updateMask: { paths } },
 });
 const pause = { case: "pause", value: true } as const;
 const resume = { case: "resume", value: true } as const;
@@ -149,7 +149,8 @@ describe("1,000 keys, of which some were changed elsewhere since they were read"
     const renamed = keys.filter((_, index) => index % 100 === 7).map(({ keyId }) => keyId);
     for (const keyId of renamed)
       await fixture.client.updateKey({
-        key: { keyId, name: "x" },
+        keyId,
+        settings: { name: "x" },
         updateMask: { paths: ["name"] },
       });
     const [first, second] = keys;
@@ -296,7 +297,9 @@ describe("limits of many keys", () => {
     const namedIn = (fields: object, named: readonly string[]) =>
       Object.fromEntries(
         Object.entries(fields).filter(([name]) =>
-          KeySchema.fields.some((one) => one.localName === name && named.includes(one.name)),
+          KeySettingsSchema.fields.some(
+            (one) => one.localName === name && named.includes(one.name),
+          ),
         ),
       );
     const paths = fc.subarray(
@@ -310,7 +313,8 @@ describe("limits of many keys", () => {
         const { service, call } = open(owner);
         await service.updateKey(
           create(UpdateKeyRequestSchema, {
-            key: { keyId: one.keyId, ...namedIn(fieldsOf(next), named) },
+            keyId: one.keyId,
+            settings: { ...namedIn(fieldsOf(next), named) },
             updateMask: { paths: named },
           }),
           call,
@@ -319,7 +323,7 @@ describe("limits of many keys", () => {
           keys: [{ keyId: other.keyId }],
           change: {
             case: "limits",
-            value: { limits: namedIn(fieldsOf(next), named), updateMask: { paths: named } },
+            value: { settings: namedIn(fieldsOf(next), named), updateMask: { paths: named } },
           },
         });
         const pick = async (keyId: string) => {
@@ -338,7 +342,10 @@ describe("limits of many keys", () => {
       keys: [{ keyId: bound.keyId }],
       change: {
         case: "limits",
-        value: { limits: { requestsPerMinute: 4 }, updateMask: { paths: ["requests_per_minute"] } },
+        value: {
+          settings: { requestsPerMinute: 4 },
+          updateMask: { paths: ["requests_per_minute"] },
+        },
       },
     });
     const free = await makeBy(ana, { requestsPerMinute: 5 });
@@ -347,7 +354,10 @@ describe("limits of many keys", () => {
       keys: [bound, free, others].map(({ keyId }) => ({ keyId })),
       change: {
         case: "limits",
-        value: { limits: { requestsPerMinute: 9 }, updateMask: { paths: ["requests_per_minute"] } },
+        value: {
+          settings: { requestsPerMinute: 9 },
+          updateMask: { paths: ["requests_per_minute"] },
+        },
       },
     });
     expect(outcomesOf(results)).toEqual(["NOT_ALLOWED", "CHANGED", "NOT_ALLOWED"]);
@@ -438,9 +448,10 @@ describe("tags of many keys", () => {
     for (const outcome of ["CHANGED", "ALREADY"])
       expect(outcomesOf(await changeBy(owner, { keys: [{ keyId }], change }))).toEqual([outcome]);
     expect((await read(keyId)).tags).toEqual({ a: "b" });
-    await fixture.client.updateKey({ key: { keyId, tags }, updateMask: { paths: ["tags"] } });
+    await fixture.client.updateKey({ keyId, settings: { tags }, updateMask: { paths: ["tags"] } });
     await fixture.client.updateKey({
-      key: { keyId, tags: { a: "b" } },
+      keyId,
+      settings: { tags: { a: "b" } },
       updateMask: { paths: ["tags"] },
     });
     expect((await read(keyId)).tags).toEqual({ a: "b" });
@@ -449,11 +460,12 @@ describe("tags of many keys", () => {
   test("follow the form for one key, which replaces them all", async () => {
     const { keyId } = await makeBy(owner, { tags: { team: "a", env: "ci" } });
     await fixture.client.updateKey({
-      key: { keyId, tags: { team: "b", job: "x" } },
+      keyId,
+      settings: { tags: { team: "b", job: "x" } },
       updateMask: { paths: ["tags"] },
     });
     expect((await read(keyId)).tags).toEqual({ team: "b", job: "x" });
-    await fixture.client.updateKey({ key: { keyId }, updateMask: { paths: ["tags"] } });
+    await fixture.client.updateKey({ keyId, settings: {}, updateMask: { paths: ["tags"] } });
     expect((await read(keyId)).tags).toEqual({});
   });
 });
@@ -489,7 +501,8 @@ describe("pauses of many keys", () => {
     expect(await errorOf(changeBy(late, { ...request, change: revoke }))).toBe("confirm_identity");
     const raise = limitTo({}, ["requests_per_minute"]);
     await fixture.client.updateKey({
-      key: { keyId: key.keyId, requestsPerMinute: 3 },
+      keyId: key.keyId,
+      settings: { requestsPerMinute: 3 },
       updateMask: { paths: ["requests_per_minute"] },
     });
     expect(await errorOf(changeBy(late, { ...request, change: raise }))).toBe("confirm_identity");
@@ -608,7 +621,10 @@ test.for<[string, Changes, string]>([
     "a name for all",
     {
       keys: [{ keyId: "key_x" }],
-      change: { case: "limits", value: { limits: { name: "x" }, updateMask: { paths: ["name"] } } },
+      change: {
+        case: "limits",
+        value: { settings: { name: "x" }, updateMask: { paths: ["name"] } },
+      },
     },
     "invalid_request limits.update_mask",
   ],
@@ -619,12 +635,12 @@ test.for<[string, Changes, string]>([
       change: {
         case: "limits",
         value: {
-          limits: { requestsPerMinute: 1, dailyCapMicrocredits: 1n },
+          settings: { requestsPerMinute: 1, dailyCapMicrocredits: 1n },
           updateMask: { paths: ["requests_per_minute"] },
         },
       },
     },
-    "invalid_request limits.limits.daily_cap_microcredits",
+    "invalid_request limits.settings.daily_cap_microcredits",
   ],
   [
     "a limit that no key has",
@@ -632,10 +648,10 @@ test.for<[string, Changes, string]>([
       keys: [{ keyId: "key_x" }],
       change: {
         case: "limits",
-        value: { limits: { allowedModels: ["none"] }, updateMask: { paths: ["allowed_models"] } },
+        value: { settings: { allowedModels: ["none"] }, updateMask: { paths: ["allowed_models"] } },
       },
     },
-    "model_not_found limits.limits.allowed_models[0]",
+    "model_not_found limits.settings.allowed_models[0]",
   ],
 ])("a change with %s is refused with its field", async ([, request, expected]) => {
   expect(await errorOf(changeBy(owner, request))).toBe(expected);
@@ -779,7 +795,7 @@ test("every way to change a key counts a revision, and its use none", async () =
   const revisions: number[] = [key.revision];
   const { client } = fixture;
   for (const act of [
-    () => client.updateKey({ key: { keyId, name: "n" }, updateMask: { paths: ["name"] } }),
+    () => client.updateKey({ keyId, settings: { name: "n" }, updateMask: { paths: ["name"] } }),
     () => client.pauseKey(keyId),
     () => client.resumeKey(keyId),
     () =>

@@ -239,7 +239,7 @@ test("a revoked key does not authenticate, its active requests must end, and it 
   expect(await keys.refusalOf(keyId, key?.secrets[0]?.secretId ?? "")).toBe("revoked_key");
   expect((await client.revokeKey(keyId)).key).toStrictEqual(revoked.key);
   expect(await errorOf(client.rotateKey({ keyId }))).toBe("key_not_active key_id");
-  const update = { key: { keyId, name: "late" }, updateMask: { paths: ["name"] } };
+  const update = { keyId, settings: { name: "late" }, updateMask: { paths: ["name"] } };
   expect(await errorOf(client.updateKey(update))).toBe("key_not_active key_id");
 });
 
@@ -254,7 +254,8 @@ test("an update changes the members of its mask, clears absent ones, and takes e
   const keyId = key?.keyId ?? "";
   await keys.authenticate(bearer(secret));
   await client.updateKey({
-    key: { keyId, requestsPerMinute: 8, allowedModels: ["haiku"] },
+    keyId,
+    settings: { requestsPerMinute: 8, allowedModels: ["haiku"] },
     updateMask: { paths: ["requests_per_minute", "allowed_models", "monthly_cap_microcredits"] },
   });
   const caller = await keys.authenticate(bearer(secret));
@@ -394,7 +395,7 @@ test("the error of an invalid request names its field, and nothing is stored", a
   const count = async () => (await run<{ count: bigint }>("select count(*) from keys"))[0]?.count;
   const before = await count();
   const update = (changes: object, paths: string[]) =>
-    client.updateKey({ key: { keyId, ...changes }, updateMask: { paths } });
+    client.updateKey({ keyId, settings: { ...changes }, updateMask: { paths } });
   const cases: [Promise<unknown>, string][] = [
     [client.createKey({ accountId: "acc_nobody" }), "not_found account_id"],
     [client.createKey({ accountId: "acc\u0000" }), "invalid_request account_id"],
@@ -438,21 +439,30 @@ test("the error of an invalid request names its field, and nothing is stored", a
     [update({}, ["key_id"]), "invalid_request update_mask"],
     [
       update({ name: "new", requestsPerMinute: 1 }, ["name"]),
-      "invalid_request key.requests_per_minute",
+      "invalid_request settings.requests_per_minute",
     ],
-    [update({ accountId, name: "new" }, ["name"]), "invalid_request key.account_id"],
     [
       update({ requestsPerMinute: 1_000_001 }, ["requests_per_minute"]),
-      "invalid_request key.requests_per_minute",
+      "invalid_request settings.requests_per_minute",
     ],
     [
       update({ monthlyCapMicrocredits: -2n }, ["monthly_cap_microcredits"]),
-      "invalid_request key.monthly_cap_microcredits",
+      "invalid_request settings.monthly_cap_microcredits",
     ],
-    [update({ allowedModels: ["?"] }, ["allowed_models"]), "model_not_found key.allowed_models[0]"],
-    [update({ keyId: "" }, ["name"]), "invalid_request key.key_id"],
-    [update({ keyId: "key_unknown", name: "n" }, ["name"]), "not_found key_id"],
-    [update({ name: "" }, ["name"]), "invalid_request key.name"],
+    [
+      update({ allowedModels: ["?"] }, ["allowed_models"]),
+      "model_not_found settings.allowed_models[0]",
+    ],
+    [client.updateKey({ updateMask: { paths: ["name"] } }), "invalid_request key_id"],
+    [
+      client.updateKey({
+        keyId: "key_unknown",
+        settings: { name: "n" },
+        updateMask: { paths: ["name"] },
+      }),
+      "not_found key_id",
+    ],
+    [update({ name: "" }, ["name"]), "invalid_request settings.name"],
     [client.listKeys({ accountId: "acc_a", pageSize: 1001 }), "invalid_request page_size"],
     [client.listKeys({ accountId: "acc_a", pageToken: "acc_a" }), "invalid_request page_token"],
   ];

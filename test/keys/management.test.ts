@@ -243,12 +243,12 @@ describe("its keys", () => {
     );
     const keyId = plain?.keyId ?? "";
     const update = (limits: object, ...paths: string[]) =>
-      service.updateKey({ key: { keyId, ...limits }, updateMask: { paths } }, options);
+      service.updateKey({ keyId, settings: { ...limits }, updateMask: { paths } }, options);
     expect(
       await errorOf(update({ monthlyCapMicrocredits: 5_001n }, "monthly_cap_microcredits")),
-    ).toBe("invalid_request key.monthly_cap_microcredits");
+    ).toBe("invalid_request settings.monthly_cap_microcredits");
     expect(await errorOf(update({ accountReader: true }, "account_reader"))).toBe(
-      "invalid_request key.account_reader",
+      "invalid_request settings.account_reader",
     );
     // A limit that is taken away is the ceiling again; one that is not named stays.
     await update({ requestsPerMinute: 5 }, "requests_per_minute");
@@ -256,7 +256,8 @@ describe("its keys", () => {
     expect(key).toMatchObject({ requestsPerMinute: 5, monthlyCapMicrocredits: 5_000n });
     // Owners may.
     const raised = await fixture.client.updateKey({
-      key: { keyId, requestsPerMinute: 1_000 },
+      keyId,
+      settings: { requestsPerMinute: 1_000 },
       updateMask: { paths: ["requests_per_minute"] },
     });
     expect(raised.key?.requestsPerMinute).toBe(1_000);
@@ -273,7 +274,7 @@ describe("its keys", () => {
       const mask = { paths: ["name"] };
       return Promise.all(
         [
-          service.updateKey({ key: { keyId, name: "other" }, updateMask: mask }, options),
+          service.updateKey({ keyId, settings: { name: "other" }, updateMask: mask }, options),
           service.rotateKey({ keyId }, options),
           service.pauseKey({ keyId }, options),
           service.resumeKey({ keyId }, options),
@@ -305,7 +306,7 @@ describe("its keys", () => {
     const acts = (keyId: string) =>
       Promise.all(
         [
-          forgetful.updateKey({ key: { keyId, name: "n" }, updateMask: { paths: ["name"] } }),
+          forgetful.updateKey({ keyId, settings: { name: "n" }, updateMask: { paths: ["name"] } }),
           forgetful.rotateKey({ keyId }),
           forgetful.pauseKey({ keyId }),
         ].map(errorOf),
@@ -314,7 +315,8 @@ describe("its keys", () => {
       errorOf(forgetful.createKey({ accountId: "acc_a", family: Family.V1, name: "n" }));
     const rescope = (...scopes: ManagementScope[]) =>
       open(owner).updateManagementKey({
-        managementKey: { managementKeyId: id, scopes },
+        managementKeyId: id,
+        settings: { scopes },
         updateMask: { paths: ["scopes"] },
       });
     const [may, mayNot] = [Array(3).fill("no error"), Array(3).fill("not_permitted")];
@@ -341,7 +343,8 @@ describe("its keys", () => {
       errorOf(
         service.updateKey(
           {
-            key: { keyId, ...(expiresAt && { expiresAt: timestampFromDate(expiresAt) }) },
+            keyId,
+            settings: { ...(expiresAt && { expiresAt: timestampFromDate(expiresAt) }) },
             updateMask: { paths: ["expires_at"] },
           },
           options,
@@ -354,7 +357,7 @@ describe("its keys", () => {
     );
     // Another change of an expired one is free.
     const expired = ids[outcomes.indexOf("too_many_keys")] ?? "";
-    const rename = { key: { keyId: expired, name: "old" }, updateMask: { paths: ["name"] } };
+    const rename = { keyId: expired, settings: { name: "old" }, updateMask: { paths: ["name"] } };
     expect(await errorOf(service.updateKey(rename, options))).toBe("no error");
     // Those that live may get another end.
     expect(await revive(ids[outcomes.indexOf("no error")] ?? "", new Date("2100-01-01"))).toBe(
@@ -373,8 +376,8 @@ describe("its keys", () => {
       keyId: string,
       to: number | null,
     ) => {
-      const key = { keyId, ...(to !== null && { requestsPerMinute: to }) };
-      return service.updateKey({ key, updateMask: { paths: ["requests_per_minute"] } });
+      const settings = to === null ? {} : { requestsPerMinute: to };
+      return service.updateKey({ keyId, settings, updateMask: { paths: ["requests_per_minute"] } });
     };
     const as = ({ secret }: { secret: string }) => {
       const { service, options } = by(secret);
@@ -403,7 +406,7 @@ describe("its keys", () => {
         const { service, options } = by(program.secret);
         await expect(
           service.updateKey(
-            { key: { keyId }, updateMask: { paths: ["requests_per_minute"] } },
+            { keyId, settings: {}, updateMask: { paths: ["requests_per_minute"] } },
             options,
           ),
         ).rejects.toThrow("An owner has set the limits of this key. You may only tighten them.");
@@ -452,28 +455,30 @@ describe("its keys", () => {
     const { service, options } = by((await make({ scopes: [ALL_KEYS] })).secret);
     const keyId = (await by(one.secret).createKey({ requestsPerMinute: 5 }))?.keyId ?? "";
     const limit = (to?: number) => ({
-      key: { keyId, ...(to !== undefined && { requestsPerMinute: to }) },
+      keyId,
+      settings: { ...(to !== undefined && { requestsPerMinute: to }) },
       updateMask: { paths: ["requests_per_minute"] },
     });
     expect(await errorOf(service.updateKey(limit(11), options))).toBe(
-      "invalid_request key.requests_per_minute",
+      "invalid_request settings.requests_per_minute",
     );
     expect((await service.updateKey(limit(), options)).key?.requestsPerMinute).toBe(10);
     // None of them may look into the account, its maker does not matter.
     const theirs = (await fixture.client.createKey({ accountId: "acc_a" })).key?.keyId ?? "";
     for (const keyId of [theirs, (await by(one.secret).createKey())?.keyId ?? ""]) {
       const reader = {
-        key: { keyId, accountReader: true },
+        keyId,
+        settings: { accountReader: true },
         updateMask: { paths: ["account_reader"] },
       };
       expect(await errorOf(service.updateKey(reader, options))).toBe(
-        "invalid_request key.account_reader",
+        "invalid_request settings.account_reader",
       );
     }
     // Also when the maker is gone.
     await open(owner).revokeManagementKey({ managementKeyId: one.id, children: KeyAction.KEEP });
     expect(await errorOf(service.updateKey(limit(11), options))).toBe(
-      "invalid_request key.requests_per_minute",
+      "invalid_request settings.requests_per_minute",
     );
   });
 
@@ -545,7 +550,8 @@ test("an account has at most twenty", async () => {
 describe("a change", () => {
   const update = (id: string, settings: object, ...paths: string[]) =>
     open(owner).updateManagementKey({
-      managementKey: { managementKeyId: id, ...settings },
+      managementKeyId: id,
+      settings: { ...settings },
       updateMask: { paths },
     });
 
@@ -594,12 +600,12 @@ describe("a change", () => {
       [[], "update_mask"],
       [["secrets"], "update_mask"],
       [["*"], "update_mask"],
-      [["max_keys"], "management_key.max_keys"],
-      [["scopes"], "management_key.scopes"],
+      [["max_keys"], "settings.max_keys"],
+      [["scopes"], "settings.scopes"],
     ] as const)
       expect(await errorOf(update(id, {}, ...paths))).toBe(`invalid_request ${field}`);
     expect(await errorOf(update(id, { name: "new", maxKeys: 3 }, "name"))).toBe(
-      "invalid_request management_key.max_keys",
+      "invalid_request settings.max_keys",
     );
     const stranger = { ...owner, memberships: [{ accountId: "acc_b", role: AccountRole.OWNER }] };
     const { rotateManagementKey, revokeManagementKey } = open(stranger);

@@ -51,7 +51,8 @@ const expire = (keyId: string) =>
   ]);
 const update = (keyId: string, expiresAt?: Timestamp) =>
   client.updateKey({
-    key: { keyId, ...(expiresAt && { expiresAt }) },
+    keyId,
+    settings: { ...(expiresAt && { expiresAt }) },
     updateMask: { paths: ["expires_at"] },
   });
 const statusOf = async (keyId: string) => (await client.getKey(keyId)).key?.state;
@@ -81,7 +82,7 @@ describe("a paused key", () => {
   test("can be changed, rotated and revoked, and a new secret of it is paused, too", async () => {
     const { keyId } = await createKey();
     await client.pauseKey(keyId);
-    const named = { key: { keyId, name: "later" }, updateMask: { paths: ["name"] } };
+    const named = { keyId, settings: { name: "later" }, updateMask: { paths: ["name"] } };
     expect((await client.updateKey(named)).key?.paused).toBe(true);
     const { secret } = await client.rotateKey({ keyId });
     expect(await authenticate(secret)).toBe("key_paused");
@@ -151,7 +152,7 @@ describe("the expiry of a key", () => {
     test(`${name} is refused, and changes nothing`, async () => {
       expect(await errorOf(createKey({ expiresAt }))).toBe("invalid_request expires_at");
       const { keyId } = await createKey();
-      expect(await errorOf(update(keyId, expiresAt))).toBe("invalid_request key.expires_at");
+      expect(await errorOf(update(keyId, expiresAt))).toBe("invalid_request settings.expires_at");
       expect((await client.getKey(keyId)).key?.expiresAt).toBe(undefined);
     });
   }

@@ -84,7 +84,7 @@ async function createBy(caller: Caller, accountId = ""): Promise<string> {
 }
 
 const update = (keyId: string, key: object, paths: string[]) =>
-  create(UpdateKeyRequestSchema, { key: { keyId, ...key }, updateMask: { paths } });
+  create(UpdateKeyRequestSchema, { keyId, settings: { ...key }, updateMask: { paths } });
 
 test("a person creates keys in the only account, and each key names its creator", async () => {
   for (const [caller, creator] of [

@@ -118,7 +118,8 @@ test("a change on one node is known on every other, and reported there once", as
   const writer = nodes[0];
   expect.assert(writer);
   await keysClient(writer).updateKey({
-    key: { keyId, requestsPerMinute: 9 },
+    keyId,
+    settings: { requestsPerMinute: 9 },
     updateMask: { paths: ["requests_per_minute"] },
   });
   expect(await limitAt(writer)).toBe(9);

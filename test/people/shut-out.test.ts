@@ -157,7 +157,8 @@ function keysAs(session: SignedIn, from = node) {
     limit: (keyId: string, requestsPerMinute: number) =>
       service.updateKey(
         create(UpdateKeyRequestSchema, {
-          key: { keyId, requestsPerMinute },
+          keyId,
+          settings: { requestsPerMinute },
           updateMask: { paths: ["requests_per_minute"] },
         }),
         call,
@@ -165,7 +166,8 @@ function keysAs(session: SignedIn, from = node) {
     rename: (keyId: string) =>
       service.updateKey(
         create(UpdateKeyRequestSchema, {
-          key: { keyId, name: "n" },
+          keyId,
+          settings: { name: "n" },
           updateMask: { paths: ["name"] },
         }),
         call,
@@ -649,7 +651,8 @@ test("people make sixty keys an hour in an account, and as many live ones as it 
     expect(await errorOf(make())).toBe("no error");
     const { service, call } = serviceAs(ana);
     const revive = create(UpdateKeyRequestSchema, {
-      key: { keyId: live },
+      keyId: live,
+      settings: {},
       updateMask: { paths: ["expires_at"] },
     });
     expect(await errorOf(service.updateKey(revive, call))).toBe("too_many_keys");

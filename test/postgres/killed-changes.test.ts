@@ -147,8 +147,9 @@ test("a change that is killed behind any of its statements leaves nothing, and a
     payer: { payer: { case: "managementKeyId", value: managementKeyId } },
   } as const;
   const update = (id: string, paths: string[]) => ({
-    key: {
-      ...{ keyId: id, dailyCapMicrocredits: 700_000n },
+    keyId: id,
+    settings: {
+      dailyCapMicrocredits: 700_000n,
       ...(paths.includes("expires_at") && {
         expiresAt: timestampFromDate(new Date("2100-01-01T00:00:00Z")),
       }),
@@ -175,7 +176,8 @@ test("a change that is killed behind any of its statements leaves nothing, and a
       }),
     UpdateManagementKey: () =>
       services.updateManagementKey({
-        managementKey: { managementKeyId, childLimits: { requestsPerMinute: 4 } },
+        managementKeyId,
+        settings: { childLimits: { requestsPerMinute: 4 } },
         updateMask: { paths: ["child_limits"] },
       }),
     RotateManagementKey: () => services.rotateManagementKey({ managementKeyId }),

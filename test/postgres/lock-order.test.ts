@@ -263,10 +263,8 @@ test("under a random load no transaction locks against the order, and none deadl
     limitKey: async (at) =>
       services.keys.updateKey(
         create(UpdateKeyRequestSchema, {
-          key: {
-            keyId: await keyOf(at),
-            ...(at % 2 === 0 && { dailyCapMicrocredits: 1_000_000n }),
-          },
+          keyId: await keyOf(at),
+          settings: { ...(at % 2 === 0 && { dailyCapMicrocredits: 1_000_000n }) },
           updateMask: { paths: ["daily_cap_microcredits", ...(at % 4 < 2 ? ["expires_at"] : [])] },
         }),
         changerOf(at),
@@ -302,10 +300,8 @@ test("under a random load no transaction locks against the order, and none deadl
     boundChildren: async (at) =>
       services.keys.updateManagementKey(
         create(UpdateManagementKeyRequestSchema, {
-          managementKey: {
-            managementKeyId: await managementKeyOf(accountOf(at), at),
-            childLimits: { dailyCapMicrocredits: 5_000_000n },
-          },
+          managementKeyId: await managementKeyOf(accountOf(at), at),
+          settings: { childLimits: { dailyCapMicrocredits: 5_000_000n } },
           updateMask: { paths: ["child_limits"] },
         }),
         callOf(owner.token),

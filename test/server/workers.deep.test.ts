@@ -220,7 +220,7 @@ describe("one gateway of two workers", () => {
       expect(await sendGrpc(address, v1)).toBe("ok");
       await connect((core) =>
         core.keys.updateKey(
-          { key: { keyId, name: "renamed" }, updateMask: { paths: ["name"] } },
+          { keyId, settings: { name: "renamed" }, updateMask: { paths: ["name"] } },
           { headers },
         ),
       );

@@ -1,8 +1,8 @@
 // The event stream of an answer in the native format → events, in the order of event.proto.
 //
-// An event keeps the provider's JSON text as its wire form only if its typed form does not hold all of it:
-// making and decoding it costs more (125 ns) than encoding the event again (95 ns; Node 24, two
-// shared cores, best of five runs of 300,000).
+// An event keeps the provider's JSON text as its wire form only if its typed form does not hold all
+// of it: making and decoding that costs more (125 ns) than encoding the event again (95 ns; Node
+// 24, two shared cores, best of five runs of 300,000).
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";

@@ -213,6 +213,7 @@ export const GetAccountResponseSchema: GenMessage<GetAccountResponse> = /*@__PUR
   messageDesc(file_gateway_accounts_v1_accounts, 7);
 
 /**
+ * What a caller sets of an account.
  * What owners and operators set for an account.
  *
  * @generated from message gateway.accounts.v1.AccountSettings
@@ -269,8 +270,9 @@ export type UpdateAccountRequest = Message<"gateway.accounts.v1.UpdateAccountReq
   settings?: AccountSettings | undefined;
 
   /**
-   * One or more of `name`, `billing_details`, `default_member_limits`. A setting that is in the mask
-   * and absent in `settings` is cleared; a name cannot be. One that is set and not in it is refused.
+   * One or more of `name`, `billing_details`, `default_member_limits`. A setting that is in the
+   * mask and absent in `settings` is cleared; a name cannot be. One that is set and not in it is
+   * refused.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 3;
    */

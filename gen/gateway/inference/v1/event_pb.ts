@@ -129,13 +129,14 @@ export const EventSchema: GenMessage<Event> = /*@__PURE__*/
  */
 export type WireForm = Message<"gateway.inference.v1.WireForm"> & {
   /**
-   * The format of `data`.
+   * Of the provider.
    *
    * @generated from field: gateway.inference.v1.Format format = 1;
    */
   format: Format;
 
   /**
+   * JSON. Empty: another event has the piece.
    * The event as the provider wrote it: JSON in UTF-8. Empty: it came with an earlier event.
    *
    * @generated from field: bytes data = 2;

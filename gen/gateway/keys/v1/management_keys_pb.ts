@@ -22,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/keys/v1/management_keys.proto.
  */
 export const file_gateway_keys_v1_management_keys: GenFile = /*@__PURE__*/
-  fileDesc("CiVnYXRld2F5L2tleXMvdjEvbWFuYWdlbWVudF9rZXlzLnByb3RvEg9nYXRld2F5LmtleXMudjEimwQKDU1hbmFnZW1lbnRLZXkSHwoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCBJjIGAESGAoKYWNjb3VudF9pZBgCIAEoCUIEmMgYARIWCgRuYW1lGAMgASgJQgi6SAVyAxjIARJDCgZzY29wZXMYBCADKA4yIi5nYXRld2F5LmNvbW1vbi52MS5NYW5hZ2VtZW50U2NvcGVCD7pIDJIBCRgBIgWCAQIgABIeCghtYXhfa2V5cxgFIAEoDUIMukgFKgMY6AeYyBgBEjIKDGNoaWxkX2xpbWl0cxgGIAEoCzIcLmdhdGV3YXkua2V5cy52MS5DaGlsZExpbWl0cxIjChFhbGxvd2VkX2FkZHJlc3NlcxgHIAMoCUIIukgFkgECEGQSLgoKZXhwaXJlc19hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLAoKY3JlYXRlZF9ieRgKIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEi4KCmNyZWF0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnJldm9rZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWxpdmVfa2V5cxgNIAEoDSL3AwoLQ2hpbGRMaW1pdHMSLwoTcmVxdWVzdHNfcGVyX21pbnV0ZRgBIAEoDUINukgGKgQYwIQ9mMgYAUgAiAEBEjsKGG1vbnRobHlfY2FwX21pY3JvY3JlZGl0cxgCIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIAYgBARI5ChZkYWlseV9jYXBfbWljcm9jcmVkaXRzGAMgASgDQhS6SA0iCxiAgICAgICAECgAmMgYAUgCiAEBEjoKF3dlZWtseV9jYXBfbWljcm9jcmVkaXRzGAQgASgDQhS6SA0iCxiAgICAgICAECgAmMgYAUgDiAEBEjkKFnRvdGFsX2NhcF9taWNyb2NyZWRpdHMYBSABKANCFLpIDSILGICAgICAgIAQKACYyBgBSASIAQESLAoQcmVxdWVzdHNfYXRfb25jZRgGIAEoDUINukgGKgQYwIQ9mMgYAUgFiAEBQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHNCGQoXX2RhaWx5X2NhcF9taWNyb2NyZWRpdHNCGgoYX3dlZWtseV9jYXBfbWljcm9jcmVkaXRzQhkKF190b3RhbF9jYXBfbWljcm9jcmVkaXRzQhMKEV9yZXF1ZXN0c19hdF9vbmNlIu8CChpDcmVhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgSYyBgBEhkKBG5hbWUYAiABKAlCC7pICMgBAXIDGMgBEkYKBnNjb3BlcxgDIAMoDjIiLmdhdGV3YXkuY29tbW9uLnYxLk1hbmFnZW1lbnRTY29wZUISukgPyAEBkgEJGAEiBYIBAiAAEh4KCG1heF9rZXlzGAQgASgNQgy6SAUqAxjoB5jIGAESMgoMY2hpbGRfbGltaXRzGAUgASgLMhwuZ2F0ZXdheS5rZXlzLnYxLkNoaWxkTGltaXRzEiMKEWFsbG93ZWRfYWRkcmVzc2VzGAYgAygJQgi6SAWSAQIQZBI4CgpleHBpcmVzX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIIukgFsgECQAESIQoPaWRlbXBvdGVuY3lfa2V5GAggASgJQgi6SAVyAxj/ASJqChtDcmVhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRITCgZzZWNyZXQYAiABKAlCA4ABASJqChlMaXN0TWFuYWdlbWVudEtleXNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSGwoJcGFnZV9zaXplGAIgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAMgASgJQgi6SAVyAxiACCJuChpMaXN0TWFuYWdlbWVudEtleXNSZXNwb25zZRI3Cg9tYW5hZ2VtZW50X2tleXMYASADKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkilQEKGlVwZGF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0Ej4KDm1hbmFnZW1lbnRfa2V5GAEgASgLMh4uZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXlCBrpIA8gBARI3Cgt1cGRhdGVfbWFzaxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2tCBrpIA8gBASJVChtVcGRhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleSJ/ChpSb3RhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBIlChFtYW5hZ2VtZW50X2tleV9pZBgBIAEoCUIKukgDyAEBmMgYARI6CgdvdmVybGFwGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQg66SAuqAQgiBAiA9SQyACJqChtSb3RhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRITCgZzZWNyZXQYAiABKAlCA4ABASJ5ChpSZXZva2VNYW5hZ2VtZW50S2V5UmVxdWVzdBIlChFtYW5hZ2VtZW50X2tleV9pZBgBIAEoCUIKukgDyAEBmMgYARI0CghjaGlsZHJlbhgCIAEoDjIcLmdhdGV3YXkuY29tbW9uLnYxLktleUFjdGlvbkIEmMgYASJjChtSZXZva2VNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRIMCgRrZXlzGAIgASgNMqsFChVNYW5hZ2VtZW50S2V5c1NlcnZpY2USgwEKE0NyZWF0ZU1hbmFnZW1lbnRLZXkSKy5nYXRld2F5LmtleXMudjEuQ3JlYXRlTWFuYWdlbWVudEtleVJlcXVlc3QaLC5nYXRld2F5LmtleXMudjEuQ3JlYXRlTWFuYWdlbWVudEtleVJlc3BvbnNlIhGQAgDqxxgCGAP4xxgBgMgYARJ6ChJMaXN0TWFuYWdlbWVudEtleXMSKi5nYXRld2F5LmtleXMudjEuTGlzdE1hbmFnZW1lbnRLZXlzUmVxdWVzdBorLmdhdGV3YXkua2V5cy52MS5MaXN0TWFuYWdlbWVudEtleXNSZXNwb25zZSILkAIB6scYBBgDIAESgwEKE1VwZGF0ZU1hbmFnZW1lbnRLZXkSKy5nYXRld2F5LmtleXMudjEuVXBkYXRlTWFuYWdlbWVudEtleVJlcXVlc3QaLC5nYXRld2F5LmtleXMudjEuVXBkYXRlTWFuYWdlbWVudEtleVJlc3BvbnNlIhGQAgLqxxgCGAP4xxgBgMgYARKDAQoTUm90YXRlTWFuYWdlbWVudEtleRIrLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBosLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2UiEZACAOrHGAIYA/jHGAGAyBgBEoMBChNSZXZva2VNYW5hZ2VtZW50S2V5EisuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZU1hbmFnZW1lbnRLZXlSZXF1ZXN0GiwuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZU1hbmFnZW1lbnRLZXlSZXNwb25zZSIRkAIC6scYAhgD+McYAYDIGAFCOQoPZ2F0ZXdheS5rZXlzLnYxUAFaJG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9rZXlzL3YxO2tleXN2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_common_v1_actor, file_gateway_common_v1_key_action, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_keys_v1_keys, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("CiVnYXRld2F5L2tleXMvdjEvbWFuYWdlbWVudF9rZXlzLnByb3RvEg9nYXRld2F5LmtleXMudjEi7gMKDU1hbmFnZW1lbnRLZXkSHwoRbWFuYWdlbWVudF9rZXlfaWQYASABKAlCBJjIGAESGAoKYWNjb3VudF9pZBgCIAEoCUIEmMgYARIMCgRuYW1lGAMgASgJEjIKBnNjb3BlcxgEIAMoDjIiLmdhdGV3YXkuY29tbW9uLnYxLk1hbmFnZW1lbnRTY29wZRIWCghtYXhfa2V5cxgFIAEoDUIEmMgYARIyCgxjaGlsZF9saW1pdHMYBiABKAsyHC5nYXRld2F5LmtleXMudjEuQ2hpbGRMaW1pdHMSGQoRYWxsb3dlZF9hZGRyZXNzZXMYByADKAkSLgoKZXhwaXJlc19hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLAoKY3JlYXRlZF9ieRgKIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEi4KCmNyZWF0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnJldm9rZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWxpdmVfa2V5cxgNIAEoDSL3AwoLQ2hpbGRMaW1pdHMSLwoTcmVxdWVzdHNfcGVyX21pbnV0ZRgBIAEoDUINukgGKgQYwIQ9mMgYAUgAiAEBEjsKGG1vbnRobHlfY2FwX21pY3JvY3JlZGl0cxgCIAEoA0IUukgNIgsYgICAgICAgBAoAJjIGAFIAYgBARI5ChZkYWlseV9jYXBfbWljcm9jcmVkaXRzGAMgASgDQhS6SA0iCxiAgICAgICAECgAmMgYAUgCiAEBEjoKF3dlZWtseV9jYXBfbWljcm9jcmVkaXRzGAQgASgDQhS6SA0iCxiAgICAgICAECgAmMgYAUgDiAEBEjkKFnRvdGFsX2NhcF9taWNyb2NyZWRpdHMYBSABKANCFLpIDSILGICAgICAgIAQKACYyBgBSASIAQESLAoQcmVxdWVzdHNfYXRfb25jZRgGIAEoDUINukgGKgQYwIQ9mMgYAUgFiAEBQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHNCGQoXX2RhaWx5X2NhcF9taWNyb2NyZWRpdHNCGgoYX3dlZWtseV9jYXBfbWljcm9jcmVkaXRzQhkKF190b3RhbF9jYXBfbWljcm9jcmVkaXRzQhMKEV9yZXF1ZXN0c19hdF9vbmNlIu8CChpDcmVhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBIYCgphY2NvdW50X2lkGAEgASgJQgSYyBgBEhkKBG5hbWUYAiABKAlCC7pICMgBAXIDGMgBEkYKBnNjb3BlcxgDIAMoDjIiLmdhdGV3YXkuY29tbW9uLnYxLk1hbmFnZW1lbnRTY29wZUISukgPyAEBkgEJGAEiBYIBAiAAEh4KCG1heF9rZXlzGAQgASgNQgy6SAUqAxjoB5jIGAESMgoMY2hpbGRfbGltaXRzGAUgASgLMhwuZ2F0ZXdheS5rZXlzLnYxLkNoaWxkTGltaXRzEiMKEWFsbG93ZWRfYWRkcmVzc2VzGAYgAygJQgi6SAWSAQIQZBI4CgpleHBpcmVzX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIIukgFsgECQAESIQoPaWRlbXBvdGVuY3lfa2V5GAggASgJQgi6SAVyAxj/ASJqChtDcmVhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRITCgZzZWNyZXQYAiABKAlCA4ABASJqChlMaXN0TWFuYWdlbWVudEtleXNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSGwoJcGFnZV9zaXplGAIgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAMgASgJQgi6SAVyAxiACCJuChpMaXN0TWFuYWdlbWVudEtleXNSZXNwb25zZRI3Cg9tYW5hZ2VtZW50X2tleXMYASADKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkinQIKFU1hbmFnZW1lbnRLZXlTZXR0aW5ncxIWCgRuYW1lGAEgASgJQgi6SAVyAxjIARJDCgZzY29wZXMYAiADKA4yIi5nYXRld2F5LmNvbW1vbi52MS5NYW5hZ2VtZW50U2NvcGVCD7pIDJIBCRgBIgWCAQIgABIeCghtYXhfa2V5cxgDIAEoDUIMukgFKgMY6AeYyBgBEjIKDGNoaWxkX2xpbWl0cxgEIAEoCzIcLmdhdGV3YXkua2V5cy52MS5DaGlsZExpbWl0cxIjChFhbGxvd2VkX2FkZHJlc3NlcxgFIAMoCUIIukgFkgECEGQSLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAitgEKGlVwZGF0ZU1hbmFnZW1lbnRLZXlSZXF1ZXN0EiUKEW1hbmFnZW1lbnRfa2V5X2lkGAEgASgJQgq6SAPIAQGYyBgBEjgKCHNldHRpbmdzGAIgASgLMiYuZ2F0ZXdheS5rZXlzLnYxLk1hbmFnZW1lbnRLZXlTZXR0aW5ncxI3Cgt1cGRhdGVfbWFzaxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2tCBrpIA8gBASJVChtVcGRhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleSJ/ChpSb3RhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBIlChFtYW5hZ2VtZW50X2tleV9pZBgBIAEoCUIKukgDyAEBmMgYARI6CgdvdmVybGFwGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQg66SAuqAQgiBAiA9SQyACJqChtSb3RhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRITCgZzZWNyZXQYAiABKAlCA4ABASJ5ChpSZXZva2VNYW5hZ2VtZW50S2V5UmVxdWVzdBIlChFtYW5hZ2VtZW50X2tleV9pZBgBIAEoCUIKukgDyAEBmMgYARI0CghjaGlsZHJlbhgCIAEoDjIcLmdhdGV3YXkuY29tbW9uLnYxLktleUFjdGlvbkIEmMgYASJjChtSZXZva2VNYW5hZ2VtZW50S2V5UmVzcG9uc2USNgoObWFuYWdlbWVudF9rZXkYASABKAsyHi5nYXRld2F5LmtleXMudjEuTWFuYWdlbWVudEtleRIMCgRrZXlzGAIgASgNMqsFChVNYW5hZ2VtZW50S2V5c1NlcnZpY2USgwEKE0NyZWF0ZU1hbmFnZW1lbnRLZXkSKy5nYXRld2F5LmtleXMudjEuQ3JlYXRlTWFuYWdlbWVudEtleVJlcXVlc3QaLC5nYXRld2F5LmtleXMudjEuQ3JlYXRlTWFuYWdlbWVudEtleVJlc3BvbnNlIhGQAgDqxxgCGAP4xxgBgMgYARJ6ChJMaXN0TWFuYWdlbWVudEtleXMSKi5nYXRld2F5LmtleXMudjEuTGlzdE1hbmFnZW1lbnRLZXlzUmVxdWVzdBorLmdhdGV3YXkua2V5cy52MS5MaXN0TWFuYWdlbWVudEtleXNSZXNwb25zZSILkAIB6scYBBgDIAESgwEKE1VwZGF0ZU1hbmFnZW1lbnRLZXkSKy5nYXRld2F5LmtleXMudjEuVXBkYXRlTWFuYWdlbWVudEtleVJlcXVlc3QaLC5nYXRld2F5LmtleXMudjEuVXBkYXRlTWFuYWdlbWVudEtleVJlc3BvbnNlIhGQAgLqxxgCGAP4xxgBgMgYARKDAQoTUm90YXRlTWFuYWdlbWVudEtleRIrLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVNYW5hZ2VtZW50S2V5UmVxdWVzdBosLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVNYW5hZ2VtZW50S2V5UmVzcG9uc2UiEZACAOrHGAIYA/jHGAGAyBgBEoMBChNSZXZva2VNYW5hZ2VtZW50S2V5EisuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZU1hbmFnZW1lbnRLZXlSZXF1ZXN0GiwuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZU1hbmFnZW1lbnRLZXlSZXNwb25zZSIRkAIC6scYAhgD+McYAYDIGAFCOQoPZ2F0ZXdheS5rZXlzLnYxUAFaJG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9rZXlzL3YxO2tleXN2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_common_v1_actor, file_gateway_common_v1_key_action, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_keys_v1_keys, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * A key of a program that manages keys.
@@ -342,23 +342,82 @@ export const ListManagementKeysResponseSchema: GenMessage<ListManagementKeysResp
   messageDesc(file_gateway_keys_v1_management_keys, 5);
 
 /**
+ * What a caller sets of a management key.
+ *
+ * @generated from message gateway.keys.v1.ManagementKeySettings
+ */
+export type ManagementKeySettings = Message<"gateway.keys.v1.ManagementKeySettings"> & {
+  /**
+   * As CreateKeyRequest.name.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * At least one.
+   *
+   * @generated from field: repeated gateway.common.v1.ManagementScope scopes = 2;
+   */
+  scopes: ManagementScope[];
+
+  /**
+   * As ManagementKey.max_keys.
+   *
+   * @generated from field: uint32 max_keys = 3;
+   */
+  maxKeys: number;
+
+  /**
+   * Absent: none.
+   *
+   * @generated from field: gateway.keys.v1.ChildLimits child_limits = 4;
+   */
+  childLimits?: ChildLimits | undefined;
+
+  /**
+   * As Key.allowed_addresses.
+   *
+   * @generated from field: repeated string allowed_addresses = 5;
+   */
+  allowedAddresses: string[];
+
+  /**
+   * Absent: it does not expire.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 6;
+   */
+  expiresAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.keys.v1.ManagementKeySettings.
+ * Use `create(ManagementKeySettingsSchema)` to create a new message.
+ */
+export const ManagementKeySettingsSchema: GenMessage<ManagementKeySettings> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_management_keys, 6);
+
+/**
  * @generated from message gateway.keys.v1.UpdateManagementKeyRequest
  */
 export type UpdateManagementKeyRequest = Message<"gateway.keys.v1.UpdateManagementKeyRequest"> & {
   /**
-   * `management_key_id` selects it. The fields in the mask hold the new values, with the limits of
-   * CreateManagementKeyRequest.
-   *
-   * @generated from field: gateway.keys.v1.ManagementKey management_key = 1;
+   * @generated from field: string management_key_id = 1;
    */
-  managementKey?: ManagementKey | undefined;
+  managementKeyId: string;
 
   /**
-   * One or more of `name`, `scopes`, `max_keys`, `child_limits`, `allowed_addresses`,
-   * `expires_at`. A field that is in the mask and absent in `management_key` is cleared. One
-   * that is set and not in it is refused.
+   * Holds the new values.
    *
-   * @generated from field: google.protobuf.FieldMask update_mask = 2;
+   * @generated from field: gateway.keys.v1.ManagementKeySettings settings = 2;
+   */
+  settings?: ManagementKeySettings | undefined;
+
+  /**
+   * One or more of the fields of ManagementKeySettings. A setting that is in the mask and absent in
+   * `settings` is cleared, where it may be empty. One that is set and not in it is refused.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 3;
    */
   updateMask?: FieldMask | undefined;
 };
@@ -368,7 +427,7 @@ export type UpdateManagementKeyRequest = Message<"gateway.keys.v1.UpdateManageme
  * Use `create(UpdateManagementKeyRequestSchema)` to create a new message.
  */
 export const UpdateManagementKeyRequestSchema: GenMessage<UpdateManagementKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 6);
+  messageDesc(file_gateway_keys_v1_management_keys, 7);
 
 /**
  * @generated from message gateway.keys.v1.UpdateManagementKeyResponse
@@ -387,7 +446,7 @@ export type UpdateManagementKeyResponse = Message<"gateway.keys.v1.UpdateManagem
  * Use `create(UpdateManagementKeyResponseSchema)` to create a new message.
  */
 export const UpdateManagementKeyResponseSchema: GenMessage<UpdateManagementKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 7);
+  messageDesc(file_gateway_keys_v1_management_keys, 8);
 
 /**
  * @generated from message gateway.keys.v1.RotateManagementKeyRequest
@@ -413,7 +472,7 @@ export type RotateManagementKeyRequest = Message<"gateway.keys.v1.RotateManageme
  * Use `create(RotateManagementKeyRequestSchema)` to create a new message.
  */
 export const RotateManagementKeyRequestSchema: GenMessage<RotateManagementKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 8);
+  messageDesc(file_gateway_keys_v1_management_keys, 9);
 
 /**
  * @generated from message gateway.keys.v1.RotateManagementKeyResponse
@@ -439,7 +498,7 @@ export type RotateManagementKeyResponse = Message<"gateway.keys.v1.RotateManagem
  * Use `create(RotateManagementKeyResponseSchema)` to create a new message.
  */
 export const RotateManagementKeyResponseSchema: GenMessage<RotateManagementKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 9);
+  messageDesc(file_gateway_keys_v1_management_keys, 10);
 
 /**
  * @generated from message gateway.keys.v1.RevokeManagementKeyRequest
@@ -465,7 +524,7 @@ export type RevokeManagementKeyRequest = Message<"gateway.keys.v1.RevokeManageme
  * Use `create(RevokeManagementKeyRequestSchema)` to create a new message.
  */
 export const RevokeManagementKeyRequestSchema: GenMessage<RevokeManagementKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 10);
+  messageDesc(file_gateway_keys_v1_management_keys, 11);
 
 /**
  * @generated from message gateway.keys.v1.RevokeManagementKeyResponse
@@ -491,7 +550,7 @@ export type RevokeManagementKeyResponse = Message<"gateway.keys.v1.RevokeManagem
  * Use `create(RevokeManagementKeyResponseSchema)` to create a new message.
  */
 export const RevokeManagementKeyResponseSchema: GenMessage<RevokeManagementKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_management_keys, 11);
+  messageDesc(file_gateway_keys_v1_management_keys, 12);
 
 /**
  * Management keys: credentials with which a program creates and changes keys of its account. A

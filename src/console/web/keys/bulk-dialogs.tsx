@@ -7,7 +7,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import {
   type KeyResult,
-  KeySchema,
+  KeySettingsSchema,
   KeyResult_Outcome as Outcome,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { fieldError } from "../call-error.ts";
@@ -127,7 +127,7 @@ function LimitFields({ keys, run, onClose }: FieldsProps): JSX.Element {
     if (paths.length === 0) throw fieldError("requests_per_minute", manyWords.nothing);
     await run({
       case: "limits",
-      value: { limits: create(KeySchema, readLimits(choices)), updateMask: { paths } },
+      value: { settings: create(KeySettingsSchema, readLimits(choices)), updateMask: { paths } },
     });
   };
   return (
@@ -178,7 +178,7 @@ const dayMs = 86_400_000;
 
 /** The limits that get a value. Throws a CallError at a field with a mistake. */
 function readLimits(choices: LimitChoices) {
-  const { field } = KeySchema;
+  const { field } = KeySettingsSchema;
   const textOf = (name: LimitName) => {
     const { how, value } = choices[name] ?? { how: "stays", value: "" };
     return how === "becomes" ? value : "";

@@ -159,7 +159,8 @@ export function EditKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element 
     const read = readKeyFields(fields);
     if (paths.length > 0)
       await call(KeysService.method.updateKey, {
-        key: { keyId: apiKey.keyId, ...masked(read, paths) },
+        keyId: apiKey.keyId,
+        settings: masked(read, paths),
         updateMask: { paths },
       });
     if (isForMember && member !== undefined)

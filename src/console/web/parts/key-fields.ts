@@ -2,7 +2,7 @@
 // turns them into a request.
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { type Key, KeySchema } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { type Key, KeySettingsSchema } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { fieldError } from "../call-error.ts";
 import { fieldDay, plainCredits, toDate } from "../format.ts";
 import { words } from "../words.ts";
@@ -78,12 +78,12 @@ const creditsIn = (micro: bigint | undefined) => (micro === undefined ? "" : pla
 /** The fields of CreateKey and UpdateKey. Throws a CallError that names a field with a mistake. */
 export function readKeyFields(fields: KeyFields) {
   const { name, perMinute, cap, hasAllModels, models, expires, addresses, reader } = fields;
-  const rate = readWhole(perMinute, KeySchema.field.requestsPerMinute);
-  const amount = readCredits(cap, KeySchema.field.monthlyCapMicrocredits);
-  const daily = readCredits(fields.daily, KeySchema.field.dailyCapMicrocredits);
-  const weekly = readCredits(fields.weekly, KeySchema.field.weeklyCapMicrocredits);
-  const total = readCredits(fields.total, KeySchema.field.totalCapMicrocredits);
-  const atOnce = readWhole(fields.atOnce, KeySchema.field.requestsAtOnce);
+  const rate = readWhole(perMinute, KeySettingsSchema.field.requestsPerMinute);
+  const amount = readCredits(cap, KeySettingsSchema.field.monthlyCapMicrocredits);
+  const daily = readCredits(fields.daily, KeySettingsSchema.field.dailyCapMicrocredits);
+  const weekly = readCredits(fields.weekly, KeySettingsSchema.field.weeklyCapMicrocredits);
+  const total = readCredits(fields.total, KeySettingsSchema.field.totalCapMicrocredits);
+  const atOnce = readWhole(fields.atOnce, KeySettingsSchema.field.requestsAtOnce);
   const lastDay = dayOf(expires);
   if (expires !== "" && lastDay === undefined)
     throw fieldError("expires_at", words.keyForm.notADay);

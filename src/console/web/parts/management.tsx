@@ -425,13 +425,11 @@ function EditDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element {
     const read = readFields(fields);
     if (mask.length > 0)
       await call(ManagementKeysService.method.updateManagementKey, {
-        managementKey: {
-          managementKeyId: apiKey.managementKeyId,
-          ...masked(
-            { ...read, childLimits: { ...otherLimits(apiKey), ...read.childLimits } },
-            mask,
-          ),
-        },
+        managementKeyId: apiKey.managementKeyId,
+        settings: masked(
+          { ...read, childLimits: { ...otherLimits(apiKey), ...read.childLimits } },
+          mask,
+        ),
         updateMask: { paths: mask },
       });
     changed();

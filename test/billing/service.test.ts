@@ -54,6 +54,7 @@ const placing = (payer: Payer, more: Place = {}) =>
     keyId: payer.keyId,
     model: "model-test",
     maxInputTokens: 100,
+    mostExpensiveInput: InputCategory.PLAIN,
     minOutputTokens: 100,
     maxOutputTokens: 100,
     nonce: newNonce(),

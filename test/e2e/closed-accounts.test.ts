@@ -6,6 +6,7 @@ import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
@@ -122,7 +123,7 @@ describe("closing an account", () => {
     const method = "CloseAccount";
     const { events } = await core().people.listAuditEvents({ accountId, method }, operator);
     expect(events[0]).toMatchObject({
-      outcome: "ok",
+      reason: Reason.UNSPECIFIED,
       facts: { forfeitedMicrocredits: "1200000000", revokedKeys: "1" },
     });
   });

@@ -2,6 +2,7 @@
 
 import { create, type Message } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
@@ -325,7 +326,7 @@ describe("a person who is deleted", () => {
       .listAuditEvents({ accountId: "acc_a", method: "DeletePerson" });
     expect(events[0]).toMatchObject({
       actor: toActor(`person:${idOf(zoltan)}`),
-      outcome: "ok",
+      reason: Reason.UNSPECIFIED,
       facts: { personId: idOf(zoltan) },
     });
     const { people: found } = await node.as(owner.token).listPeople({});

@@ -6,11 +6,13 @@ import { AccountsService } from "../../../gen/gateway/accounts/v1/accounts_pb.ts
 import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import { BillingService, TransferKind } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import {
+  AttemptOutcome,
   Basis,
   Outcome,
   type Receipt,
   type ReceiptSchema,
 } from "../../../gen/gateway/billing/v1/receipt_pb.ts";
+import { Reason } from "../../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { type KeySchema, KeyState, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
@@ -255,10 +257,10 @@ const noUsage = answer(UsageService.method.queryUsage, () => ({
 
 const refused = {
   rows: [
-    { startAt: ago(86_400), reason: "RATE_LIMITED", requests: 1_204n },
-    { startAt: ago(86_400), reason: "MONTHLY_CAP_REACHED", requests: 88n },
-    { startAt: ago(86_400), reason: "CREDITS_EXHAUSTED", requests: 3n },
-    { startAt: ago(86_400), reason: "SOMETHING_NEW", requests: 1n },
+    { startAt: ago(86_400), reason: Reason.RATE_LIMITED, requests: 1_204n },
+    { startAt: ago(86_400), reason: Reason.MONTHLY_CAP_REACHED, requests: 88n },
+    { startAt: ago(86_400), reason: Reason.CREDITS_EXHAUSTED, requests: 3n },
+    { startAt: ago(86_400), reason: Reason.INTERNAL, requests: 1n },
   ],
   total: 1_296n,
 };
@@ -362,7 +364,7 @@ function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
     chargedMicrocredits: amount,
     attempts: [
       {
-        ...{ provider: "primary", outcome: "delivered", status: 200 },
+        ...{ provider: "primary", outcome: AttemptOutcome.DELIVERED, status: 200 },
         firstEventAfter: { seconds: 0n, nanos: 400_000_000 + (index % 7) * 70_000_000 },
       },
     ],
@@ -601,7 +603,7 @@ const creditsBase = (scale: bigint): readonly Answer[] => [
 ];
 
 const refusedLately = answer(UsageService.method.queryRefusals, () => ({
-  rows: [{ reason: "CREDITS_EXHAUSTED", requests: 3n }],
+  rows: [{ reason: Reason.CREDITS_EXHAUSTED, requests: 3n }],
   total: 3n,
 }));
 
@@ -741,10 +743,10 @@ export const figureStates: readonly PageStates[] = [
           overrunMicrocredits: 16_000_000n,
           reportedUsage: { input: 4_000, output: 2_000, thinking: 2_000, cacheRead: 170_000 },
           attempts: [
-            { provider: "primary", outcome: "failed", status: 529 },
-            { provider: "primary", outcome: "timeout", status: 0 },
+            { provider: "primary", outcome: AttemptOutcome.FAILED, status: 529 },
+            { provider: "primary", outcome: AttemptOutcome.TIMED_OUT, status: 0 },
             {
-              ...{ provider: "fallback", outcome: "delivered", status: 200 },
+              ...{ provider: "fallback", outcome: AttemptOutcome.DELIVERED, status: 200 },
               firstEventAfter: { seconds: 3n, nanos: 100_000_000 },
             },
           ],

@@ -157,6 +157,8 @@ export type Transfer = Message<"gateway.billing.v1.Transfer"> & {
   reason: string;
 
   /**
+   * Who booked it.
+   *
    * @generated from field: gateway.common.v1.Actor created_by = 8;
    */
   createdBy?: Actor | undefined;
@@ -950,6 +952,8 @@ export const InputCategory = {
   UNSPECIFIED: 0,
 
   /**
+   * Input that is neither written to a cache nor read from one.
+   *
    * @generated from enum value: INPUT_CATEGORY_PLAIN = 3;
    */
   PLAIN: 3,

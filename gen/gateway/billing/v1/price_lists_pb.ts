@@ -224,6 +224,8 @@ export type PriceListVersion = Message<"gateway.billing.v1.PriceListVersion"> & 
   reason: string;
 
   /**
+   * Who made this version.
+   *
    * @generated from field: gateway.common.v1.Actor created_by = 5;
    */
   createdBy?: Actor | undefined;

@@ -39,6 +39,8 @@ export type Actor = Message<"gateway.common.v1.Actor"> & {
     case: "adminTokenName";
   } | {
     /**
+     * The id of a management key.
+     *
      * @generated from field: string management_key_id = 3;
      */
     value: string;

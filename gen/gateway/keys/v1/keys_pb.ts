@@ -123,6 +123,8 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   monthResetsAt?: Timestamp | undefined;
 
   /**
+   * Who made the key.
+   *
    * @generated from field: gateway.common.v1.Actor created_by = 16;
    */
   createdBy?: Actor | undefined;

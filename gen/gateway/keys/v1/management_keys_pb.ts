@@ -88,6 +88,8 @@ export type ManagementKey = Message<"gateway.keys.v1.ManagementKey"> & {
   secrets: Secret[];
 
   /**
+   * Who made the key.
+   *
    * @generated from field: gateway.common.v1.Actor created_by = 10;
    */
   createdBy?: Actor | undefined;

@@ -551,6 +551,8 @@ export type AccountNote = Message<"gateway.operations.v1.AccountNote"> & {
   createdAt?: Timestamp | undefined;
 
   /**
+   * Who wrote the note.
+   *
    * @generated from field: gateway.common.v1.Actor created_by = 4;
    */
   createdBy?: Actor | undefined;

@@ -389,6 +389,8 @@ export type Refund = Message<"gateway.payments.v1.Refund"> & {
   reason: string;
 
   /**
+   * Who began the refund.
+   *
    * @generated from field: gateway.common.v1.Actor created_by = 8;
    */
   createdBy?: Actor | undefined;

@@ -400,6 +400,8 @@ export type Decision = Message<"gateway.payments.v1.Decision"> & {
   reason: string;
 
   /**
+   * Who decided.
+   *
    * @generated from field: gateway.common.v1.Actor decided_by = 6;
    */
   decidedBy?: Actor | undefined;

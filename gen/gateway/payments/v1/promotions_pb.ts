@@ -132,6 +132,8 @@ export type Promotion = Message<"gateway.payments.v1.Promotion"> & {
   needsPurchase: boolean;
 
   /**
+   * Who made the promotion.
+   *
    * @generated from field: gateway.common.v1.Actor created_by = 9;
    */
   createdBy?: Actor | undefined;

@@ -61,6 +61,8 @@ export type Sweep = Message<"gateway.payments.v1.Sweep"> & {
   endedAt?: Timestamp | undefined;
 
   /**
+   * Who began it.
+   *
    * @generated from field: gateway.common.v1.Actor created_by = 7;
    */
   createdBy?: Actor | undefined;

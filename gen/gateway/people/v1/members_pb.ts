@@ -98,6 +98,8 @@ export type Invitation = Message<"gateway.people.v1.Invitation"> & {
   expiresAt?: Timestamp | undefined;
 
   /**
+   * Who invites.
+   *
    * @generated from field: gateway.common.v1.Actor created_by = 6;
    */
   createdBy?: Actor | undefined;

@@ -291,6 +291,8 @@ export type PersonAccount = Message<"gateway.people.v1.PersonAccount"> & {
   role: AccountRole;
 
   /**
+   * SUSPENDED: its keys are refused. CLOSED: for good.
+   *
    * @generated from field: gateway.billing.v1.AccountState state = 4;
    */
   state: AccountState;

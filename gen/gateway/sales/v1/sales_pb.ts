@@ -693,6 +693,8 @@ export type ProviderBill = Message<"gateway.sales.v1.ProviderBill"> & {
   note: string;
 
   /**
+   * Who set it last.
+   *
    * @generated from field: gateway.common.v1.Actor set_by = 8;
    */
   setBy?: Actor | undefined;

@@ -140,6 +140,8 @@ export type Verification = Message<"gateway.verification.v1.Verification"> & {
   endedAt?: Timestamp | undefined;
 
   /**
+   * Who started the check.
+   *
    * @generated from field: gateway.common.v1.Actor started_by = 3;
    */
   startedBy?: Actor | undefined;

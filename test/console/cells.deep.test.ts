@@ -250,7 +250,7 @@ const transfers = answer(listTransfers, () => ({
   ],
 }));
 const order = {
-  ...{ orderId: "ord_1", accountId, family: Family.V2, usdCents: 2_000 },
+  ...{ orderId: "ord_1", accountId, family: Family.V2, packMicrodollars: 20_000_000n },
   ...{ packMicrocredits: 4_000_000_000n, grantedMicrocredits: 3_901_000_000n },
   ...{ processor: "btcpay", method: "btcpay:btc", asset: "BTC", network: "bitcoin" },
   ...{ quotedCoins: "0.000307", usdPerCoin: "65000.00", payTo: "bc1qexample" },

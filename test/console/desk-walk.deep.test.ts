@@ -131,7 +131,13 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { methods } = await core.payments.listPaymentMethods({}, call);
     const method = methods.find(({ asset }) => asset === "BTC")?.method ?? "";
     const { order } = await core.payments.createOrder(
-      { accountId, family: Family.V1, usdCents: 5_000, method, idempotencyKey: "walk" },
+      {
+        accountId,
+        family: Family.V1,
+        packMicrodollars: 50_000_000n,
+        method,
+        idempotencyKey: "walk",
+      },
       call,
     );
     orderId = order?.orderId ?? "";
@@ -363,7 +369,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { core, call } = gateway.admin;
     const { order } = await core.payments.createOrder(
       {
-        ...{ accountId, family: Family.V1, usdCents: 500 },
+        ...{ accountId, family: Family.V1, packMicrodollars: 5_000_000n },
         ...{ method: "simulated:usdt", idempotencyKey: "to be void" },
       },
       call,

@@ -64,7 +64,7 @@ afterAll(() => gateway.stop());
 async function buy({ billing, payments }: Core, call: { headers: { authorization: string } }) {
   const { order } = await payments.createOrder(
     {
-      ...{ accountId, family: Family.V1, usdCents: 500, method: "simulated:usdt" },
+      ...{ accountId, family: Family.V1, packMicrodollars: 5_000_000n, method: "simulated:usdt" },
       idempotencyKey: "order",
     },
     call,

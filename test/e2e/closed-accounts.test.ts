@@ -276,7 +276,7 @@ const buy = (accountId: string, call: Credential) =>
     {
       accountId,
       family: Family.V1,
-      usdCents: 500,
+      packMicrodollars: 5_000_000n,
       method: "simulated:usdt",
       idempotencyKey: `order-${++orders}`,
     },

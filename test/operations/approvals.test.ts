@@ -361,7 +361,8 @@ describe("of an order", () => {
   const paid = async (usdCents: number, amount: string) => {
     const { order } = await core.payments.createOrder(
       {
-        ...{ accountId: gateway.accountId, family: Family.V1, usdCents },
+        ...{ accountId: gateway.accountId, family: Family.V1 },
+        packMicrodollars: BigInt(usdCents) * 10_000n,
         ...{ method: "simulated:usdc", idempotencyKey: unique("order") },
       },
       gateway.admin.call,

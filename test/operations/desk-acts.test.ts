@@ -69,7 +69,7 @@ const orderOf = async (orderId: string) =>
 async function newOrder(accountId: string, amount?: string): Promise<string> {
   const { order } = await core.payments.createOrder(
     {
-      ...{ accountId, family: Family.V1, usdCents: 500 },
+      ...{ accountId, family: Family.V1, packMicrodollars: 5_000_000n },
       ...{ method: "simulated:usdc", idempotencyKey: unique("order") },
     },
     machine(),

@@ -223,7 +223,7 @@ describe("an account", () => {
       {
         accountId: buyer,
         family: Family.V1,
-        usdCents: 500,
+        packMicrodollars: 5_000_000n,
         method: "simulated:usdt",
         idempotencyKey: "1",
       },

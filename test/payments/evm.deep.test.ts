@@ -78,7 +78,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     const { order } = await world.as(admin).createOrder({
       accountId,
       family: Family.V1,
-      usdCents: cents,
+      packMicrodollars: BigInt(cents) * 10_000n,
       method: `onchain:${coin}-${chain}`,
       idempotencyKey: `key_${++keys}`,
     });

@@ -417,7 +417,12 @@ type OrderInit = MessageInitShape<typeof OrderSchema>;
 function orderOf(of: OrderInit = {}): OrderInit {
   return {
     orderId: "ord_0199e1c0a1b27c3d8e4f",
-    ...{ accountId, family: Family.V1, usdCents: 500, packMicrocredits: 1_000n * credit },
+    ...{
+      accountId,
+      family: Family.V1,
+      packMicrodollars: 5_000_000n,
+      packMicrocredits: 1_000n * credit,
+    },
     ...{ processor: "btcpay", method: "btcpay:btc", asset: "BTC", network: "bitcoin" },
     ...{ quotedCoins: "0.0000769", usdPerCoin: "65000.00" },
     payTo: "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu",
@@ -469,7 +474,11 @@ const orders = {
     createdAt: ago(3_600),
   }),
   attention: orderOf({
-    ...{ orderId: "ord_0199e1c0a1b27c3d8e50", state: OrderState.PAID, usdCents: 2_000 },
+    ...{
+      orderId: "ord_0199e1c0a1b27c3d8e50",
+      state: OrderState.PAID,
+      packMicrodollars: 20_000_000n,
+    },
     ...{ packMicrocredits: 4_000n * credit, grantedMicrocredits: 14_000n * credit },
     ...{ settledCoins: "0.0015", missingCoins: "0", attention: Attention.OVERPAID },
     notice: "More arrived than is credited without asking. The operator decides about the rest.",
@@ -498,7 +507,7 @@ const orders = {
   memo: orderOf({
     ...{ asset: "USDC", network: "base", quotedCoins: "2000", missingCoins: "2000" },
     ...{
-      usdCents: 200_000,
+      packMicrodollars: 2_000_000_000n,
       packMicrocredits: 400_000n * credit,
       usdPerCoin: "1.00",
       memo: "48213377",
@@ -553,7 +562,7 @@ const method = (asset: string, network: string, feeNote: string, simulated = fal
   ...{ method: `btcpay:${asset.toLowerCase()}-${network}`, asset, network, feeNote, simulated },
   ...{
     processor: simulated ? "simulated" : "btcpay",
-    leastUsdCents: network === "ethereum" ? 5_000 : 500,
+    minPackMicrodollars: network === "ethereum" ? 50_000_000n : 5_000_000n,
   },
 });
 const methods = (simulated: boolean) =>
@@ -564,8 +573,8 @@ const methods = (simulated: boolean) =>
       method("USDT", "tron", "About 1 USD of network fee.", simulated),
       method("USDC", "base", "Less than a cent of network fee.", simulated),
     ],
-    packsUsdCents: [500, 2_000, 5_000, 20_000],
-    mostUsdCents: 200_000,
+    packsMicrodollars: [5_000_000n, 20_000_000n, 50_000_000n, 200_000_000n],
+    maxPackMicrodollars: 2_000_000_000n,
   }));
 
 const party = (name: string, taxId = "") => ({ name, address: "1 Main Street\nDublin", taxId });

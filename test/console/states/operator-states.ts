@@ -222,7 +222,7 @@ type OrderInit = MessageInitShape<typeof OrderSchema>;
 const orderOf = (of: OrderInit): OrderInit => ({
   ...{ orderId: "ord_0199e1c0a1b27c3d8e4f", accountId: idOf(1), family: Family.V1 },
   ...{
-    usdCents: 2_000,
+    packMicrodollars: 20_000_000n,
     packMicrocredits: 4_000n * credit,
     processor: "btcpay",
     method: "btcpay:btc",

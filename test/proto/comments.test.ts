@@ -7,7 +7,7 @@ import { ourEnums, ourFields, ourMessages, ourMethods, shortName } from "../supp
 const methodOf = new Set(ourMethods.flatMap(({ input, output }) => [input, output]));
 
 /** How many have no comment yet. It may only shrink. */
-const bare = { messages: 62, fields: 570, enums: 16, values: 41 };
+const bare = { messages: 61, fields: 568, enums: 16, values: 41 };
 
 test("messages, fields and enums have comments, but for those of methods, which say it", () => {
   const found = {

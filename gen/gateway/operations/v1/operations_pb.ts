@@ -758,6 +758,8 @@ export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*
   messageDesc(file_gateway_operations_v1_operations, 17);
 
 /**
+ * A provider of the configuration.
+ *
  * @generated from message gateway.operations.v1.Provider
  */
 export type Provider = Message<"gateway.operations.v1.Provider"> & {
@@ -1483,7 +1485,6 @@ export const ProviderHealthSchema: GenEnum<ProviderHealth> = /*@__PURE__*/
   enumDesc(file_gateway_operations_v1_operations, 5);
 
 /**
- * A provider of the configuration.
  * `kind` of a provider in the configuration file.
  *
  * @generated from enum gateway.operations.v1.ProviderKind
@@ -1538,7 +1539,6 @@ export const ProviderKind = {
 } as const;
 
 /**
- * A provider of the configuration.
  * `kind` of a provider in the configuration file.
  *
  * @generated from enum gateway.operations.v1.ProviderKind

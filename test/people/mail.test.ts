@@ -106,7 +106,7 @@ test("without a mail server the link is shown", async () => {
       delivery: LinkDelivery.MAILED,
       reason: "locked out",
     });
-  expect(await errorOf(mail)).toBe("invalid_request mail");
+  expect(await errorOf(mail)).toBe("invalid_request delivery");
 });
 
 test("what is no address is refused, and nothing is made", async () => {
@@ -246,5 +246,5 @@ test("a recovery link is not mailed to a person without a confirmed address", as
         .as(owner.token)
         .createSignInLink({ personId, delivery: LinkDelivery.MAILED, reason: "locked out" }),
     ),
-  ).toBe("invalid_request mail");
+  ).toBe("invalid_request delivery");
 });

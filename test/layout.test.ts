@@ -442,7 +442,8 @@ test("sources import sources, generated code and packages, never tests", () => {
 });
 
 test("the page of the console imports itself, generated code, what it shares with the services, and packages for browsers", () => {
-  const shared = /^src\/base\/(token-categories|shown-figures|cost|model-facts|actors|reasons)\.ts$/;
+  const shared =
+    /^src\/base\/(token-categories|shown-figures|cost|model-facts|actors|reasons)\.ts$/;
   const packages = /^(preact|@preact\/signals|@bufbuild\/protobuf|uqr)(\/|$)/;
   const files = allSources.filter((file) => file.startsWith(pageFolder));
   expect(files.length).toBeGreaterThan(0);

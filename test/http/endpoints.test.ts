@@ -308,7 +308,10 @@ describe("money", () => {
 
   test("an active request has the receipt RUNNING; an unknown request has none", async () => {
     const { url, script } = await startHttpServer();
-    script.receipts.set("req_running1", receiptOf({ requestId: "req_running1", outcome: Outcome.RUNNING }));
+    script.receipts.set(
+      "req_running1",
+      receiptOf({ requestId: "req_running1", outcome: Outcome.RUNNING }),
+    );
     const running = await fetch(`${url}/v1/receipts/req_running1`, { headers: native });
     expect(await running.json()).toMatchObject({
       outcome: "RUNNING",

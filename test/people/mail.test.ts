@@ -99,13 +99,11 @@ test("without a mail server the link is shown", async () => {
     .createInvitation({ accountId: "acc_b", role: MEMBER, email: "shown@example.com" });
   expect(made.link).not.toBe("");
   expect(made.invitation).toMatchObject({ email: "", mailState: MailState.NONE });
-  const mail = plain
-    .as(owner.token)
-    .createSignInLink({
-      personId: owner.person.personId,
-      delivery: LinkDelivery.MAILED,
-      reason: "locked out",
-    });
+  const mail = plain.as(owner.token).createSignInLink({
+    personId: owner.person.personId,
+    delivery: LinkDelivery.MAILED,
+    reason: "locked out",
+  });
   expect(await errorOf(mail)).toBe("invalid_request delivery");
 });
 

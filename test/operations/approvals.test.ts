@@ -208,7 +208,7 @@ describe("what a person gives away", () => {
         approvalId: expect.any(String),
         accountId: gateway.accountId,
         what: expect.stringContaining("Adds 100200 credits"),
-        requestedBy: toActor("token:ADMIN_TOKEN"),
+        requestedBy: "token:ADMIN_TOKEN",
         requestedAt: expect.any(Date),
       },
     ]);

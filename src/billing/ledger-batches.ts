@@ -4,7 +4,7 @@
 
 import { toJson } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
-import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
@@ -42,7 +42,7 @@ import {
 } from "./admission.ts";
 import { type Decided, type Decision, decision, type Sequence, sequence } from "./batch-queue.ts";
 import { chargedUsage } from "./price.ts";
-import { basisName, outcomeName, toPrice } from "./rows.ts";
+import { basisName, outcomeName, toPrice, writeAttempt } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 
 /** A request with its ending. */
@@ -275,9 +275,7 @@ function settleHolds(requests: readonly Billed[]): Query<sql.SettleHoldsRow> {
     thinkingsOver: over.map(({ thinking }) => thinking),
     outcomes: endings.map(({ outcome }) => outcomeName(outcome)),
     bases: endings.map(({ basis }) => basisName(basis)),
-    attempts: endings.map(({ attempts }) =>
-      JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt))),
-    ),
+    attempts: endings.map(({ attempts }) => JSON.stringify(attempts.map(writeAttempt))),
     facts: endings.map(({ leftOut = [] }) => factsOf(leftOut)),
     firstEvents: endings.map(({ attempts }) => firstEventOf(attempts)),
     ...byCategory((category) => charged.map((usage) => usage[category])),

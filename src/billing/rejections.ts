@@ -8,6 +8,7 @@ import { BoundedMap } from "../base/bounded-map.ts";
 import type { Clock } from "../base/clock.ts";
 import type { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { reasonOf } from "../base/reasons.ts";
 import { type Report, Task, warnOnce } from "../base/task.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { hourMs } from "./usage-days.ts";
@@ -188,7 +189,12 @@ export class Rejections {
 /** A refused request, as `FindRequests` answers it. */
 export function toRefused({ facts, at, ...row }: sql.FindRefusalsRow) {
   const texts = Object.entries(Object(facts)).map(([name, value]) => [name, String(value)]);
-  return { ...row, occurredAt: timestampFromDate(at), facts: Object.fromEntries(texts) };
+  return {
+    ...row,
+    reason: reasonOf(row.reason),
+    occurredAt: timestampFromDate(at),
+    facts: Object.fromEntries(texts),
+  };
 }
 
 /** What an error says besides its reason, without words of the request. */

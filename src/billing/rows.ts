@@ -1,6 +1,6 @@
 // What the rows of statements stand for: messages and values.
 
-import { create, fromJson, toJsonString } from "@bufbuild/protobuf";
+import { create, fromJson, type JsonValue, toJson, toJsonString } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type Account,
@@ -31,6 +31,7 @@ import {
 } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type * as sql from "../../gen/sql/billing.ts";
 import { toActor } from "../base/actors.ts";
+import { attemptOutcomeName, attemptOutcomeOf } from "../base/attempt-outcomes.ts";
 import type { Metered } from "../base/cost.ts";
 import { familyOf } from "../base/families.ts";
 import { shownName } from "../base/names.ts";
@@ -170,10 +171,19 @@ export function readTags(json: Json): Tags | undefined {
   return Object.fromEntries(tags);
 }
 
+/** An attempt as charges hold it: JSON of the message, with the name of the outcome. */
+export function writeAttempt(attempt: Attempt): object {
+  const stored = Object(toJson(AttemptSchema, attempt));
+  return { ...stored, outcome: attemptOutcomeName(attempt.outcome) };
+}
+
+/** The attempt of such JSON. Throws if it is none. */
+export function readAttempt({ outcome, ...others }: { [name: string]: JsonValue }): Attempt {
+  return { ...fromJson(AttemptSchema, others), outcome: attemptOutcomeOf(String(outcome)) };
+}
+
 function readAttempts(json: Json): Attempt[] {
-  return Array.isArray(json)
-    ? json.map((attempt) => shownAttempt(fromJson(AttemptSchema, attempt)))
-    : [];
+  return Array.isArray(json) ? json.map((one) => shownAttempt(readAttempt(Object(one)))) : [];
 }
 
 /** As receipts show it: what the operator buys, and for how much, is not for customers. */

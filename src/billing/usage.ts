@@ -38,6 +38,7 @@ import {
   parseListCursor,
   readTimeRange,
 } from "../base/paging.ts";
+import { reasonOf } from "../base/reasons.ts";
 import { hoursKeptDays } from "../base/shown-figures.ts";
 import { checkTags } from "../base/tags.ts";
 import { byCategory } from "../base/token-categories.ts";
@@ -253,7 +254,7 @@ export function createReports(db: Runner) {
           create(RefusalRowSchema, {
             startAt: timestampFromDate(row.period),
             keyId: row.keyId,
-            reason: row.reason.toUpperCase(),
+            reason: reasonOf(row.reason),
             requests: row.requests,
           }),
         ),

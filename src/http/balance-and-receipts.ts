@@ -21,6 +21,7 @@ import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { UsageService } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { actorText, toActor } from "../base/actors.ts";
+import { attemptOutcomeName } from "../base/attempt-outcomes.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import {
@@ -392,7 +393,7 @@ function byColumn(read: (category: TokenCategory) => JsonValue): JsonObject {
 function renderAttempt({ provider, outcome, status, firstEventAfter }: Attempt): JsonObject {
   return {
     provider,
-    outcome,
+    outcome: attemptOutcomeName(outcome),
     status: status === 0 ? null : status,
     first_event_ms: firstEventAfter ? durationMs(firstEventAfter) : null,
   };

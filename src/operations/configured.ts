@@ -12,6 +12,7 @@ import {
   type ListProvidersResponse,
   ListProvidersResponseSchema,
   OperationsService,
+  ProviderKind,
   type ProviderOnNodeSchema,
   type ProviderSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
@@ -73,10 +74,19 @@ function routesTo({ routes }: CatalogFile["models"][number], provider: string): 
   return routes.flat().some((route) => route.provider === provider);
 }
 
+const kinds: Readonly<Record<ProviderSettings["kind"], ProviderKind>> = {
+  simulated: ProviderKind.SIMULATED,
+  anthropic: ProviderKind.ANTHROPIC,
+  openai: ProviderKind.OPENAI,
+  bedrock: ProviderKind.BEDROCK,
+  vertex: ProviderKind.VERTEX,
+  azure: ProviderKind.AZURE,
+};
+
 function describe(settings: ProviderSettings) {
   const { kind, concurrency, queue, queueMs, totalMs } = settings;
   const common = {
-    kind,
+    kind: kinds[kind],
     concurrency,
     queue,
     queueTimeout: durationFromMs(queueMs),

@@ -27,8 +27,6 @@ import { type AttentionName, attentionNames, isSameAsset } from "./decide.ts";
 import type { EventFacts, EventKind } from "./events.ts";
 import type { StoredDecision, StoredDeposit, StoredOrder, StoredRefund } from "./store.ts";
 
-const microDollarsPerCent = 10_000n;
-
 const states = {
   open: OrderState.OPEN,
   seen: OrderState.SEEN,
@@ -116,7 +114,7 @@ export function toOrder(
     orderId: order.orderId,
     accountId: order.accountId,
     family: familyOf(order.family),
-    usdCents: Number(order.usdMicro / microDollarsPerCent),
+    packMicrodollars: order.usdMicro,
     packMicrocredits: order.usdMicro * microCreditsPerMicroDollar,
     processor: order.processor,
     method: order.method,

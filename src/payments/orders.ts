@@ -44,7 +44,7 @@ import { findOpenAccount, findVisible, noSuchOrder, type Parts, wrongState } fro
 import type { Method, NewOrder, Processor } from "./processor.ts";
 import type { PaymentsTables, StoredOrder } from "./store.ts";
 
-const microDollarsPerCent = 10_000n;
+const packStepMicro = BigInt(packStepUsdCents) * 10_000n;
 /** Open at once, and made in an hour: before an account has paid for the first time, and after. */
 const ordersMax = { unpaid: { open: 5, perHour: 20 }, paid: { open: 20, perHour: 60 } } as const;
 /** How long a processor may take to open an order. */
@@ -72,13 +72,13 @@ export async function listPaymentMethods(
       ({ processor, method: { decimals: _, leastUsdMicro, ...method } }) => ({
         ...method,
         processor: processor.name,
-        leastUsdCents: toCents(leastUsdMicro),
+        minPackMicrodollars: leastUsdMicro,
         simulated: processor.isSimulated,
         hasDepositAddress: readers.has(processor.name),
       }),
     ),
-    packsUsdCents: packsUsdMicro.map(toCents),
-    mostUsdCents: toCents(mostUsdMicro),
+    packsMicrodollars: [...packsUsdMicro],
+    maxPackMicrodollars: mostUsdMicro,
   });
 }
 
@@ -88,19 +88,18 @@ export async function createOrder(
   { accountId, caller, signal }: AuthenticatedCall,
 ) {
   const { store } = parts;
-  const { usdCents, idempotencyKey } = request;
+  const { packMicrodollars: usdMicro, idempotencyKey } = request;
   const family = namedFamily(request.family);
   checkText("idempotency_key", idempotencyKey);
   const { processor, method } = await findMethod(parts, request.method, signal);
-  const usdMicro = BigInt(usdCents) * microDollarsPerCent;
   const { mostUsdMicro } = parts.offer();
-  if (usdCents % packStepUsdCents !== 0 || usdMicro > mostUsdMicro)
+  if (usdMicro <= 0n || usdMicro % packStepMicro !== 0n || usdMicro > mostUsdMicro)
     throw invalidField(
-      "usd_cents",
-      `is a multiple of ${packStepUsdCents}, up to ${toCents(mostUsdMicro)}`,
+      "pack_microdollars",
+      `is a multiple of ${packStepMicro}, up to ${mostUsdMicro}`,
     );
   if (usdMicro < method.leastUsdMicro)
-    throw invalidField("usd_cents", `is at least ${toCents(method.leastUsdMicro)} by this method`);
+    throw invalidField("pack_microdollars", `is at least ${method.leastUsdMicro} by this method`);
   const { asset, network, decimals } = method;
   const orderId = timeOrderedId("ord_");
   const stored = await storeOnce(parts, signal, {
@@ -428,10 +427,6 @@ export async function describeAll(
         processors().get(order.processor)?.isSimulated ?? order.payTo.startsWith("simulated-"),
     }),
   );
-}
-
-function toCents(usdMicro: bigint): number {
-  return Number(usdMicro / microDollarsPerCent);
 }
 
 declare module "../base/log.ts" {

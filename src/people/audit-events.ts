@@ -9,11 +9,13 @@ import {
   type ListAuditEventsRequest,
   ListAuditEventsResponseSchema,
 } from "../../gen/gateway/audit/v1/audit_pb.ts";
+import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { SupportService } from "../../gen/gateway/operations/v1/support_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { toActor } from "../base/actors.ts";
 import { encodeTimeCursor, parseTimeCursor, readPage, walkPages } from "../base/paging.ts";
+import { reasonOf } from "../base/reasons.ts";
 import { actorToFind } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import type { Runner } from "../postgres/statement.ts";
@@ -95,12 +97,14 @@ async function readEvents(
   const { at: before = null, id: beforeId = null } =
     after === undefined ? {} : parseTimeCursor(after);
   const events = await store.run(sql.listAuditEvents, { ...filter, before, beforeId, rows });
-  return events.map(({ at, facts: stored, actor, ...event }) => {
+  return events.map(({ at, facts: stored, actor, outcome, ...event }) => {
     const { reason = "", ...others } = readFacts(stored);
     const facts = withReasons && reason !== "" ? { ...others, reason } : others;
     return create(AuditEventSchema, {
       ...event,
       actor: toActor(actor),
+      // A reason that was known once is still none of success.
+      reason: outcome === "ok" ? Reason.UNSPECIFIED : reasonOf(outcome) || Reason.INTERNAL,
       occurredAt: timestampFromDate(at),
       facts,
     });

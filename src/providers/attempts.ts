@@ -4,6 +4,7 @@
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { type AttemptOutcomeName, attemptOutcomeOf } from "../base/attempt-outcomes.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -271,20 +272,26 @@ class Attempted implements CallReader {
   attempt(facts: PriceFacts = {}): Attempt | undefined {
     const end = this.#end;
     if (end === undefined && this.#firstEventMs === undefined) return undefined;
-    // An answer counts as delivered from its first event on: its receipt is written before the last
-    // event is read.
-    const outcome = end?.outcome ?? "delivered";
     const hasBegun = this.#firstEventMs !== undefined;
     return {
       $typeName: "gateway.billing.v1.Attempt",
       provider: this.provider,
-      outcome: outcome === "failed" && hasBegun ? "broke" : outcome,
+      outcome: attemptOutcomeOf(this.#outcomeName(end)),
       status: end?.status || (hasBegun ? 200 : 0),
       firstEventAfter:
         this.#firstEventMs === undefined ? undefined : durationOf(this.#firstEventMs),
       model: this.route.target.model,
       costVersion: costVersionOf(this.route.target.paid, facts),
     };
+  }
+
+  /**
+   * An answer counts as delivered from its first event on: its receipt is written before the last
+   * event is read.
+   */
+  #outcomeName(end: ProviderEnd | undefined): AttemptOutcomeName {
+    const outcome = end?.outcome ?? "delivered";
+    return outcome === "failed" && this.#firstEventMs !== undefined ? "broke" : outcome;
   }
 
   /** Gives the place under the concurrency limit to the next call. */
@@ -306,7 +313,7 @@ class Attempted implements CallReader {
     this.#parts.metrics?.count({
       provider: this.provider,
       model: this.#request.request.model,
-      outcome: this.attempt()?.outcome ?? end.outcome,
+      outcome: this.#outcomeName(end),
       ms: this.#parts.clock.now() - this.#startMs,
     });
   }
@@ -357,7 +364,7 @@ class Attempted implements CallReader {
     const facts = {
       provider: this.provider,
       model: this.route.target.model,
-      outcome: this.attempt()?.outcome,
+      outcome: this.#outcomeName(this.#end),
       status,
       reason,
     };

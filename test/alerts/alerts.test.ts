@@ -556,7 +556,7 @@ test("a suspended account and a waiting order are told, the order to operators t
   const { order } = await nodes.payments.createOrder(
     create(CreateOrderRequestSchema, {
       family: Family.V1,
-      usdCents: 500,
+      packMicrodollars: 5_000_000n,
       method: "simulated:usdt",
       idempotencyKey: "1",
     }),

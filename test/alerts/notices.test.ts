@@ -45,7 +45,7 @@ const rulesBy = (channels: { page?: boolean; mail?: boolean; webhook?: boolean }
 type Case = {
   readonly name: string;
   readonly coin?: string;
-  readonly usdCents?: number;
+  readonly packMicrodollars?: bigint;
   readonly run: (orderId: string) => Promise<unknown>;
   readonly told: readonly string[];
   /** True: a person has to look, which is told besides. */
@@ -203,8 +203,10 @@ const cases: readonly Case[] = [
   },
 ];
 
-const orderOf = async ({ coin = "usdt", usdCents = 500 }: Case, by = admin): Promise<string> =>
-  (await order(node.payments.as(by), { coin, usdCents })).orderId;
+const orderOf = async (
+  { coin = "usdt", packMicrodollars = 5_000_000n }: Case,
+  by = admin,
+): Promise<string> => (await order(node.payments.as(by), { coin, packMicrodollars })).orderId;
 
 describe("each row of the rules", () => {
   for (const one of cases)

@@ -12,8 +12,14 @@ import { AuditService } from "../../gen/gateway/audit/v1/audit_pb.ts";
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { BillingService, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { PriceListsService } from "../../gen/gateway/billing/v1/price_lists_pb.ts";
-import { Basis, Outcome, type ReceiptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import {
+  AttemptOutcome,
+  Basis,
+  Outcome,
+  type ReceiptSchema,
+} from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
+import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
@@ -22,6 +28,7 @@ import {
   LimitsStore,
   OperationsService,
   ProviderHealth,
+  ProviderKind,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { SupportService } from "../../gen/gateway/operations/v1/support_pb.ts";
 import {
@@ -109,8 +116,8 @@ const usage = answer(
       ...(withErrors && {
         refusals: {
           rows: [
-            { startAt: at("2026-11-20"), reason: "RATE_LIMITED", requests: 1_204n },
-            { startAt: at("2026-11-20"), reason: "CREDITS_EXHAUSTED", requests: 37n },
+            { startAt: at("2026-11-20"), reason: Reason.RATE_LIMITED, requests: 1_204n },
+            { startAt: at("2026-11-20"), reason: Reason.CREDITS_EXHAUSTED, requests: 37n },
           ],
           total: 1_241n,
         },
@@ -148,10 +155,10 @@ const receipt = {
     overrunMicrocredits: 411_000n,
   },
   attempts: [
-    { provider: "primary", outcome: "failed", status: 529 },
+    { provider: "primary", outcome: AttemptOutcome.FAILED, status: 529 },
     {
       provider: "fallback",
-      outcome: "delivered",
+      outcome: AttemptOutcome.DELIVERED,
       status: 200,
       firstEventAfter: { nanos: 410_000_000 },
     },
@@ -243,7 +250,7 @@ const transfers = answer(listTransfers, () => ({
   ],
 }));
 const order = {
-  ...{ orderId: "ord_1", accountId, family: Family.V2, usdCents: 2_000 },
+  ...{ orderId: "ord_1", accountId, family: Family.V2, packMicrodollars: 20_000_000n },
   ...{ packMicrocredits: 4_000_000_000n, grantedMicrocredits: 3_901_000_000n },
   ...{ processor: "btcpay", method: "btcpay:btc", asset: "BTC", network: "bitcoin" },
   ...{ quotedCoins: "0.000307", usdPerCoin: "65000.00", payTo: "bc1qexample" },
@@ -363,7 +370,7 @@ const state = (health: ProviderHealth) => ({
 const providers = answer(OperationsService.method.listProviders, () => ({
   providers: [
     {
-      ...{ name: "primary", kind: "bedrock", region: "eu-north-3" },
+      ...{ name: "primary", kind: ProviderKind.BEDROCK, region: "eu-north-3" },
       ...{ baseUrl: "https://a.example", concurrency: 61 },
       ...{ queue: 127, queueTimeout: { seconds: 7n }, connectTimeout: { seconds: 5n } },
       ...{ firstByteTimeout: { seconds: 31n }, idleTimeout: { seconds: 67n } },
@@ -528,14 +535,14 @@ const events = answer(AuditService.method.listAuditEvents, () => ({
       ...{
         actor: toActor("person:per_1"),
         accountId: "acc_1",
-        outcome: "ok",
+        reason: Reason.UNSPECIFIED,
         address: "203.0.113.7",
       },
       facts: { amountMicrocredits: "-2000050000", family: "V1", accountId: "acc_1" },
     },
     {
       ...{ eventId: "evt_2", occurredAt: at("2026-11-21T12:13:14Z"), method: "ListPeople" },
-      ...{ actor: toActor("token:export"), outcome: "not_permitted" },
+      ...{ actor: toActor("token:export"), reason: Reason.NOT_PERMITTED },
     },
   ],
 }));
@@ -934,8 +941,8 @@ const cases: Readonly<Record<string, Case>> = {
       usage,
       answer(UsageService.method.queryRefusals, () => ({
         rows: [
-          { startAt: at("2026-11-20"), reason: "RATE_LIMITED", requests: 1_204n },
-          { startAt: at("2026-11-22"), reason: "CREDITS_EXHAUSTED", requests: 37n },
+          { startAt: at("2026-11-20"), reason: Reason.RATE_LIMITED, requests: 1_204n },
+          { startAt: at("2026-11-22"), reason: Reason.CREDITS_EXHAUSTED, requests: 37n },
         ],
         total: 1_241n,
         startAt: at("2026-11-16"),

@@ -6,6 +6,7 @@ import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Client } from "pg";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { type CatalogFile, simulatedPayments } from "../../src/config/catalog.ts";
 import { hasChromium, leftDialog, openPage, startChromium } from "../support/chromium.ts";
@@ -130,7 +131,13 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { methods } = await core.payments.listPaymentMethods({}, call);
     const method = methods.find(({ asset }) => asset === "BTC")?.method ?? "";
     const { order } = await core.payments.createOrder(
-      { accountId, family: Family.V1, usdCents: 5_000, method, idempotencyKey: "walk" },
+      {
+        accountId,
+        family: Family.V1,
+        packMicrodollars: 50_000_000n,
+        method,
+        idempotencyKey: "walk",
+      },
       call,
     );
     orderId = order?.orderId ?? "";
@@ -337,7 +344,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { core, call } = gateway.admin;
     for (const method of ["ResendDocument", "ResendNotice"]) {
       const { events } = await core.people.listAuditEvents({ accountId, method }, call);
-      const done = events.filter(({ outcome }) => outcome === "ok");
+      const done = events.filter(({ reason: failed }) => failed === Reason.UNSPECIFIED);
       expect(done.map(({ facts }) => facts.reason)).toEqual(["The buyer lost it."]);
     }
   });
@@ -362,7 +369,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { core, call } = gateway.admin;
     const { order } = await core.payments.createOrder(
       {
-        ...{ accountId, family: Family.V1, usdCents: 500 },
+        ...{ accountId, family: Family.V1, packMicrodollars: 5_000_000n },
         ...{ method: "simulated:usdt", idempotencyKey: "to be void" },
       },
       call,

@@ -293,7 +293,13 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { charges } = await admin.core.billing.listCharges({ accountId }, admin.call);
     const { members } = await admin.core.people.listMembers({ accountId }, admin.call);
     const order = await admin.core.payments.createOrder(
-      { accountId, family: Family.V1, usdCents: 500, method: "simulated:btc", idempotencyKey: "c" },
+      {
+        accountId,
+        family: Family.V1,
+        packMicrodollars: 5_000_000n,
+        method: "simulated:btc",
+        idempotencyKey: "c",
+      },
       admin.call,
     );
     const paths = [

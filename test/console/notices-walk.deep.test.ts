@@ -138,7 +138,12 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify({
-          ...{ accountId, family: "FAMILY_V1", usdCents: 500, method: "simulated:usdc" },
+          ...{
+            accountId,
+            family: "FAMILY_V1",
+            packMicrodollars: "5000000",
+            method: "simulated:usdc",
+          },
           idempotencyKey: "the walk",
         }),
       });

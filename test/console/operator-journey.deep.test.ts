@@ -157,7 +157,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       {
         accountId,
         family: Family.V1,
-        usdCents: 500,
+        packMicrodollars: 5_000_000n,
         method: "simulated:usdt",
         idempotencyKey: "journey",
       },

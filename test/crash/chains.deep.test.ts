@@ -138,7 +138,12 @@ for (const moment of [...moments.payments, ...moments.sweep])
       return row?.sum;
     };
     await until(() => stage.ledger.run("select from chains where tip is not null")).toHaveLength(1);
-    const order = { accountId, family: "FAMILY_V1", usdCents: 500, idempotencyKey: "once" };
+    const order = {
+      accountId,
+      family: "FAMILY_V1",
+      packMicrodollars: "5000000",
+      idempotencyKey: "once",
+    };
     const ordered = await payments("CreateOrder", { ...order, method: "onchain:usdc-one" });
     const { payTo } = ordered.order;
     const to = payTo.toLowerCase();

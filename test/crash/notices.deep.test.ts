@@ -65,7 +65,12 @@ for (const moment of moments)
     const exited = once(gateway.process, "exit");
     const ordered = Object(
       await call(gateway, `payments.v1.PaymentsService/CreateOrder`, {
-        ...{ accountId, family: "FAMILY_V1", usdCents: 500, method: "simulated:usdc" },
+        ...{
+          accountId,
+          family: "FAMILY_V1",
+          packMicrodollars: "5000000",
+          method: "simulated:usdc",
+        },
         idempotencyKey: "once",
       }),
     );

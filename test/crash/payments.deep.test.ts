@@ -37,7 +37,7 @@ async function orderPack(gateway: ChildGateway): Promise<{ accountId: string; or
     await call(gateway, "payments.v1.PaymentsService/CreateOrder", {
       accountId,
       family: "FAMILY_V1",
-      usdCents: 500,
+      packMicrodollars: "5000000",
       method: "simulated:usdc",
       idempotencyKey: "once",
     }),

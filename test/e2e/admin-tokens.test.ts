@@ -5,10 +5,12 @@ import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AdminScope, AdminScopeSchema } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { actorText, toActor } from "../../src/base/actors.ts";
+import { reasonName } from "../../src/base/reasons.ts";
 import type { Core } from "../../src/contract/contract.ts";
 import { apiErrorOf, callAll, coreOver, methods } from "../support/bindings.ts";
 import { outcomeOf, pathOf, wrongCells } from "../support/contract-cases.ts";
@@ -79,7 +81,8 @@ for (const split of [false, true]) {
       expect(actorText(key?.createdBy)).toBe("token:keys");
       const { events } = await core.people.listAuditEvents({ accountId }, call);
       const acts = events.map(
-        ({ method, actor, outcome }) => `${actorText(actor)} ${method} ${outcome}`,
+        ({ method, actor, reason }) =>
+          `${actorText(actor)} ${method} ${reasonName(reason) || "ok"}`,
       );
       expect(acts).toContain("token:money CreateTransfer ok");
       expect(acts).toContain("token:keys CreateKey ok");
@@ -110,7 +113,7 @@ for (const split of [false, true]) {
         { allAccounts: true, actor: toActor("token:read"), method: "CreateTransfer" },
         call,
       );
-      expect(events[0]).toMatchObject({ outcome: "not_permitted" });
+      expect(events[0]).toMatchObject({ reason: Reason.NOT_PERMITTED });
     });
 
     test("a token pays for no request, and is no key of the REST paths", async () => {

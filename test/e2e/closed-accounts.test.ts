@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { AccountSettingsSchema } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
@@ -134,7 +135,7 @@ describe("closing an account", () => {
     const method = "CloseAccount";
     const { events } = await core().people.listAuditEvents({ accountId, method }, operator);
     expect(events[0]).toMatchObject({
-      outcome: "ok",
+      reason: Reason.UNSPECIFIED,
       facts: { forfeitedMicrocredits: "1200000000", revokedKeys: "1" },
     });
   });
@@ -288,7 +289,7 @@ const buy = (accountId: string, call: Credential) =>
     {
       accountId,
       family: Family.V1,
-      usdCents: 500,
+      packMicrodollars: 5_000_000n,
       method: "simulated:usdt",
       idempotencyKey: `order-${++orders}`,
     },

@@ -171,7 +171,7 @@ beforeAll(async () => {
     const { order } = await payments.service.createOrder(
       create(CreateOrderRequestSchema, {
         family: Family.V1,
-        usdCents: 500,
+        packMicrodollars: 5_000_000n,
         method: "simulated:usdt",
         idempotencyKey: "1",
       }),

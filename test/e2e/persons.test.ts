@@ -125,7 +125,6 @@ for (const split of [false, true]) {
       );
       expect(event).toMatchObject({
         method: "CreateKey",
-        outcome: "ok",
         accountId,
         actor: key.createdBy,
         facts: { requestsPerMinute: "7" },

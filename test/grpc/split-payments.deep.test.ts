@@ -61,7 +61,7 @@ test("through a facade an order is made, watched and paid, and becomes credits i
     {
       accountId,
       family: Family.V1,
-      usdCents: 500,
+      packMicrodollars: 5_000_000n,
       idempotencyKey: "once",
       method: methods.find(({ asset }) => asset === "ETH")?.method ?? "",
     },

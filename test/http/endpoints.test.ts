@@ -9,7 +9,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { AttemptOutcome, Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { PartState } from "../../src/http/http.ts";
@@ -241,11 +241,11 @@ describe("money", () => {
       attempts: [
         {
           provider: "simulated",
-          outcome: "delivered",
+          outcome: AttemptOutcome.DELIVERED,
           status: 200,
           firstEventAfter: { nanos: 50_000_000 },
         },
-        { provider: "away", outcome: "failed" },
+        { provider: "away", outcome: AttemptOutcome.FAILED },
       ],
       tags: { team: "a", env: "ci" },
       settledAt: timestampFromDate(new Date("2026-11-21T00:00:01.500Z")),
@@ -308,7 +308,10 @@ describe("money", () => {
 
   test("an active request has the receipt RUNNING; an unknown request has none", async () => {
     const { url, script } = await startHttpServer();
-    script.receipts.set("req_running1", receiptOf({ requestId: "req_running1" }));
+    script.receipts.set(
+      "req_running1",
+      receiptOf({ requestId: "req_running1", outcome: Outcome.RUNNING }),
+    );
     const running = await fetch(`${url}/v1/receipts/req_running1`, { headers: native });
     expect(await running.json()).toMatchObject({
       outcome: "RUNNING",

@@ -32,7 +32,7 @@ for (const split of [false, true]) {
       {
         accountId: account?.accountId ?? "",
         family: Family.V1,
-        usdCents: 500,
+        packMicrodollars: 5_000_000n,
         method: `${processor}:usdc`,
         idempotencyKey: "one",
       },

@@ -268,7 +268,12 @@ describe("all orders", () => {
       const accountId = accounts[index % 2] ?? "";
       const { order } = await core().payments.createOrder(
         {
-          ...{ accountId, family: V1, usdCents: 500 * (index + 1), idempotencyKey: `o${index}` },
+          ...{
+            accountId,
+            family: V1,
+            packMicrodollars: 5_000_000n * BigInt(index + 1),
+            idempotencyKey: `o${index}`,
+          },
           method: "simulated:usdt",
         },
         call(),

@@ -11,6 +11,7 @@ import {
   LimitsStore,
   ListProvidersResponseSchema,
   ProviderHealth,
+  ProviderKind,
   SetupPart,
   SetupState,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
@@ -223,7 +224,7 @@ describe("an account", () => {
       {
         accountId: buyer,
         family: Family.V1,
-        usdCents: 500,
+        packMicrodollars: 5_000_000n,
         method: "simulated:usdt",
         idempotencyKey: "1",
       },
@@ -345,7 +346,7 @@ describe("the installation", () => {
     const answer = await operations().listProviders({}, call());
     const nowhere = answer.providers.find(({ name }) => name === "nowhere");
     expect(nowhere).toMatchObject({
-      kind: "openai",
+      kind: ProviderKind.OPENAI,
       baseUrl: "http://127.0.0.1:9/v1",
       credentialEnv: "NOWHERE_KEY",
       headerNames: ["x-team"],
@@ -354,7 +355,7 @@ describe("the installation", () => {
     });
     const cloud = answer.providers.find(({ name }) => name === "claude-at-google");
     expect(cloud).toMatchObject({
-      ...{ kind: "vertex", region: "europe-west1", credentialEnv: "" },
+      ...{ kind: ProviderKind.VERTEX, region: "europe-west1", credentialEnv: "" },
       baseUrl: "https://europe-west1-aiplatform.googleapis.com",
     });
     expect(nowhere?.nodes[0]?.state).toMatchObject({ credentialSource: "variable NOWHERE_KEY" });

@@ -33,7 +33,7 @@ async function buys(buyer: SignedIn, idempotencyKey: string) {
   const { payments } = gateway.admin.core;
   const { order } = await payments.createOrder(
     {
-      ...{ accountId: gateway.accountId, family: Family.V1, usdCents: 500 },
+      ...{ accountId: gateway.accountId, family: Family.V1, packMicrodollars: 5_000_000n },
       ...{ method: "simulated:usdc", idempotencyKey },
     },
     buyer.call,
@@ -137,7 +137,7 @@ test("a credit note without a receipt is mailed, and shown: nothing was credited
   const { core, call } = gateway.admin;
   const ordered = await core.payments.createOrder(
     {
-      ...{ accountId: gateway.accountId, family: Family.V1, usdCents: 500 },
+      ...{ accountId: gateway.accountId, family: Family.V1, packMicrodollars: 5_000_000n },
       ...{ method: "simulated:usdc", idempotencyKey: "another coin" },
     },
     call,

@@ -80,7 +80,7 @@ async function makeWorld() {
     call(),
   );
   const { order } = await core.payments.createOrder(
-    { ...inAccount, usdCents: 500, method: "simulated:usdt", idempotencyKey: "1" },
+    { ...inAccount, packMicrodollars: 5_000_000n, method: "simulated:usdt", idempotencyKey: "1" },
     call(),
   );
   const { orderId = "", payTo = "", quotedCoins: quotedAmount = "" } = order ?? {};

@@ -81,7 +81,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     const { order } = await world.as(admin).createOrder({
       accountId,
       family: Family.V1,
-      usdCents: cents,
+      packMicrodollars: BigInt(cents) * 10_000n,
       method: "onchain:btc-regtest",
       idempotencyKey: `key_${++keys}`,
     });

@@ -43,7 +43,7 @@ async function orderPack(of: { method?: string; accountId?: string; key?: string
   const { order } = await world.as(admin).createOrder({
     accountId: of.accountId ?? (await world.newAccount()),
     family: Family.V1,
-    usdCents: 500,
+    packMicrodollars: 5_000_000n,
     method: of.method ?? "btcpay:btc-bitcoin",
     idempotencyKey: of.key ?? `key_${++keys}`,
   });

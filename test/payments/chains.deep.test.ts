@@ -203,7 +203,7 @@ test("a mempool of 200,000 transactions is read in pieces, the new first, and on
   const { order } = await world.as(admin).createOrder({
     accountId,
     family: Family.V1,
-    usdCents: 500,
+    packMicrodollars: 5_000_000n,
     method: "onchain:btc-regtest",
     idempotencyKey: "key",
   });

@@ -104,7 +104,7 @@ test("a quote of a chain goes by the market, in the atoms of its network", async
   const { order } = await world.as(admin).createOrder({
     accountId: await world.newAccount(),
     family: Family.V1,
-    usdCents: 500,
+    packMicrodollars: 5_000_000n,
     method: "onchain:eurc-wide",
     idempotencyKey: "wide",
   });
@@ -116,7 +116,7 @@ test("what is pretended of it is credited by its rate", async () => {
   const { order } = await world.as(admin).createOrder({
     accountId,
     family: Family.V1,
-    usdCents: 500,
+    packMicrodollars: 5_000_000n,
     method: "simulated:eurc",
     idempotencyKey: "simulated",
   });

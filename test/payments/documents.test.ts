@@ -30,7 +30,7 @@ const countOf = (number: string | undefined) => Number(number?.split("-")[1]);
 
 test("a paid order has a receipt with seller, buyer, credits, dollars and what was paid", async () => {
   const accountId = await world.newAccount("ACME");
-  const orderId = await world.paidOrder(accountId, 2_000);
+  const orderId = await world.paidOrder(accountId, 20_000_000n);
   const { receipt, creditNotes, deposits } = await documentsOf(orderId);
   const year = new Date().getUTCFullYear();
   expect(receipt).toMatchObject({
@@ -62,7 +62,7 @@ test("numbers have no gap, however many orders are credited at once on two nodes
   await world.as(admin).createOrder({
     accountId: await world.newAccount(),
     family: Family.V1,
-    usdCents: 500,
+    packMicrodollars: 5_000_000n,
     method: "simulated:btc",
     idempotencyKey: "unpaid",
   });
@@ -79,7 +79,7 @@ test("an order without credits has no receipt, and a foreign one looks absent", 
   const { order } = await world.as(admin).createOrder({
     accountId,
     family: Family.V1,
-    usdCents: 500,
+    packMicrodollars: 5_000_000n,
     method: "simulated:btc",
     idempotencyKey: "open",
   });
@@ -106,7 +106,7 @@ test("money that comes later is a further line of the same receipt", async () =>
 
 test("a refund has a credit note when it is completed, a cancelled one has none", async () => {
   const accountId = await world.newAccount();
-  const orderId = await world.paidOrder(accountId, 1_000);
+  const orderId = await world.paidOrder(accountId, 10_000_000n);
   const refund = (dollars: bigint) =>
     world.as(admin).beginRefund({
       orderId,

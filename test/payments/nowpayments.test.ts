@@ -39,7 +39,7 @@ async function orderPack(
   const { order } = await world.as(admin).createOrder({
     accountId: of.accountId ?? (await world.newAccount()),
     family: Family.V1,
-    usdCents: of.cents ?? 500,
+    packMicrodollars: BigInt(of.cents ?? 500) * 10_000n,
     method: `nowpayments:${of.coin ?? "btc"}`,
     idempotencyKey: of.key ?? `key_${++keys}`,
   });
@@ -58,13 +58,13 @@ describe("what is offered", () => {
   test("each coin that is known there, from its smallest payment on", async () => {
     const { methods } = await world.as(admin).listPaymentMethods({});
     expect(
-      methods.map(({ method, asset, network, leastUsdCents }) => [
-        ...[method, asset, network, leastUsdCents],
+      methods.map(({ method, asset, network, minPackMicrodollars }) => [
+        ...[method, asset, network, minPackMicrodollars / 10_000n],
       ]),
     ).toEqual([
-      ["nowpayments:btc", "BTC", "bitcoin", 500],
-      ["nowpayments:eth", "ETH", "ethereum", 725],
-      ["nowpayments:usdttrc20", "USDT", "tron", 500],
+      ["nowpayments:btc", "BTC", "bitcoin", 500n],
+      ["nowpayments:eth", "ETH", "ethereum", 725n],
+      ["nowpayments:usdttrc20", "USDT", "tron", 500n],
     ]);
     expect((await errorOf(orderPack({ coin: "eth" }))).reason).toBe("invalid_request");
     await orderPack({ coin: "eth", cents: 1_000 });

@@ -60,7 +60,7 @@ const needs = (attention: Attention) => (one: { attention: Attention }) =>
 
 describe("ordering", () => {
   test("lists all four coins, and says that they are not real", async () => {
-    const { methods, packsUsdCents, mostUsdCents } = await admin.listPaymentMethods({});
+    const { methods, packsMicrodollars, maxPackMicrodollars } = await admin.listPaymentMethods({});
     expect(methods.map(({ method, asset }) => [method, asset])).toEqual([
       ["simulated:btc", "BTC"],
       ["simulated:eth", "ETH"],
@@ -68,7 +68,10 @@ describe("ordering", () => {
       ["simulated:usdc", "USDC"],
     ]);
     expect(methods.every(({ simulated }) => simulated)).toBe(true);
-    expect([packsUsdCents, mostUsdCents]).toEqual([[500, 2000, 5000, 20000], 200000]);
+    expect([packsMicrodollars, maxPackMicrodollars]).toEqual([
+      [5_000_000n, 20_000_000n, 50_000_000n, 200_000_000n],
+      2_000_000_000n,
+    ]);
   });
 
   test("offers nothing simulated to people who reach the gateway from elsewhere", async () => {
@@ -80,7 +83,7 @@ describe("ordering", () => {
   test("quotes an amount, an address that is valid nowhere, and 15 minutes", async () => {
     const made = await order(admin, { coin: "btc", accountId: await freshAccount() });
     expect(made).toMatchObject({
-      usdCents: 500,
+      packMicrodollars: 5_000_000n,
       packMicrocredits: pack,
       asset: "BTC",
       network: "bitcoin",
@@ -103,7 +106,7 @@ describe("ordering", () => {
     const request = {
       accountId,
       family: Family.V1,
-      usdCents: 500,
+      packMicrodollars: 5_000_000n,
       method: "simulated:btc",
       idempotencyKey: "once",
     };
@@ -119,7 +122,11 @@ describe("ordering", () => {
         (is: string) => is === first?.orderId || is === "gateway_unavailable",
       );
     expect((await admin.listOrders({ accountId })).orders).toHaveLength(1);
-    for (const other of [{ usdCents: 1000 }, { method: "simulated:eth" }, { family: Family.V2 }])
+    for (const other of [
+      { packMicrodollars: 10_000_000n },
+      { method: "simulated:eth" },
+      { family: Family.V2 },
+    ])
       expect(await errorOf(admin.createOrder({ ...request, ...other }))).toBe(
         "idempotency_key_reused",
       );
@@ -129,16 +136,16 @@ describe("ordering", () => {
     const request = {
       accountId: "acc_a",
       family: Family.V1,
-      usdCents: 500,
+      packMicrodollars: 5_000_000n,
       method: "simulated:btc",
       idempotencyKey: "bad",
     };
     for (const [change, error] of [
-      [{ usdCents: 0 }, "invalid_request usd_cents"],
-      [{ usdCents: 499 }, "invalid_request usd_cents"],
-      [{ usdCents: 501 }, "invalid_request usd_cents"],
-      [{ usdCents: 200_500 }, "invalid_request usd_cents"],
-      [{ usdCents: 4_294_967_295 }, "invalid_request usd_cents"],
+      [{ packMicrodollars: 0n }, "invalid_request pack_microdollars"],
+      [{ packMicrodollars: 4_990_000n }, "invalid_request pack_microdollars"],
+      [{ packMicrodollars: 5_010_000n }, "invalid_request pack_microdollars"],
+      [{ packMicrodollars: 2_005_000_000n }, "invalid_request pack_microdollars"],
+      [{ packMicrodollars: 42_949_672_950_000n }, "invalid_request pack_microdollars"],
       [{ method: "btc" }, "invalid_request method"],
       [{ method: "" }, "invalid_request method"],
       [{ family: Family.UNSPECIFIED }, "invalid_request family"],

@@ -283,12 +283,12 @@ test("two promotions cannot have one code", async () => {
 });
 
 /** Redeems a code that needs a purchase, for an account with a paid order of so many dollars. */
-async function withPurchase(usdCents = 500) {
+async function withPurchase(packMicrodollars = 5_000_000n) {
   const promotion = await newPromotion({ needsPurchase: true });
   const accountId = await world.newAccount();
-  const orderId = await world.paidOrder(accountId, usdCents);
+  const orderId = await world.paidOrder(accountId, packMicrodollars);
   await redeem(accountId, promotion.code);
-  const paid = BigInt(usdCents) * 2_000_000n;
+  const paid = packMicrodollars * 200n;
   const refund = (dollars: number) =>
     world.as(admin).beginRefund({
       orderId,
@@ -308,7 +308,7 @@ test("a code that needs a purchase is of use only after a paid order for its poo
   await world.as(admin).createOrder({
     accountId,
     family: Family.V1,
-    usdCents: 500,
+    packMicrodollars: 5_000_000n,
     method: "simulated:btc",
     idempotencyKey: "unpaid",
   });
@@ -331,7 +331,7 @@ test("a refund of that order takes the bonus first", async () => {
 });
 
 test("a payment that is lost takes the bonus with it, once, and no refund takes it again", async () => {
-  const { accountId, orderId, paid, refund } = await withPurchase(1_000);
+  const { accountId, orderId, paid, refund } = await withPurchase(10_000_000n);
   await world.as(admin).simulateDeposit({ orderId, coins: "3", confirmations: 1 });
   const kept = 600_000_000n;
   await world.until(async () =>
@@ -363,7 +363,7 @@ test("a payment that is lost takes the bonus with it, once, and no refund takes 
 });
 
 test("a lost payment that leaves the purchase leaves the bonus", async () => {
-  const { accountId, orderId, paid } = await withPurchase(1_000);
+  const { accountId, orderId, paid } = await withPurchase(10_000_000n);
   await world.as(admin).simulateDeposit({ orderId, coins: "2", confirmations: 1 });
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([paid + 400_000_000n + bonus, 0n]),
@@ -375,7 +375,7 @@ test("a lost payment that leaves the purchase leaves the bonus", async () => {
 });
 
 test("who has spent the bonus gets less back: it is taken before the credits", async () => {
-  const { accountId, refund } = await withPurchase(1_000);
+  const { accountId, refund } = await withPurchase(10_000_000n);
   await world.billing.createTransfer(
     {
       accountId,
@@ -394,7 +394,7 @@ test("who has spent the bonus gets less back: it is taken before the credits", a
 });
 
 test("a cancelled refund gives the bonus back, and the next one takes it again", async () => {
-  const { accountId, orderId, paid, refund } = await withPurchase(1_000);
+  const { accountId, orderId, paid, refund } = await withPurchase(10_000_000n);
   await refund(2);
   expect(await world.posted(accountId)).toEqual([paid - 400_000_000n, 0n]);
   await world.as(admin).cancelRefund({ orderId });

@@ -1,6 +1,7 @@
 // What somebody could keep, gain or write who has no right to it any more, or never had it.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OidcPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
@@ -316,7 +317,7 @@ describe("audit events", () => {
     const query = { allAccounts: true, actor, method: "RemoveMember" };
     const all = await node.as(root.token).listAuditEvents(query);
     expect(all.events).toMatchObject([
-      { outcome: "not_found", accountId: "", facts: { accountId: "acc_a" } },
+      { reason: Reason.NOT_FOUND, accountId: "", facts: { accountId: "acc_a" } },
     ]);
   });
 

@@ -1,6 +1,7 @@
 // One-time links, the members of accounts, all people, and the log of administrative acts.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
 import { Authenticator } from "../support/authenticator.ts";
@@ -329,7 +330,7 @@ describe("audit events", () => {
       actor: toActor(`person:${owner.person.personId}`),
       accountId: "acc_a",
       method: "UpdateMember",
-      outcome: "ok",
+      reason: Reason.UNSPECIFIED,
       address: "192.0.2.1",
       facts: { personId, oldRole: "VIEWER", role: "MEMBER" },
     });
@@ -341,7 +342,7 @@ describe("audit events", () => {
     const { events } = await node
       .as(owner.token)
       .listAuditEvents({ accountId: "acc_a", method: "RemoveMember", pageSize: 1 });
-    expect(events).toMatchObject([{ outcome: "last_one" }]);
+    expect(events).toMatchObject([{ reason: Reason.LAST_ONE }]);
   });
 
   test("are those of the own account for owners, and all for operators", async () => {

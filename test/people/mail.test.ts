@@ -99,14 +99,12 @@ test("without a mail server the link is shown", async () => {
     .createInvitation({ accountId: "acc_b", role: MEMBER, email: "shown@example.com" });
   expect(made.link).not.toBe("");
   expect(made.invitation).toMatchObject({ email: "", mailState: MailState.NONE });
-  const mail = plain
-    .as(owner.token)
-    .createSignInLink({
-      personId: owner.person.personId,
-      delivery: LinkDelivery.MAILED,
-      reason: "locked out",
-    });
-  expect(await errorOf(mail)).toBe("invalid_request mail");
+  const mail = plain.as(owner.token).createSignInLink({
+    personId: owner.person.personId,
+    delivery: LinkDelivery.MAILED,
+    reason: "locked out",
+  });
+  expect(await errorOf(mail)).toBe("invalid_request delivery");
 });
 
 test("what is no address is refused, and nothing is made", async () => {
@@ -246,5 +244,5 @@ test("a recovery link is not mailed to a person without a confirmed address", as
         .as(owner.token)
         .createSignInLink({ personId, delivery: LinkDelivery.MAILED, reason: "locked out" }),
     ),
-  ).toBe("invalid_request mail");
+  ).toBe("invalid_request delivery");
 });

@@ -2,6 +2,7 @@
 
 import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OidcPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
@@ -717,7 +718,7 @@ describe("groups", () => {
       .listAuditEvents({ accountId: "acc_a", method: "FinishOidc" });
     expect(events[0]).toMatchObject({
       actor: toActor(`person:${person?.personId}`),
-      outcome: "ok",
+      reason: Reason.UNSPECIFIED,
       facts: { role: "MEMBER", oldRole: "UNSPECIFIED" },
     });
   });

@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
+import { reasonName } from "../../src/base/reasons.ts";
 import { firstOwner, join, signIn, startTestPeople } from "../support/people.ts";
 
 test("sign-ins, confirmations and sign-outs of operators are events", async () => {
@@ -26,8 +27,8 @@ test("sign-ins, confirmations and sign-outs of operators are events", async () =
     const query = { allAccounts: true, actor: toActor(`person:${personId}`), pageSize: 1000 };
     const { events } = await node.as(owner.token).listAuditEvents(query);
     const sessions = /^(SignIn|SignOut|ConfirmIdentity)/;
-    return events.flatMap(({ method, outcome, address }) =>
-      sessions.test(method) ? [`${method} ${outcome} ${address}`] : [],
+    return events.flatMap(({ method, reason, address }) =>
+      sessions.test(method) ? [`${method} ${reasonName(reason) || "ok"} ${address}`] : [],
     );
   };
   const from = "ok 192.0.2.1";

@@ -6,7 +6,9 @@ import { join } from "node:path";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { AttemptOutcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { attemptOutcomeName } from "../../src/base/attempt-outcomes.ts";
 import { createLog } from "../../src/base/log.ts";
 import { decodeRequest } from "../../src/formats/native/native.ts";
 import { awsAuthenticator, awsServiceOf } from "../../src/providers/aws.ts";
@@ -416,12 +418,14 @@ describe.each(["messages", "invoke"] as const)("a failure over %s", (api) => {
     bedrock.scripts.push(script, script, script);
     const { apiError, ask: asked } = await ask();
     const [first] = asked.run?.attempts() ?? [];
-    expect(`${apiError?.reason} ${first?.outcome} ${first?.status}`).toBe(expected);
+    expect(`${apiError?.reason} ${attemptOutcomeName(first?.outcome ?? 0)} ${first?.status}`).toBe(
+      expected,
+    );
     const [reported] = alarms();
     if (alarm) expect(reported).toMatch(alarm);
     else expect(reported).toBeUndefined();
     const reason = providers.conditions()[0]?.lastFailure?.reason;
-    if (first?.outcome !== "refused") expect(reason).toContain("the reason");
+    if (first?.outcome !== AttemptOutcome.REFUSED) expect(reason).toContain("the reason");
   });
 });
 

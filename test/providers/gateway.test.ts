@@ -137,7 +137,7 @@ for (const { kind, stream: play, wire, error } of providers) {
             usage: { input: 30, output: 7 },
           });
           expect(receipt.attempts).toMatchObject([
-            { provider: "real", outcome: "delivered", status: 200 },
+            { provider: "real", outcome: "ATTEMPT_OUTCOME_DELIVERED", status: 200 },
           ]);
           expect(receipt.attempts[0]?.firstEventAfter).toBeDefined();
         });

@@ -1,6 +1,7 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { AttemptOutcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { ManualClock, passDuring, runPendingTasks } from "../support/clock.ts";
@@ -233,7 +234,7 @@ for (const format of formats) {
       ask.abort.abort();
       await expect(waiting).rejects.toMatchObject({ reason: "cancelled" });
       expect(await provider.requests[0]?.over).toEqual({ by: "client" });
-      expect(attemptsFor(ask)).toMatchObject([{ outcome: "aborted", status: 200 }]);
+      expect(attemptsFor(ask)).toMatchObject([{ outcome: AttemptOutcome.ABORTED, status: 200 }]);
     });
 
     test("whose reader has left is closed by its signal", async () => {

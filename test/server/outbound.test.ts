@@ -70,7 +70,7 @@ test("providers, OIDC, processors, rates and traces have the proxy, and no log i
     {
       accountId,
       family: Family.V1,
-      usdCents: 500,
+      packMicrodollars: 5_000_000n,
       method: "shop:btc-bitcoin",
       idempotencyKey: "of-a-test",
     },

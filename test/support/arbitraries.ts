@@ -3,6 +3,7 @@
 // their whole alphabet, numbers as people type them, several streams that end in any order.
 
 import fc from "fast-check";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Prices } from "../../src/base/cost.ts";
 import type { Funds, UsageBounds } from "../../src/billing/hold-size.ts";
 import type { PriceEntry, PriceFacts, PriceTerms } from "../../src/config/catalog.ts";
@@ -89,7 +90,7 @@ export const anyUsage = fc
 export const anyBounds: fc.Arbitrary<UsageBounds> = fc
   .record({
     input: anyTokens,
-    mostExpensiveInput: fc.constantFrom(0, 1, 2),
+    mostExpensiveInput: fc.constantFrom(...Object.values(InputCategory)),
     webSearches: anyTokens,
     first: anyTokens,
     second: anyTokens,

@@ -114,11 +114,15 @@ export async function startPaymentsNodes({
       });
     },
     /** An order of the v1 pool that was paid in full. Returns its id. */
-    async paidOrder(accountId: string, usdCents = 500, processor = "simulated"): Promise<string> {
+    async paidOrder(
+      accountId: string,
+      packMicrodollars = 5_000_000n,
+      processor = "simulated",
+    ): Promise<string> {
       const { order } = await first.as(admin).createOrder({
         accountId,
         family: Family.V1,
-        usdCents,
+        packMicrodollars,
         method: `${processor}:usdc`,
         idempotencyKey: timeOrderedId("key_"),
       });
@@ -141,7 +145,7 @@ export async function startPaymentsNodes({
       const { order } = await first.as(admin).createOrder({
         accountId,
         family: Family.V1,
-        usdCents: 500,
+        packMicrodollars: 5_000_000n,
         method,
         idempotencyKey: timeOrderedId("key_"),
       });

@@ -251,12 +251,12 @@ let keys = 0;
 /** Orders a pack of `acc_a` by the simulated processor. */
 export async function order(
   client: PaymentsClient,
-  of: { usdCents?: number; coin?: string; accountId?: string } = {},
+  of: { packMicrodollars?: bigint; coin?: string; accountId?: string } = {},
 ): Promise<Order> {
   const { order: made } = await client.createOrder({
     accountId: of.accountId ?? "acc_a",
     family: Family.V1,
-    usdCents: of.usdCents ?? 500,
+    packMicrodollars: of.packMicrodollars ?? 5_000_000n,
     method: `simulated:${of.coin ?? "usdt"}`,
     idempotencyKey: `key_${++keys}`,
   });

@@ -1,6 +1,6 @@
 // The roll-up of sales over a ledger of a test, and its sums.
 
-import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { type Attempt, AttemptOutcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import * as sql from "../../gen/sql/sales.ts";
 import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
@@ -55,7 +55,13 @@ export async function register(postgres: Pick<Postgres, "run">, file: CatalogFil
 export function attemptAt(costVersion: string, provider = "vendor"): Attempt {
   return {
     $typeName: "gateway.billing.v1.Attempt",
-    ...{ provider, outcome: "delivered", status: 200, model: "vendors-name", costVersion },
+    ...{
+      provider,
+      outcome: AttemptOutcome.DELIVERED,
+      status: 200,
+      model: "vendors-name",
+      costVersion,
+    },
   };
 }
 

@@ -6,11 +6,13 @@ import { AccountsService } from "../../../gen/gateway/accounts/v1/accounts_pb.ts
 import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import { BillingService, TransferKind } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import {
+  AttemptOutcome,
   Basis,
   Outcome,
   type Receipt,
   type ReceiptSchema,
 } from "../../../gen/gateway/billing/v1/receipt_pb.ts";
+import { Reason } from "../../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { type KeySchema, KeyState, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
@@ -255,10 +257,10 @@ const noUsage = answer(UsageService.method.queryUsage, () => ({
 
 const refused = {
   rows: [
-    { startAt: ago(86_400), reason: "RATE_LIMITED", requests: 1_204n },
-    { startAt: ago(86_400), reason: "MONTHLY_CAP_REACHED", requests: 88n },
-    { startAt: ago(86_400), reason: "CREDITS_EXHAUSTED", requests: 3n },
-    { startAt: ago(86_400), reason: "SOMETHING_NEW", requests: 1n },
+    { startAt: ago(86_400), reason: Reason.RATE_LIMITED, requests: 1_204n },
+    { startAt: ago(86_400), reason: Reason.MONTHLY_CAP_REACHED, requests: 88n },
+    { startAt: ago(86_400), reason: Reason.CREDITS_EXHAUSTED, requests: 3n },
+    { startAt: ago(86_400), reason: Reason.INTERNAL, requests: 1n },
   ],
   total: 1_296n,
 };
@@ -362,7 +364,7 @@ function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
     chargedMicrocredits: amount,
     attempts: [
       {
-        ...{ provider: "primary", outcome: "delivered", status: 200 },
+        ...{ provider: "primary", outcome: AttemptOutcome.DELIVERED, status: 200 },
         firstEventAfter: { seconds: 0n, nanos: 400_000_000 + (index % 7) * 70_000_000 },
       },
     ],
@@ -415,7 +417,12 @@ type OrderInit = MessageInitShape<typeof OrderSchema>;
 function orderOf(of: OrderInit = {}): OrderInit {
   return {
     orderId: "ord_0199e1c0a1b27c3d8e4f",
-    ...{ accountId, family: Family.V1, usdCents: 500, packMicrocredits: 1_000n * credit },
+    ...{
+      accountId,
+      family: Family.V1,
+      packMicrodollars: 5_000_000n,
+      packMicrocredits: 1_000n * credit,
+    },
     ...{ processor: "btcpay", method: "btcpay:btc", asset: "BTC", network: "bitcoin" },
     ...{ quotedCoins: "0.0000769", usdPerCoin: "65000.00" },
     payTo: "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu",
@@ -467,7 +474,11 @@ const orders = {
     createdAt: ago(3_600),
   }),
   attention: orderOf({
-    ...{ orderId: "ord_0199e1c0a1b27c3d8e50", state: OrderState.PAID, usdCents: 2_000 },
+    ...{
+      orderId: "ord_0199e1c0a1b27c3d8e50",
+      state: OrderState.PAID,
+      packMicrodollars: 20_000_000n,
+    },
     ...{ packMicrocredits: 4_000n * credit, grantedMicrocredits: 14_000n * credit },
     ...{ settledCoins: "0.0015", missingCoins: "0", attention: Attention.OVERPAID },
     notice: "More arrived than is credited without asking. The operator decides about the rest.",
@@ -496,7 +507,7 @@ const orders = {
   memo: orderOf({
     ...{ asset: "USDC", network: "base", quotedCoins: "2000", missingCoins: "2000" },
     ...{
-      usdCents: 200_000,
+      packMicrodollars: 2_000_000_000n,
       packMicrocredits: 400_000n * credit,
       usdPerCoin: "1.00",
       memo: "48213377",
@@ -551,7 +562,7 @@ const method = (asset: string, network: string, feeNote: string, simulated = fal
   ...{ method: `btcpay:${asset.toLowerCase()}-${network}`, asset, network, feeNote, simulated },
   ...{
     processor: simulated ? "simulated" : "btcpay",
-    leastUsdCents: network === "ethereum" ? 5_000 : 500,
+    minPackMicrodollars: network === "ethereum" ? 50_000_000n : 5_000_000n,
   },
 });
 const methods = (simulated: boolean) =>
@@ -562,8 +573,8 @@ const methods = (simulated: boolean) =>
       method("USDT", "tron", "About 1 USD of network fee.", simulated),
       method("USDC", "base", "Less than a cent of network fee.", simulated),
     ],
-    packsUsdCents: [500, 2_000, 5_000, 20_000],
-    mostUsdCents: 200_000,
+    packsMicrodollars: [5_000_000n, 20_000_000n, 50_000_000n, 200_000_000n],
+    maxPackMicrodollars: 2_000_000_000n,
   }));
 
 const party = (name: string, taxId = "") => ({ name, address: "1 Main Street\nDublin", taxId });
@@ -601,7 +612,7 @@ const creditsBase = (scale: bigint): readonly Answer[] => [
 ];
 
 const refusedLately = answer(UsageService.method.queryRefusals, () => ({
-  rows: [{ reason: "CREDITS_EXHAUSTED", requests: 3n }],
+  rows: [{ reason: Reason.CREDITS_EXHAUSTED, requests: 3n }],
   total: 3n,
 }));
 
@@ -741,10 +752,10 @@ export const figureStates: readonly PageStates[] = [
           overrunMicrocredits: 16_000_000n,
           reportedUsage: { input: 4_000, output: 2_000, thinking: 2_000, cacheRead: 170_000 },
           attempts: [
-            { provider: "primary", outcome: "failed", status: 529 },
-            { provider: "primary", outcome: "timeout", status: 0 },
+            { provider: "primary", outcome: AttemptOutcome.FAILED, status: 529 },
+            { provider: "primary", outcome: AttemptOutcome.TIMED_OUT, status: 0 },
             {
-              ...{ provider: "fallback", outcome: "delivered", status: 200 },
+              ...{ provider: "fallback", outcome: AttemptOutcome.DELIVERED, status: 200 },
               firstEventAfter: { seconds: 3n, nanos: 100_000_000 },
             },
           ],

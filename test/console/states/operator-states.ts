@@ -11,6 +11,7 @@ import {
 import { ApprovalKind } from "../../../gen/gateway/approvals/v1/approval_pb.ts";
 import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import { type PoolSchema, TransferKind } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Reason } from "../../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyState, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
@@ -19,6 +20,7 @@ import {
   type AccountSummarySchema,
   LimitsStore,
   ProviderHealth,
+  ProviderKind,
   SearchHitKind,
   SetupPart,
   SetupState,
@@ -33,6 +35,7 @@ import {
 import { DocumentKind } from "../../../gen/gateway/payments/v1/payments_pb.ts";
 import { SalesBucket, SalesGroup } from "../../../gen/gateway/sales/v1/sales_pb.ts";
 import { toActor } from "../../../src/base/actors.ts";
+import { reasonOf } from "../../../src/base/reasons.ts";
 import { serviceTypes } from "../../../src/contract/contract.ts";
 import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
 
@@ -206,7 +209,8 @@ const acts = [
 ] as const;
 const events = answer(people.listAuditEvents, () => ({
   events: acts.map(([method, actor, outcome, facts], index) => ({
-    ...{ eventId: `evt_${index}`, occurredAt: ago(index * 17 * minute), method, outcome },
+    ...{ eventId: `evt_${index}`, occurredAt: ago(index * 17 * minute), method },
+    reason: outcome === "ok" ? Reason.UNSPECIFIED : reasonOf(outcome),
     actor: toActor(actor),
     ...{ accountId: index % 3 === 1 ? "" : idOf(1), address: "203.0.113.7", facts: { ...facts } },
   })),
@@ -218,7 +222,7 @@ type OrderInit = MessageInitShape<typeof OrderSchema>;
 const orderOf = (of: OrderInit): OrderInit => ({
   ...{ orderId: "ord_0199e1c0a1b27c3d8e4f", accountId: idOf(1), family: Family.V1 },
   ...{
-    usdCents: 2_000,
+    packMicrodollars: 20_000_000n,
     packMicrocredits: 4_000n * credit,
     processor: "btcpay",
     method: "btcpay:btc",
@@ -458,7 +462,10 @@ const noMails = answer(operations.listMails, () => ({}));
 const noUses = answer(operations.listPromotionUses, () => ({}));
 const noDocuments = answer(operations.listDocuments, () => ({}));
 const refused = answer(billing.queryRefusals, () => ({
-  rows: ["CREDITS_EXHAUSTED", "RATE_LIMITED"].map((reason) => ({ reason, requests: 12n })),
+  rows: [Reason.CREDITS_EXHAUSTED, Reason.RATE_LIMITED].map((reason) => ({
+    reason,
+    requests: 12n,
+  })),
   total: 24n,
 }));
 const noneRefused = answer(billing.queryRefusals, () => ({}));
@@ -478,7 +485,7 @@ const findRefused = answer(billing.findRequests, () => ({
         keyId: "key_0",
         occurredAt: ago(60),
       },
-      ...{ reason: "credits_exhausted", model: longText },
+      ...{ reason: Reason.CREDITS_EXHAUSTED, model: longText },
       facts: { limit_name: "pool_microcredits", limit: "12", remaining: "0" },
     },
   ],
@@ -673,7 +680,7 @@ const stateOf = (provider: string, health: ProviderHealth, waitingModels: string
 const providers = answer(operations.listProviders, () => ({
   providers: [
     {
-      ...{ name: "primary", kind: "bedrock", region: "us-east-1" },
+      ...{ name: "primary", kind: ProviderKind.BEDROCK, region: "us-east-1" },
       baseUrl: "https://bedrock-runtime.us-east-1.amazonaws.com",
       ...{ credentialEnv: "VENDOR_API_KEY", credentialHeader: "x-api-key" },
       ...{ headerNames: ["x-team", "x-region"], concurrency: 10_000, queue: 1_000 },
@@ -690,7 +697,7 @@ const providers = answer(operations.listProviders, () => ({
       ],
     },
     {
-      ...{ name: "second", kind: "simulated", concurrency: 10, queue: 0 },
+      ...{ name: "second", kind: ProviderKind.SIMULATED, concurrency: 10, queue: 0 },
       ...{ queueTimeout: durationFromMs(0), totalTimeout: durationFromMs(1_800_000) },
     },
   ],

@@ -13,6 +13,7 @@ import {
 import { AccountState } from "../../../gen/gateway/billing/v1/account_pb.ts";
 import { Outcome } from "../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { BudgetSchema, BudgetWindow_Name } from "../../../gen/gateway/common/v1/budget_pb.ts";
+import { Reason } from "../../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, ManagementScope } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
@@ -362,7 +363,7 @@ const acts = answer(people.listAuditEvents, () => ({
     occurredAt: ago(Number(seconds)),
     method: String(method),
     actor: toActor(String(actor)),
-    outcome: index === 1 ? "not_permitted" : "ok",
+    reason: index === 1 ? Reason.NOT_PERMITTED : Reason.UNSPECIFIED,
     address: "203.0.113.7",
     facts: { keyId: "key_0001" },
   })),

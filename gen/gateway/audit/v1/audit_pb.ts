@@ -7,6 +7,8 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_buf_validate_validate } from "../../../buf/validate/validate_pb.ts";
 import type { Actor } from "../../common/v1/actor_pb.ts";
 import { file_gateway_common_v1_actor } from "../../common/v1/actor_pb.ts";
+import type { Reason } from "../../common/v1/error_pb.ts";
+import { file_gateway_common_v1_error } from "../../common/v1/error_pb.ts";
 import { file_gateway_common_v1_options } from "../../common/v1/options_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -16,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/audit/v1/audit.proto.
  */
 export const file_gateway_audit_v1_audit: GenFile = /*@__PURE__*/
-  fileDesc("ChxnYXRld2F5L2F1ZGl0L3YxL2F1ZGl0LnByb3RvEhBnYXRld2F5LmF1ZGl0LnYxIqQCCgpBdWRpdEV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEi8KC29jY3VycmVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgVhY3RvchgDIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEhIKCmFjY291bnRfaWQYBCABKAkSDgoGbWV0aG9kGAUgASgJEg8KB291dGNvbWUYBiABKAkSNgoFZmFjdHMYByADKAsyJy5nYXRld2F5LmF1ZGl0LnYxLkF1ZGl0RXZlbnQuRmFjdHNFbnRyeRIPCgdhZGRyZXNzGAggASgJGiwKCkZhY3RzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKgAgoWTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEicKBWFjdG9yGAIgASgLMhguZ2F0ZXdheS5jb21tb24udjEuQWN0b3ISDgoGbWV0aG9kGAMgASgJEiwKCHN0YXJ0X2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZlbmRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKCXBhZ2Vfc2l6ZRgGIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgHIAEoCUIIukgFcgMYgAgSFAoMYWxsX2FjY291bnRzGAggASgIEg4KBmtleV9pZBgJIAEoCSJgChdMaXN0QXVkaXRFdmVudHNSZXNwb25zZRIsCgZldmVudHMYASADKAsyHC5nYXRld2F5LmF1ZGl0LnYxLkF1ZGl0RXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJMoUBCgxBdWRpdFNlcnZpY2USdQoPTGlzdEF1ZGl0RXZlbnRzEiguZ2F0ZXdheS5hdWRpdC52MS5MaXN0QXVkaXRFdmVudHNSZXF1ZXN0GikuZ2F0ZXdheS5hdWRpdC52MS5MaXN0QXVkaXRFdmVudHNSZXNwb25zZSINkAIB6scYBhABGAMgAUI8ChBnYXRld2F5LmF1ZGl0LnYxUAFaJm1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9hdWRpdC92MTthdWRpdHYxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_common_v1_actor, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("ChxnYXRld2F5L2F1ZGl0L3YxL2F1ZGl0LnByb3RvEhBnYXRld2F5LmF1ZGl0LnYxIr4CCgpBdWRpdEV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEi8KC29jY3VycmVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgVhY3RvchgDIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEhIKCmFjY291bnRfaWQYBCABKAkSDgoGbWV0aG9kGAUgASgJEikKBnJlYXNvbhgGIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLlJlYXNvbhI2CgVmYWN0cxgHIAMoCzInLmdhdGV3YXkuYXVkaXQudjEuQXVkaXRFdmVudC5GYWN0c0VudHJ5Eg8KB2FkZHJlc3MYCCABKAkaLAoKRmFjdHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIqACChZMaXN0QXVkaXRFdmVudHNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSJwoFYWN0b3IYAiABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5BY3RvchIOCgZtZXRob2QYAyABKAkSLAoIc3RhcnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKBmVuZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoJcGFnZV9zaXplGAYgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAcgASgJQgi6SAVyAxiACBIUCgxhbGxfYWNjb3VudHMYCCABKAgSDgoGa2V5X2lkGAkgASgJImAKF0xpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlEiwKBmV2ZW50cxgBIAMoCzIcLmdhdGV3YXkuYXVkaXQudjEuQXVkaXRFdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkyhQEKDEF1ZGl0U2VydmljZRJ1Cg9MaXN0QXVkaXRFdmVudHMSKC5nYXRld2F5LmF1ZGl0LnYxLkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QaKS5nYXRld2F5LmF1ZGl0LnYxLkxpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlIg2QAgHqxxgGEAEYAyABQjwKEGdhdGV3YXkuYXVkaXQudjFQAVombW9kZWwtZ2F0ZXdheS9nYXRld2F5L2F1ZGl0L3YxO2F1ZGl0djFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_actor, file_gateway_common_v1_error, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * One administrative act, or the attempt of one.
@@ -39,7 +41,7 @@ export type AuditEvent = Message<"gateway.audit.v1.AuditEvent"> & {
   occurredAt?: Timestamp | undefined;
 
   /**
-   * Who did it, or tried to.
+   * Who acted.
    *
    * @generated from field: gateway.common.v1.Actor actor = 3;
    */
@@ -60,11 +62,11 @@ export type AuditEvent = Message<"gateway.audit.v1.AuditEvent"> & {
   method: string;
 
   /**
-   * `ok`, or the reason of the error, such as `not_found`.
+   * Why it failed. UNSPECIFIED: it succeeded.
    *
-   * @generated from field: string outcome = 6;
+   * @generated from field: gateway.common.v1.Reason reason = 6;
    */
-  outcome: string;
+  reason: Reason;
 
   /**
    * Ids, amounts and limits; an earlier value has the prefix `old`; and the `reason` that an

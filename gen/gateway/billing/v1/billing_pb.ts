@@ -174,7 +174,7 @@ export type Transfer = Message<"gateway.billing.v1.Transfer"> & {
   reason: string;
 
   /**
-   * Who made it.
+   * Who booked it.
    *
    * @generated from field: gateway.common.v1.Actor created_by = 8;
    */
@@ -1026,7 +1026,7 @@ export const InputCategory = {
   UNSPECIFIED: 0,
 
   /**
-   * Input that no prompt cache takes in.
+   * Input that is neither written to a cache nor read from one.
    *
    * @generated from enum value: INPUT_CATEGORY_PLAIN = 3;
    */

@@ -250,7 +250,7 @@ export type PriceListVersion = Message<"gateway.billing.v1.PriceListVersion"> & 
   reason: string;
 
   /**
-   * Who made it.
+   * Who made this version.
    *
    * @generated from field: gateway.common.v1.Actor created_by = 5;
    */

@@ -21,7 +21,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/billing/v1/receipt.proto.
  */
 export const file_gateway_billing_v1_receipt: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2JpbGxpbmcvdjEvcmVjZWlwdC5wcm90bxISZ2F0ZXdheS5iaWxsaW5nLnYxIpcBCgdBdHRlbXB0EhAKCHByb3ZpZGVyGAEgASgJEg8KB291dGNvbWUYAiABKAkSDgoGc3RhdHVzGAMgASgNEjQKEWZpcnN0X2V2ZW50X2FmdGVyGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBW1vZGVsGAUgASgJEhQKDGNvc3RfdmVyc2lvbhgGIAEoCSKwBgoHUmVjZWlwdBISCgpyZXF1ZXN0X2lkGAEgASgJEhgKCmFjY291bnRfaWQYAiABKAlCBJjIGAESFAoGa2V5X2lkGAMgASgJQgSYyBgBEi8KBmZhbWlseRgEIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIEmMgYARINCgVtb2RlbBgFIAEoCRInCgV1c2FnZRgGIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USGQoRaG9sZF9taWNyb2NyZWRpdHMYCCABKAMSIgoUY2hhcmdlZF9taWNyb2NyZWRpdHMYCSABKANCBJjIGAESHAoUb3ZlcnJ1bl9taWNyb2NyZWRpdHMYCiABKAMSLAoHb3V0Y29tZRgLIAEoDjIbLmdhdGV3YXkuYmlsbGluZy52MS5PdXRjb21lEigKBWJhc2lzGAwgASgOMhkuZ2F0ZXdheS5iaWxsaW5nLnYxLkJhc2lzEi0KCGF0dGVtcHRzGA0gAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkF0dGVtcHQSLwoLYWRtaXR0ZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnNldHRsZWRfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWdyYW50ZWRfb3V0cHV0X3Rva2VucxgQIAEoDRIwCg5yZXBvcnRlZF91c2FnZRgRIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEjMKBHRhZ3MYEiADKAsyJS5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdC5UYWdzRW50cnkSKQoHbWFkZV9ieRgTIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEiwKCGxlZnRfb3V0GBQgAygLMhouZ2F0ZXdheS5jb21tb24udjEuTGVmdE91dBorCglUYWdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASruAgoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9SVU5OSU5HEAwSFQoRT1VUQ09NRV9DT01QTEVURUQQARIbChdPVVRDT01FX1BST1ZJREVSX0ZBSUxFRBACEhoKFk9VVENPTUVfUFJPVklERVJfQlJPS0UQAxIpCiVPVVRDT01FX0NMSUVOVF9MRUZUX0JFRk9SRV9BQ0NFUFRBTkNFEAQSJgoiT1VUQ09NRV9DTElFTlRfTEVGVF9CRUZPUkVfQ09OVEVOVBAFEhcKE09VVENPTUVfQ0xJRU5UX0xFRlQQBhITCg9PVVRDT01FX1JFVk9LRUQQBxIWChJPVVRDT01FX1RJTUVfTElNSVQQCBIaChZPVVRDT01FX0dBVEVXQVlfRkFJTEVEEAkSEgoOT1VUQ09NRV9SRUFQRUQQChIcChhPVVRDT01FX0lOUFVUX0FCT1ZFX0hPTEQQCypvCgVCYXNpcxIVChFCQVNJU19VTlNQRUNJRklFRBAAEhIKDkJBU0lTX1JFUE9SVEVEEAESGAoUQkFTSVNfUEFSVExZX0NPVU5URUQQAhIRCg1CQVNJU19DT1VOVEVEEAMSDgoKQkFTSVNfTk9ORRAEQkIKEmdhdGV3YXkuYmlsbGluZy52MVABWiptb2RlbC1nYXRld2F5L2dhdGV3YXkvYmlsbGluZy92MTtiaWxsaW5ndjFiBnByb3RvMw", [file_gateway_common_v1_actor, file_gateway_common_v1_family, file_gateway_common_v1_left_out, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiBnYXRld2F5L2JpbGxpbmcvdjEvcmVjZWlwdC5wcm90bxISZ2F0ZXdheS5iaWxsaW5nLnYxIrsBCgdBdHRlbXB0EhAKCHByb3ZpZGVyGAEgASgJEjMKB291dGNvbWUYAiABKA4yIi5nYXRld2F5LmJpbGxpbmcudjEuQXR0ZW1wdE91dGNvbWUSDgoGc3RhdHVzGAMgASgNEjQKEWZpcnN0X2V2ZW50X2FmdGVyGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBW1vZGVsGAUgASgJEhQKDGNvc3RfdmVyc2lvbhgGIAEoCSKwBgoHUmVjZWlwdBISCgpyZXF1ZXN0X2lkGAEgASgJEhgKCmFjY291bnRfaWQYAiABKAlCBJjIGAESFAoGa2V5X2lkGAMgASgJQgSYyBgBEi8KBmZhbWlseRgEIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIEmMgYARINCgVtb2RlbBgFIAEoCRInCgV1c2FnZRgGIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USGQoRaG9sZF9taWNyb2NyZWRpdHMYCCABKAMSIgoUY2hhcmdlZF9taWNyb2NyZWRpdHMYCSABKANCBJjIGAESHAoUb3ZlcnJ1bl9taWNyb2NyZWRpdHMYCiABKAMSLAoHb3V0Y29tZRgLIAEoDjIbLmdhdGV3YXkuYmlsbGluZy52MS5PdXRjb21lEigKBWJhc2lzGAwgASgOMhkuZ2F0ZXdheS5iaWxsaW5nLnYxLkJhc2lzEi0KCGF0dGVtcHRzGA0gAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkF0dGVtcHQSLwoLYWRtaXR0ZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnNldHRsZWRfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWdyYW50ZWRfb3V0cHV0X3Rva2VucxgQIAEoDRIwCg5yZXBvcnRlZF91c2FnZRgRIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEjMKBHRhZ3MYEiADKAsyJS5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdC5UYWdzRW50cnkSKQoHbWFkZV9ieRgTIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEiwKCGxlZnRfb3V0GBQgAygLMhouZ2F0ZXdheS5jb21tb24udjEuTGVmdE91dBorCglUYWdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASruAgoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9SVU5OSU5HEAwSFQoRT1VUQ09NRV9DT01QTEVURUQQARIbChdPVVRDT01FX1BST1ZJREVSX0ZBSUxFRBACEhoKFk9VVENPTUVfUFJPVklERVJfQlJPS0UQAxIpCiVPVVRDT01FX0NMSUVOVF9MRUZUX0JFRk9SRV9BQ0NFUFRBTkNFEAQSJgoiT1VUQ09NRV9DTElFTlRfTEVGVF9CRUZPUkVfQ09OVEVOVBAFEhcKE09VVENPTUVfQ0xJRU5UX0xFRlQQBhITCg9PVVRDT01FX1JFVk9LRUQQBxIWChJPVVRDT01FX1RJTUVfTElNSVQQCBIaChZPVVRDT01FX0dBVEVXQVlfRkFJTEVEEAkSEgoOT1VUQ09NRV9SRUFQRUQQChIcChhPVVRDT01FX0lOUFVUX0FCT1ZFX0hPTEQQCypvCgVCYXNpcxIVChFCQVNJU19VTlNQRUNJRklFRBAAEhIKDkJBU0lTX1JFUE9SVEVEEAESGAoUQkFTSVNfUEFSVExZX0NPVU5URUQQAhIRCg1CQVNJU19DT1VOVEVEEAMSDgoKQkFTSVNfTk9ORRAEKuABCg5BdHRlbXB0T3V0Y29tZRIfChtBVFRFTVBUX09VVENPTUVfVU5TUEVDSUZJRUQQABIdChlBVFRFTVBUX09VVENPTUVfREVMSVZFUkVEEAESGwoXQVRURU1QVF9PVVRDT01FX1JFRlVTRUQQAhIaChZBVFRFTVBUX09VVENPTUVfRkFJTEVEEAMSGQoVQVRURU1QVF9PVVRDT01FX0JST0tFEAQSGwoXQVRURU1QVF9PVVRDT01FX0FCT1JURUQQBRIdChlBVFRFTVBUX09VVENPTUVfVElNRURfT1VUEAZCQgoSZ2F0ZXdheS5iaWxsaW5nLnYxUAFaKm1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9iaWxsaW5nL3YxO2JpbGxpbmd2MWIGcHJvdG8z", [file_gateway_common_v1_actor, file_gateway_common_v1_family, file_gateway_common_v1_left_out, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * One call to a provider.
@@ -37,11 +37,11 @@ export type Attempt = Message<"gateway.billing.v1.Attempt"> & {
   provider: string;
 
   /**
-   * `delivered`, `refused`, `failed`, `broke`, `aborted`, `timeout`.
+   * How the call ended.
    *
-   * @generated from field: string outcome = 2;
+   * @generated from field: gateway.billing.v1.AttemptOutcome outcome = 2;
    */
-  outcome: string;
+  outcome: AttemptOutcome;
 
   /**
    * The HTTP status of the provider. 0: it sent none.
@@ -404,4 +404,71 @@ export type Basis = (typeof Basis)[keyof typeof Basis] | UnknownEnum;
  */
 export const BasisSchema: GenEnum<Basis> = /*@__PURE__*/
   enumDesc(file_gateway_billing_v1_receipt, 1);
+
+/**
+ * How a call to a provider ended.
+ *
+ * @generated from enum gateway.billing.v1.AttemptOutcome
+ */
+export const AttemptOutcome = {
+  /**
+   * @generated from enum value: ATTEMPT_OUTCOME_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * It answered.
+   *
+   * @generated from enum value: ATTEMPT_OUTCOME_DELIVERED = 1;
+   */
+  DELIVERED: 1,
+
+  /**
+   * It rejected the request.
+   *
+   * @generated from enum value: ATTEMPT_OUTCOME_REFUSED = 2;
+   */
+  REFUSED: 2,
+
+  /**
+   * It sent an error, or nothing, before its first event.
+   *
+   * @generated from enum value: ATTEMPT_OUTCOME_FAILED = 3;
+   */
+  FAILED: 3,
+
+  /**
+   * It failed after its first event.
+   *
+   * @generated from enum value: ATTEMPT_OUTCOME_BROKE = 4;
+   */
+  BROKE: 4,
+
+  /**
+   * The gateway ended the call.
+   *
+   * @generated from enum value: ATTEMPT_OUTCOME_ABORTED = 5;
+   */
+  ABORTED: 5,
+
+  /**
+   * It did not answer in time.
+   *
+   * @generated from enum value: ATTEMPT_OUTCOME_TIMED_OUT = 6;
+   */
+  TIMED_OUT: 6,
+} as const;
+
+/**
+ * How a call to a provider ended.
+ *
+ * @generated from enum gateway.billing.v1.AttemptOutcome
+ */
+export type AttemptOutcome = (typeof AttemptOutcome)[keyof typeof AttemptOutcome] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.billing.v1.AttemptOutcome.
+ */
+export const AttemptOutcomeSchema: GenEnum<AttemptOutcome> = /*@__PURE__*/
+  enumDesc(file_gateway_billing_v1_receipt, 2);
 

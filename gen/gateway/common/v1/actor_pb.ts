@@ -39,7 +39,7 @@ export type Actor = Message<"gateway.common.v1.Actor"> & {
     case: "adminTokenName";
   } | {
     /**
-     * A program of the account, with this management key.
+     * The id of a management key.
      *
      * @generated from field: string management_key_id = 3;
      */

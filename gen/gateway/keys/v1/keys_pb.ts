@@ -138,7 +138,7 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   monthResetsAt?: Timestamp | undefined;
 
   /**
-   * Who created it.
+   * Who made the key.
    *
    * @generated from field: gateway.common.v1.Actor created_by = 16;
    */

@@ -94,7 +94,7 @@ export type ManagementKey = Message<"gateway.keys.v1.ManagementKey"> & {
   secrets: Secret[];
 
   /**
-   * Who created it.
+   * Who made the key.
    *
    * @generated from field: gateway.common.v1.Actor created_by = 10;
    */

@@ -601,7 +601,7 @@ export type AccountNote = Message<"gateway.operations.v1.AccountNote"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Who noted it.
+   * Who wrote the note.
    *
    * @generated from field: gateway.common.v1.Actor created_by = 4;
    */

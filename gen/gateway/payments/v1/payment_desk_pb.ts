@@ -424,7 +424,7 @@ export type Decision = Message<"gateway.payments.v1.Decision"> & {
   reason: string;
 
   /**
-   * Who decided it.
+   * Who decided.
    *
    * @generated from field: gateway.common.v1.Actor decided_by = 6;
    */

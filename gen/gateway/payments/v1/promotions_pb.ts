@@ -152,7 +152,7 @@ export type Promotion = Message<"gateway.payments.v1.Promotion"> & {
   needsPurchase: boolean;
 
   /**
-   * Who created it.
+   * Who made the promotion.
    *
    * @generated from field: gateway.common.v1.Actor created_by = 9;
    */

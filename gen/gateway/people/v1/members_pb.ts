@@ -120,7 +120,7 @@ export type Invitation = Message<"gateway.people.v1.Invitation"> & {
   expiresAt?: Timestamp | undefined;
 
   /**
-   * Who made it.
+   * Who invites.
    *
    * @generated from field: gateway.common.v1.Actor created_by = 6;
    */

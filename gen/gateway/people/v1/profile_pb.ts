@@ -323,7 +323,7 @@ export type PersonAccount = Message<"gateway.people.v1.PersonAccount"> & {
   role: AccountRole;
 
   /**
-   * Whether its keys are accepted.
+   * SUSPENDED: its keys are refused. CLOSED: for good.
    *
    * @generated from field: gateway.billing.v1.AccountState state = 4;
    */

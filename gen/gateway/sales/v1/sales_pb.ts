@@ -729,7 +729,7 @@ export type ProviderBill = Message<"gateway.sales.v1.ProviderBill"> & {
   note: string;
 
   /**
-   * Who stored the bill. Absent: nobody stored one.
+   * Who set it last.
    *
    * @generated from field: gateway.common.v1.Actor set_by = 8;
    */

@@ -144,7 +144,7 @@ export type Verification = Message<"gateway.verification.v1.Verification"> & {
   endedAt?: Timestamp | undefined;
 
   /**
-   * Who asked for it.
+   * Who started the check.
    *
    * @generated from field: gateway.common.v1.Actor started_by = 3;
    */

@@ -6,6 +6,7 @@ import { useState } from "preact/hooks";
 import { type AuditEvent, AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { actorText, toActor } from "../../../base/actors.ts";
+import { reasonName } from "../../../base/reasons.ts";
 import { useCall, usePages } from "../api.ts";
 import { credits } from "../format.ts";
 import { actText, factName } from "../parts/acts.ts";
@@ -203,9 +204,9 @@ export function useEventColumns(ofAll = false): readonly Column<AuditEvent>[] {
     {
       name: "outcome",
       head: head.outcome,
-      sortBy: ({ outcome }) => outcome,
-      cell: ({ outcome }) =>
-        outcome === "ok" ? words.audit.ok : <Tag tone="warn">{words.audit.refused(outcome)}</Tag>,
+      sortBy: ({ reason }) => reasonName(reason),
+      cell: ({ reason }) =>
+        reason ? <Tag tone="warn">{words.audit.refused(reasonName(reason))}</Tag> : words.audit.ok,
     },
     { name: "facts", head: head.facts, cell: ({ facts }) => <FactsText facts={facts} /> },
     {

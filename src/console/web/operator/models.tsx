@@ -6,6 +6,7 @@ import {
   type CatalogModel,
   OperationsService,
   type Provider,
+  ProviderKind,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { modelFacts } from "../../../base/model-facts.ts";
 import type { TokenCategory } from "../../../base/token-categories.ts";
@@ -197,6 +198,11 @@ function Providers(): JSX.Element {
   );
 }
 
+/** As the configuration file names it. */
+function nameOfKind(kind: ProviderKind): string {
+  return (Object.entries(ProviderKind).find(([, one]) => one === kind)?.[0] ?? "").toLowerCase();
+}
+
 function ProviderCard({ provider }: { readonly provider: Provider }): JSX.Element {
   const { providerFacts: facts } = words.models;
   const { name, kind, region, baseUrl, headerNames } = provider;
@@ -210,7 +216,7 @@ function ProviderCard({ provider }: { readonly provider: Provider }): JSX.Elemen
     <Card title={name}>
       <Facts>
         {[
-          [facts.kind, kind],
+          [facts.kind, nameOfKind(kind)],
           region === "" ? undefined : [facts.region, region],
           baseUrl === "" ? undefined : [facts.address, <bdi key="url">{baseUrl}</bdi>],
           [facts.credential, <CredentialOf key="credential" provider={provider} />],

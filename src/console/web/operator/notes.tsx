@@ -99,7 +99,7 @@ export function RefusalsCard({ accountId }: OfAccount): JSX.Element {
           {
             name: "reason",
             head: head.reason,
-            cell: ({ reason }) => refusalOf(reason.toUpperCase()).label,
+            cell: ({ reason }) => refusalOf(reason).label,
           },
           {
             name: "count",
@@ -108,7 +108,7 @@ export function RefusalsCard({ accountId }: OfAccount): JSX.Element {
             cell: ({ requests }) => count(requests),
           },
         ]}
-        keyOf={({ reason }) => reason}
+        keyOf={({ reason }) => String(reason)}
       />
     </Card>
   );

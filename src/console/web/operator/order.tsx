@@ -19,6 +19,7 @@ import {
 import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, parseDollars } from "../format.ts";
+import { centsOf } from "../parts/bounds.ts";
 import { Button, Copy } from "../parts/button.tsx";
 import { exact, groupDigits } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
@@ -382,7 +383,7 @@ function OrderFacts({ order }: OfOrder): JSX.Element {
           ],
           [
             facts.pack,
-            `${packText(order)}, $${usdText(order.usdCents)}, ${poolOf(order.family).name}`,
+            `${packText(order)}, $${usdText(centsOf(order.packMicrodollars))}, ${poolOf(order.family).name}`,
           ],
           [facts.paidWith, paidWith(order)],
           [facts.rate, shared.purchase.rateOf(asset, groupDigits(order.usdPerCoin))],

@@ -6,6 +6,7 @@ import { OrderState } from "../../../../gen/gateway/payments/v1/order_pb.ts";
 import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { useCall, usePages } from "../api.ts";
 import { count, credits, dollars, fieldDay } from "../format.ts";
+import { centsOf } from "../parts/bounds.ts";
 import { LinkButton } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import {
@@ -149,7 +150,11 @@ export function Orders(): JSX.Element {
               name: "usd",
               head: head.usd,
               end: true,
-              cell: (order) => <span title={packText(order)}>{`$${usdText(order.usdCents)}`}</span>,
+              cell: (order) => (
+                <span
+                  title={packText(order)}
+                >{`$${usdText(centsOf(order.packMicrodollars))}`}</span>
+              ),
             },
             { name: "with", head: head.with, cell: paidWith },
             {

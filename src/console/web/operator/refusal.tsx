@@ -49,7 +49,7 @@ function sentence(name: string): string {
 
 function Refused({ request }: { readonly request: RefusedRequest }): JSX.Element {
   const { accountId, keyId, occurredAt: at, reason, model, facts } = request;
-  const { label, advice } = refusalOf(reason.toUpperCase());
+  const { label, advice } = refusalOf(reason);
   const { names } = words.refusal;
   return (
     <Card>

@@ -352,7 +352,8 @@ export const words = {
       decision: "Decision",
     },
     reasons: {
-      UNSPECIFIED: "nothing waits",
+      UNSPECIFIED: "not known",
+      NONE: "nothing waits",
       OVERPAID: "More arrived than is credited without asking",
       LATE: "Late, and its value is unknown",
       WRONG_ASSET: "Another coin or network arrived",

@@ -12,7 +12,7 @@ import {
 import { microcreditsPerUsdCent, packStepUsdCents } from "../../../base/shown-figures.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, parseCount } from "../format.ts";
-import { readPack } from "../parts/bounds.ts";
+import { centsOf, readPack } from "../parts/bounds.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { ChoiceField, Form, fieldError, type Option, TextField } from "../parts/form.tsx";
 import { networkName, usdText } from "../parts/orders.tsx";
@@ -39,7 +39,7 @@ export function Buy(_: PageProps): JSX.Element {
       />
       <View call={methods} skeleton={<Skeleton rows={4} />} empty={(offer) => refusal(offer)}>
         {(offer) => {
-          const usdCents = readPack(query.pack, offer.mostUsdCents);
+          const usdCents = readPack(query.pack, centsOf(offer.maxPackMicrodollars));
           return (
             <div class="purchase">
               {offer.methods.some(({ simulated }) => simulated) && (
@@ -89,7 +89,8 @@ export function useNewOrder(): (
     const idempotencyKey = attempts.current.get(choice) ?? randomText();
     attempts.current.set(choice, idempotencyKey);
     const { order } = await call(PaymentsService.method.createOrder, {
-      ...{ accountId: account.value.accountId, family: familyOf[pool], usdCents, method },
+      ...{ accountId: account.value.accountId, family: familyOf[pool], method },
+      packMicrodollars: BigInt(usdCents) * 10_000n,
       idempotencyKey,
     });
     invalidate(PaymentsService.method.listOrders);
@@ -98,8 +99,8 @@ export function useNewOrder(): (
 }
 
 /** The choices of a pack. */
-export function packOptions(packsUsdCents: readonly number[]): Option[] {
-  return packsUsdCents.map((cents) => ({
+export function packOptions(packsMicrodollars: readonly bigint[]): Option[] {
+  return packsMicrodollars.map(centsOf).map((cents) => ({
     value: String(cents),
     label: words.purchase.packOf(creditsFor(cents)),
     hint: words.purchase.packFor(usdText(cents)),
@@ -165,27 +166,29 @@ function PackStep({
   readonly pool: PoolName;
   readonly offer: ListPaymentMethodsResponse;
 }): JSX.Element {
-  const { packsUsdCents, mostUsdCents } = offer;
-  const [pack, setPack] = useState(String(packsUsdCents[0] ?? another));
+  const { packsMicrodollars: packs, maxPackMicrodollars } = offer;
+  const mostUsdCents = centsOf(maxPackMicrodollars);
+  const [pack, setPack] = useState(packs[0] === undefined ? another : String(centsOf(packs[0])));
   const [typed, setTyped] = useState("");
   const most = usdText(mostUsdCents);
   const next = async () => {
     if (pack !== another) return go(href("credits/buy", { pool, pack }));
     const usdCents = readPack(String((parseCount(typed) ?? 0) * 100), mostUsdCents);
-    if (usdCents === undefined) throw fieldError("usd_cents", words.purchase.anotherWrong(most));
+    if (usdCents === undefined)
+      throw fieldError("pack_microdollars", words.purchase.anotherWrong(most));
     go(href("credits/buy", { pool, pack: String(usdCents) }));
   };
   return (
     <Step at={2}>
       <Chosen terms={[[words.credits.pools[pool].name, href("credits/buy")]]} />
-      <Form submit={words.purchase.next} fields={["usd_cents"]} onSubmit={next}>
+      <Form submit={words.purchase.next} fields={["pack_microdollars"]} onSubmit={next}>
         <ChoiceField
           name="pack"
           label={words.purchase.pack}
           value={pack}
           onInput={setPack}
           options={[
-            ...packOptions(packsUsdCents),
+            ...packOptions(packs),
             {
               value: another,
               label: words.purchase.another,
@@ -195,7 +198,7 @@ function PackStep({
         />
         {pack === another && (
           <TextField
-            name="usd_cents"
+            name="pack_microdollars"
             label={words.purchase.anotherLabel}
             type="number"
             value={typed}
@@ -217,7 +220,9 @@ function MethodStep({
   readonly usdCents: number;
   readonly offer: ListPaymentMethodsResponse;
 }): JSX.Element {
-  const offered = offer.methods.filter(({ leastUsdCents }) => leastUsdCents <= usdCents);
+  const offered = offer.methods.filter(
+    ({ minPackMicrodollars: least }) => centsOf(least) <= usdCents,
+  );
   const [chosen, setChosen] = useState(offered[0]?.method ?? "");
   const method = offered.find((one) => one.method === chosen);
   const place = useNewOrder();
@@ -295,8 +300,9 @@ function PermanentAddress({
   );
 }
 
-function feeText({ feeNote, leastUsdCents }: PaymentMethod): string {
+function feeText({ feeNote, minPackMicrodollars }: PaymentMethod): string {
   const fee = feeNote === "" ? words.purchase.networkFee : feeNote;
+  const leastUsdCents = centsOf(minPackMicrodollars);
   const least =
     leastUsdCents > packStepUsdCents
       ? ` ${words.purchase.methodLeast(usdText(leastUsdCents))}`

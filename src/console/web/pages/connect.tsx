@@ -176,7 +176,7 @@ function LastRequest({ keyId }: { readonly keyId: string }): JSX.Element {
   const [refusal] = (refused.data?.rows ?? []).toSorted((one, other) =>
     one.requests < other.requests ? 1 : -1,
   );
-  const { label, advice } = refusalOf(refusal?.reason ?? "");
+  const { label, advice } = refusalOf(refusal?.reason ?? 0);
   const found = charges.data ? text.waiting : words.common.loading;
   const nothing = charges.error && !charges.data ? text.unread : found;
   return (

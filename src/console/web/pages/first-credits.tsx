@@ -10,6 +10,7 @@ import {
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { toCallError, useCall } from "../api.ts";
+import { centsOf } from "../parts/bounds.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { ChoiceField, Form, SelectField } from "../parts/form.tsx";
 import { report } from "../parts/messages.ts";
@@ -98,10 +99,10 @@ type PackFormProps = {
 
 /** Pack and coin in one form: the pool is chosen. */
 function PackForm({ pool, offer, onOrdered }: PackFormProps): JSX.Element {
-  const { packsUsdCents, methods } = offer;
-  const [pack, setPack] = useState(String(packsUsdCents[0] ?? ""));
+  const { packsMicrodollars: packs, methods } = offer;
+  const [pack, setPack] = useState(packs[0] === undefined ? "" : String(centsOf(packs[0])));
   const usdCents = Number(pack);
-  const offered = methods.filter(({ leastUsdCents }) => leastUsdCents <= usdCents);
+  const offered = methods.filter(({ minPackMicrodollars: least }) => centsOf(least) <= usdCents);
   const [wanted, setWanted] = useState("");
   const chosen = offered.find(({ method }) => method === wanted) ?? offered[0];
   const place = useNewOrder();
@@ -121,7 +122,7 @@ function PackForm({ pool, offer, onOrdered }: PackFormProps): JSX.Element {
         label={words.purchase.pack}
         value={pack}
         onInput={setPack}
-        options={packOptions(packsUsdCents)}
+        options={packOptions(packs)}
       />
       {chosen ? (
         <SelectField

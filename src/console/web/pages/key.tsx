@@ -7,6 +7,7 @@ import {
   KeysService,
   type Secret,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { reasonName } from "../../../base/reasons.ts";
 import { call, useCall, usePages } from "../api.ts";
 import { count, credits, day, dollars, moment, relative, toDate } from "../format.ts";
 import { familyName } from "../names.ts";
@@ -352,9 +353,10 @@ function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
       name: "method",
       head: words.key.act,
       sortBy: ({ method }) => actText(method),
-      cell: ({ method, outcome }) => (
+      cell: ({ method, reason }) => (
         <>
-          {actText(method)} {outcome !== "ok" && <Tag tone="bad">{words.key.refused(outcome)}</Tag>}
+          {actText(method)}{" "}
+          {reason > 0 && <Tag tone="bad">{words.key.refused(reasonName(reason))}</Tag>}
         </>
       ),
     },

@@ -12,6 +12,7 @@ import {
 import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { type Call, call, invalidate, type StreamState, useCall, useStream } from "../api.ts";
 import { clock, credits, toDate } from "../format.ts";
+import { centsOf } from "../parts/bounds.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { addDecimals, countdown, groupDigits, isZero } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
@@ -68,7 +69,10 @@ export function OrderPage({ params }: PageProps): JSX.Element {
         detail={
           order && (
             <span class="row">
-              {words.purchase.forPool(usdText(order.usdCents), poolOf(order.family).inText)}
+              {words.purchase.forPool(
+                usdText(centsOf(order.packMicrodollars)),
+                poolOf(order.family).inText,
+              )}
               <OrderTag order={order} />
             </span>
           )
@@ -248,7 +252,10 @@ function problemOf(
   } = order;
   const buyAgain = canBuy() ? (
     <LinkButton
-      href={href("credits/buy", { pool: poolNameOf(order.family), pack: String(order.usdCents) })}
+      href={href("credits/buy", {
+        pool: poolNameOf(order.family),
+        pack: String(centsOf(order.packMicrodollars)),
+      })}
     >
       {again}
     </LinkButton>

@@ -1,7 +1,12 @@
 // What one request cost, and why: tokens × price = credits for each category.
 
 import type { JSX } from "preact";
-import { Basis, Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
+import {
+  AttemptOutcome,
+  Basis,
+  Outcome,
+  type Receipt,
+} from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { Usage } from "../../../../gen/gateway/common/v1/usage_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { actorText } from "../../../base/actors.ts";
@@ -276,7 +281,6 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
 
 function Attempts({ receipt }: { readonly receipt: Receipt }): JSX.Element {
   const { attemptHead, attemptOutcomes } = words.receipt;
-  const ended: Readonly<Record<string, string>> = attemptOutcomes;
   return (
     <Table
       caption={words.receipt.attempts}
@@ -285,7 +289,7 @@ function Attempts({ receipt }: { readonly receipt: Receipt }): JSX.Element {
         {
           name: "outcome",
           head: attemptHead.outcome,
-          cell: ({ one }) => ended[one.outcome] ?? one.outcome,
+          cell: ({ one }) => textOf(AttemptOutcome, attemptOutcomes, one.outcome),
         },
         {
           name: "status",

@@ -4,6 +4,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
+import { Reason } from "../../../../gen/gateway/common/v1/error_pb.ts";
 import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { RefusalGroup, UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
 import { call, invalidate, useCall, useStream } from "../api.ts";
@@ -225,7 +226,7 @@ function FirstRequest({ secret, hadNoCredits, signedIn }: FirstRequestProps): JS
 
 type Problem = { readonly text: string; readonly needsCredits: boolean };
 
-const creditReasons = ["CREDITS_EXHAUSTED", "CREDITS_HELD"];
+const creditReasons: readonly Reason[] = [Reason.CREDITS_EXHAUSTED, Reason.CREDITS_HELD];
 /** Refusals are counted, not charged: no stream has them. */
 const refusalsEveryMs = 2_000;
 

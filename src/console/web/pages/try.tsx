@@ -6,6 +6,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Outcome, type Receipt } from "../../../../gen/gateway/billing/v1/receipt_pb.ts";
 import { InferenceService, type Model } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { UsageService } from "../../../../gen/gateway/usage/v1/usage_pb.ts";
+import { reasonOf } from "../../../base/reasons.ts";
 import { tokenCategories } from "../../../base/token-categories.ts";
 import { call, invalidate, toCallError, useCall } from "../api.ts";
 import { clock, count, credits, parseCount, smallDollars } from "../format.ts";
@@ -448,7 +449,7 @@ function adviceOf({ reason, retryAfterSeconds }: PublicError, isSpent: boolean):
   if (reason === "request_too_large") return advice.long;
   if (retryAfterSeconds !== undefined) return advice.in(retryAfterSeconds);
   if (laterReasons.includes(reason)) return advice.later;
-  return refusalOf(reason.toUpperCase()).advice;
+  return refusalOf(reasonOf(reason)).advice;
 }
 
 /** The receipt of a message, in short. */

@@ -4,6 +4,7 @@
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ComponentChildren, JSX } from "preact";
+import type { Reason } from "../../../../gen/gateway/common/v1/error_pb.ts";
 import {
   Bucket,
   RefusalGroup,
@@ -268,7 +269,7 @@ function Refusals({ chosen, compared, plan }: MultiplesProps): JSX.Element {
 }
 
 function stacksOf(rows: readonly RefusalRow[], { range, span }: Times) {
-  const totals = new Map<string, bigint>();
+  const totals = new Map<Reason, bigint>();
   for (const { reason, requests } of rows)
     totals.set(reason, (totals.get(reason) ?? 0n) + requests);
   const reasons = [...totals].sort(([, a], [, b]) => Number(b - a)).map(([reason]) => reason);
@@ -280,9 +281,9 @@ function stacksOf(rows: readonly RefusalRow[], { range, span }: Times) {
     return { from: new Date(Number(from?.seconds ?? 0n) * 1000), values };
   });
   const all: Series[] = [
-    ...own.map((id, index) => ({
-      id,
-      name: refusalOf(id).label,
+    ...own.map((reason, index) => ({
+      id: String(reason),
+      name: refusalOf(reason).label,
       colour: `series-${index + 1}`,
     })),
     { id: "", name: words.usage.rest(count(reasons.length - own.length)), colour: "series-rest" },

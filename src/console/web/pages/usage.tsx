@@ -444,7 +444,7 @@ function Refused({ errors, range }: RefusedProps) {
             },
           ]}
           rows={[...rows].sort((a, b) => Number(b.requests - a.requests))}
-          keyOf={({ reason }) => reason}
+          keyOf={({ reason }) => String(reason)}
         />
       )}
     </Card>

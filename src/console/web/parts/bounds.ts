@@ -42,6 +42,11 @@ export function readCredits(text: string, field: DescField): bigint | undefined 
   return value;
 }
 
+/** US cents of micro-dollars. */
+export function centsOf(microdollars: bigint): number {
+  return Number(microdollars / 10_000n);
+}
+
 /** US cents of a pack, such as "500". Undefined: it is none that can be ordered. */
 export function readPack(text: string, mostUsdCents: number): number | undefined {
   const cents = /^\d{1,9}$/.test(text) ? Number(text) : 0;

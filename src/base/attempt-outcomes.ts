@@ -1,0 +1,24 @@
+// How calls to providers end: the values of the API, and the names that charges, metrics, traces
+// and the HTTP API have.
+
+import { AttemptOutcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+
+const outcomes = {
+  delivered: AttemptOutcome.DELIVERED,
+  refused: AttemptOutcome.REFUSED,
+  failed: AttemptOutcome.FAILED,
+  broke: AttemptOutcome.BROKE,
+  aborted: AttemptOutcome.ABORTED,
+  timeout: AttemptOutcome.TIMED_OUT,
+} as const;
+
+export type AttemptOutcomeName = keyof typeof outcomes;
+
+export function attemptOutcomeName(outcome: AttemptOutcome): string {
+  return Object.entries(outcomes).find(([, value]) => value === outcome)?.[0] ?? "";
+}
+
+/** The value of a name. UNSPECIFIED: it is none of them. */
+export function attemptOutcomeOf(name: string): AttemptOutcome {
+  return Object.entries(outcomes).find(([one]) => one === name)?.[1] ?? AttemptOutcome.UNSPECIFIED;
+}

@@ -56,7 +56,10 @@ const decided = { interval: 50 };
 
 /** The user that docs/operating/high-availability.md shows, for the file of a server. */
 function documentedUser(): string {
-  const text = readFileSync(join(import.meta.dirname, "../../docs/operating/high-availability.md"), "utf8");
+  const text = readFileSync(
+    join(import.meta.dirname, "../../docs/operating/high-availability.md"),
+    "utf8",
+  );
   const [, user = ""] = /```text\s+(user gateway [^`]*)```/.exec(text) ?? [];
   return user.replaceAll(/\s+/g, " ").trim();
 }

@@ -46,7 +46,7 @@ import type {
 } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Json, Runner } from "../postgres/statement.ts";
-import { type KeysOfAccount, lockAccount, type MembersOfAccount } from "./accounts.ts";
+import type { KeysOfAccount, MembersOfAccount } from "./accounts.ts";
 
 /** A pool and whose budget of it: a key id, `person:<id>`, `mgmt:<id>`, or all of it, empty. */
 type BudgetId = {

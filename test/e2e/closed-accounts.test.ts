@@ -483,8 +483,8 @@ describe("the name and the billing details", () => {
       expect(await as(await join(accountId, role))).toBe("not_permitted");
     for (const scope of [AdminScope.READ, AdminScope.KEYS, AdminScope.MONEY]) {
       const name = `${path} ${scope}`;
-      const { token } = await core().people.createAdminToken({ name, scope }, operator);
-      const tokenCall = { headers: { authorization: `Bearer ${token}` } };
+      const { secret } = await core().people.createAdminToken({ name, scope }, operator);
+      const tokenCall = { headers: { authorization: `Bearer ${secret}` } };
       expect(await as(tokenCall)).toBe("not_permitted");
     }
     for (const caller of [owner, operator]) expect(await as(caller)).toBe("ok");

@@ -241,6 +241,19 @@ for (const [name, way] of names.flatMap((one) => [0, 1].map((other) => [one, oth
     expect(texts.join("")).toBe("four".repeat(20));
   });
 
+test("deltas with members of tomorrow keep them, among others that have none", () => {
+  const delta = (more: string) =>
+    'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":' +
+    `{"type":"text_delta","text":"four"${more}}}\n\n`;
+  const [plain, later] = [delta(""), delta(',"later":1')];
+  for (const deltas of [later.repeat(3), plain + later + plain, later + plain + later]) {
+    const reads = cut(opening.native + start(0) + deltas + stop(0) + closing.native, []);
+    const expected = relay(decode("native", reads, false), "native");
+    expect(relay(decode("native", reads, true), "native")).toEqual(expected);
+    expect(expected.bytes.match(/"later":1/g)).toHaveLength(deltas.split("later").length - 1);
+  }
+});
+
 test("without the request of a listener, there are no runs", () => {
   for (const name of names) {
     const deltas = ways[name][0]('"four"', 0).repeat(20);

@@ -11,6 +11,7 @@ import {
   createIdentifyCaller,
   type NativeBearer,
   readCredential,
+  requireVersion,
 } from "../../src/http/authenticate.ts";
 import type { PayerChange } from "../../src/http/key-load.ts";
 import { emptyAnswers, key as knownKey, scriptedServices } from "../support/scripted-services.ts";
@@ -276,4 +277,14 @@ test.each<[number, PayerChange]>([
   report(change);
   await identify(attempt, call);
   expect(reads).toBe(times);
+});
+
+test.each([
+  [{}, ""],
+  [{ "anthropic-beta": "a,b" }, "a,b"],
+  [{ "vendor-beta": "c" }, "c"],
+  [{ "anthropic-beta": "a,b", "vendor-beta": "c" }, "a,b,c"],
+  [{ "anthropic-beta": "a", "vendor-beta": "a" }, "a"],
+])("the flags of %o are %s", (headers, beta) => {
+  expect(requireVersion({ ...old, ...headers })).toEqual({ version: "2023-06-01", beta });
 });

@@ -56,23 +56,6 @@ async function ask(more: JsonObject): Promise<{ header: string | null; id: strin
   };
 }
 
-test("what the gateway leaves out and what the provider does not know stand in one list", async () => {
-  const answer = await fetch(`${gateway.address}/v1/responses`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${gateway.v1}`, "content-type": "application/json" },
-    body: JSON.stringify({
-      ...{ model: "opus", input: "Go.", max_output_tokens: 64, seed: 7 },
-      tools: [{ type: "image_generation" }],
-    }),
-  });
-  expect(answer.status).toBe(200);
-  const { left_out } = await receiptOf(answer.headers.get("x-request-id") ?? "");
-  expect(left_out).toEqual([
-    { where: "tools[0]", what: "image_generation", why: "hosted", count: 1 },
-    { where: "seed", what: "seed", why: "member", count: 1 },
-  ]);
-});
-
 async function receiptOf(id: string): Promise<JsonObject> {
   const headers = { authorization: `Bearer ${gateway.v1}` };
   const answer = await fetch(`${gateway.address}/v1/receipts/${id}`, { headers });
@@ -112,4 +95,21 @@ test("of many entries the header has the first, and the number of the others", a
   const { header: short } = await ask(long);
   expect((short ?? "").length).toBeLessThanOrEqual(1_010);
   expect(short).toMatch(/, \+\d+$/);
+});
+
+test("what the gateway leaves out and what the provider does not know stand in one list", async () => {
+  const answer = await fetch(`${gateway.address}/v1/responses`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${gateway.v1}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      ...{ model: "opus", input: "Go.", max_output_tokens: 64, seed: 7 },
+      tools: [{ type: "image_generation" }],
+    }),
+  });
+  expect(answer.status).toBe(200);
+  const { left_out } = await receiptOf(answer.headers.get("x-request-id") ?? "");
+  expect(left_out).toEqual([
+    { where: "tools[0]", what: "image_generation", why: "hosted", count: 1 },
+    { where: "seed", what: "seed", why: "member", count: 1 },
+  ]);
 });

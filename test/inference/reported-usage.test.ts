@@ -3,7 +3,9 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Basis, type Receipt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -63,6 +65,7 @@ function nativeScript({ start, end }: ReportText) {
 
 async function charge(
   model: string,
+  payer = { accountId: gateway.accountId, secret: gateway.v1 },
 ): Promise<{ status: number; text: string; receipt: Receipt | undefined }> {
   const body: JsonObject = {
     model,
@@ -73,7 +76,7 @@ async function charge(
   const answer = await fetch(`${gateway.address}/v1/messages`, {
     method: "POST",
     headers: {
-      "x-api-key": gateway.v1,
+      "x-api-key": payer.secret,
       "anthropic-version": "2023-06-01",
       "content-type": "application/json",
     },
@@ -85,7 +88,7 @@ async function charge(
   // A failed answer is charged after its error event.
   for (;;) {
     const { receipt } = await core.billing.getReceipt(
-      { requestId, accountId: gateway.accountId },
+      { requestId, accountId: payer.accountId },
       call,
     );
     if (receipt?.settledAt) return { status: answer.status, text, receipt };
@@ -272,12 +275,25 @@ for (const { name, usage, expected } of chatCases) {
 }
 
 test("the hold of the next request covers what the last prompt had, in whatever category", async () => {
+  // What others had before is not known of a new account.
+  const { core, call } = gateway.admin;
+  const { account } = await core.billing.createAccount({ name: "large prompts" }, call);
+  const owner = { accountId: account?.accountId ?? "", family: Family.V1 };
+  await core.billing.createTransfer(
+    {
+      ...{ ...owner, kind: TransferKind.BONUS, amountMicrocredits: 10n ** 10n },
+      ...{ idempotencyKey: "start", reason: "a test" },
+    },
+    call,
+  );
+  const { secret } = await core.keys.createKey({ ...owner, name: "large prompts" }, call);
+  const payer = { accountId: owner.accountId, secret };
   const holdAfter = async (usage: JsonObject) => {
     const start = JSON.stringify({ input_tokens: 1, output_tokens: 1, ...usage });
     provider.play(nativeScript({ start, end: '{"output_tokens":1}' }));
-    await charge("haiku");
+    await charge("haiku", payer);
     provider.play(nativeScript({ start: reported, end: '{"output_tokens":1}' }));
-    const { receipt } = await charge("haiku");
+    const { receipt } = await charge("haiku", payer);
     return receipt?.holdMicrocredits ?? 0n;
   };
   const written = (members: JsonObject) => ({

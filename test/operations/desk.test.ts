@@ -100,6 +100,13 @@ describe("credits that move between pools", () => {
     expect(await freeOf(accountId)).toEqual([100n, 0n]);
   });
 
+  test("move by an operator while their account is suspended", async () => {
+    const accountId = await makeAccount("suspended", 10n);
+    await core().billing.suspendAccount({ accountId, reason: "for a look" }, call());
+    await core().billing.moveCredits(moving(accountId, 4n, "a"), call());
+    expect(await freeOf(accountId)).toEqual([6n, 4n]);
+  });
+
   test("are never more than are free, however many ask at once", async () => {
     const accountId = await makeAccount("racing", 100n);
     const outcomes = await Promise.allSettled(

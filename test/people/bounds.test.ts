@@ -5,6 +5,7 @@ import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
 import { closedPeople } from "../../src/config/catalog.ts";
 import type { Mailer } from "../../src/mail/mail.ts";
+import { codeGuesses } from "../../src/people/guessing.ts";
 import { apiErrorOf } from "../support/bindings.ts";
 import { errorOf } from "../support/keys.ts";
 import { idpEnv, idpSettings, RedirectBrowser, startIdp, type TestIdp } from "../support/oidc.ts";
@@ -103,6 +104,21 @@ async function come(claims: object, address: string): Promise<unknown> {
   const request = { provider: "acme", flow: flow?.token ?? "", query: back.search.slice(1) };
   return failureOf(client.finishOidc(request));
 }
+
+test("a network that guesses codes of one kind may still use those of another, and sign in", async () => {
+  const [wrong, right] = [codeGuesses("one kind", "Wait."), codeGuesses("another kind", "Wait.")];
+  const address = "192.0.2.7";
+  await people.database.transaction(async (tx) => {
+    for (let account = 0; account < 25; account++) await wrong.count(tx, `acc_${account}`, address);
+  });
+  const check = (guesses: typeof wrong, from: string) =>
+    errorOf(people.database.transaction((tx) => guesses.check(tx, "acc_new", from)));
+  expect(await check(wrong, address)).toBe("auth_rate_limited");
+  expect(await check(wrong, "198.51.100.7")).toBe("no error");
+  expect(await check(right, address)).toBe("no error");
+  const signing = node.as(undefined, address).signInWithPassword({ login: "x", password: "wrong" });
+  expect(await errorOf(signing)).toBe("sign_in_failed");
+});
 
 test("the people of a network get ten accounts a day by signing up", async () => {
   for (let count = 0; count < 10; count++) expect(await come({}, "198.51.100.7")).toBeUndefined();

@@ -385,6 +385,23 @@ describe("a person who is deleted", () => {
     expect(await deletePerson(owner, kim)).toBe("last_one");
   });
 
+  test("may be an operator as long as another one stays", async () => {
+    const fresh = await startTestPeople();
+    try {
+      const one = fresh.node();
+      const first = await firstOwner(one);
+      const second = await join(one, first, "acc_a", OWNER, "second");
+      const remove = (who: SignedIn) =>
+        errorOf(one.as(who.token).deletePerson({ personId: idOf(who) }));
+      expect(await remove(first)).toBe("last_one");
+      const admin = { personId: idOf(second), operatorRole: OperatorRole.ADMIN };
+      await one.as(first.token).updatePerson(admin);
+      expect(await remove(first)).toBe("no error");
+    } finally {
+      await fresh.stop();
+    }
+  });
+
   test("may be the last owner of an account that is closed, and may leave it, too", async () => {
     const [ned, ola] = [
       await named("ned", OWNER, "acc_closed"),

@@ -19,8 +19,6 @@ import {
 import { orderPages, weightOf } from "./readers.ts";
 import { createSearch, type Entry } from "./search.ts";
 
-export type { Assets } from "./page.ts";
-
 /** Longer queries are cut: nobody types them, and each word costs time. */
 const queryCharactersMax = 200;
 

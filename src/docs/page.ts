@@ -11,7 +11,7 @@ export type PageGroup = {
   readonly pages: readonly (PageLink & { readonly summary: string })[];
 };
 
-/** Paths of the files of the console. Undefined: they could not be bundled. */
+/** Paths of the files of the console. Empty: they could not be bundled. */
 export type Assets = {
   readonly stylesheets: readonly string[];
   readonly scripts: readonly string[];
@@ -104,9 +104,10 @@ export function renderIndex(frame: Frame): string {
         .join("")}</ul></section>`,
   );
   const main = `<h1>Documents</h1>${lists.join("")}<section><h2>For programs</h2>
-<ul class="docs-list"><li><a href="/openapi.json">openapi.json</a><p>Every path and method in OpenAPI
-3.1.</p></li><li><a href="/protos/descriptor.binpb">descriptor.binpb</a><p>The descriptors of the gRPC
-services.</p></li></ul></section>`;
+<ul class="docs-list"><li><a href="/openapi.json">openapi.json</a>
+<p>Every path and method in OpenAPI 3.1.</p></li>
+<li><a href="/protos/descriptor.binpb">descriptor.binpb</a>
+<p>The descriptors of the gRPC services.</p></li></ul></section>`;
   return renderFrame(frame, { title: "Documents – Model Gateway", main });
 }
 

@@ -29,6 +29,8 @@ export type Found = Pick<Entry, "href" | "page" | "title" | "headings"> & {
 export type Search = (query: string) => readonly Found[];
 
 const foundMax = 20;
+/** Sections whose pairs of words are looked for, the best first. */
+const candidatesMax = 40;
 
 /** Makes the index, in turns: requests are served in between. */
 export async function createSearch(entries: readonly Entry[]): Promise<Search> {
@@ -70,14 +72,21 @@ export async function createSearch(entries: readonly Entry[]): Promise<Search> {
   return (query) => {
     const exact = index.search(query, options);
     const results = exact.length > 0 ? exact : index.search(query, { ...options, fuzzy: 0.25 });
+    const pairs = pairsOf(query);
     return results
       .map((result) => ({ result, score: rank(result) }))
       .sort((one, other) => other.score - one.score)
-      .slice(0, foundMax)
-      .flatMap(({ result }) => {
+      .slice(0, candidatesMax)
+      .flatMap(({ result, score }) => {
         const entry = byHref.get(String(result.id));
-        return entry ? [toFound(entry, result)] : [];
-      });
+        if (!entry) return [];
+        const there = pairsOf(`${headingOf(entry)} ${entry.text}`);
+        const found = [...pairs].filter((pair) => there.has(pair)).length;
+        return [{ entry, result, score: score * (1 + found / 5) }];
+      })
+      .sort((one, other) => other.score - one.score)
+      .slice(0, foundMax)
+      .map(({ entry, result }) => toFound(entry, result));
   };
 }
 
@@ -98,9 +107,7 @@ const synonyms: ReadonlyMap<string, readonly string[]> = new Map([
   ["idempotent", ["repeat"]],
   ["k8s", ["kubernetes", "chart"]],
   ["kubernetes", ["chart"]],
-  ["lost", ["link"]],
   ["monitor", ["watching", "metrics"]],
-  ["prices", ["cost"]],
   ["restore", ["backup"]],
   ["retry", ["repeat"]],
   ["sso", ["oidc"]],
@@ -140,6 +147,14 @@ function stemOf(word: string): string | null {
 
 function stemsOf(text: string): string[] {
   return [...new Set(wordsOf(text).flatMap((word) => stemOf(word) ?? []))];
+}
+
+/** Words that follow each other, but for stop words: `rate limit` is more than its two words. */
+function pairsOf(text: string): Set<string> {
+  const stems = [...text.matchAll(/[\p{L}\p{N}]+/gu)].flatMap(
+    ([word]) => stemOf(word.toLowerCase()) ?? [],
+  );
+  return new Set(stems.slice(1).map((stem, at) => `${stems[at]} ${stem}`));
 }
 
 const excerptCharacters = 220;

@@ -231,11 +231,11 @@ const questionsPath = join(root, "test/docs/questions.json");
 
 type Question = { readonly reader: string; readonly question: string; readonly page: string };
 
-/** How many of 30 lead to their page at once: the goal is 27 for each reader. */
-const foundMin: Readonly<Record<string, number>> = { customer: 23, operator: 27 };
+/** So many of 30 lead to their page at once. */
+const foundMin = 27;
 
 describe.skipIf(!existsSync(questionsPath))("the first that is found is the page", () => {
-  test.for(Object.entries(foundMin))("for a %s", async ([reader, least]) => {
+  test.for(["customer", "operator"])("for one %s", async (reader) => {
     const all: Question[] = JSON.parse(readFileSync(questionsPath, "utf8"));
     const asked = all.filter((one) => one.reader === reader);
     expect(asked).toHaveLength(30);
@@ -245,6 +245,6 @@ describe.skipIf(!existsSync(questionsPath))("the first that is found is the page
       const wanted = `/${page.replace(/(\/README)?\.md$/, "")}`;
       if (first.split("#")[0] !== wanted) missed.push(`${question} ${wanted}, found ${first}`);
     }
-    expect(30 - missed.length, missed.join("\n")).toBeGreaterThanOrEqual(least);
+    expect(30 - missed.length, missed.join("\n")).toBeGreaterThanOrEqual(foundMin);
   });
 });

@@ -11,6 +11,7 @@ import {
   ListKeysRequestSchema,
   ListKeysResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { toActor } from "../../src/base/actors.ts";
 import { readQuery } from "../../src/base/query.ts";
 import { keysFile } from "../../src/console/keys-file.ts";
 import { localCore } from "../../src/contract/contract.ts";
@@ -32,7 +33,7 @@ const full = create(KeySchema, {
   ...{ monthlyCapMicrocredits: 5_000_000n, totalCapMicrocredits: 6_000_000n },
   ...{ monthSpentMicrocredits: 7_000_001n, monthHeldMicrocredits: 8_000_000n },
   ...{ lastUsedAt: at(3), expiresAt: at(4), createdAt: at(5), revokedAt: at(6) },
-  ...{ createdBy: "person:per_1", managedBy: "mgmt:mgt_1" },
+  ...{ createdBy: toActor("person:per_1"), managedBy: toActor("mgmt:mgt_1") },
 });
 const bare = create(KeySchema, { keyId: "key_2", name: "bare", createdAt: at(7) });
 

@@ -545,7 +545,7 @@ test("an answer that is cut anywhere ends with all that came of each part", () =
         else if (String(type).includes("arguments")) texts.arguments += delta;
         else texts.input += delta;
       }
-      const decoder = createEventDecoder(false, { origin });
+      const decoder = createEventDecoder(false, { writer });
       const encoder = createEventEncoder(context);
       const bytes = came.map(({ type, ...members }) => sseEvent(String(type), members)).join("");
       const text = encoder.encode(decoder.push(Buffer.from(bytes))) + encoder.end();

@@ -10,10 +10,11 @@ import {
   Format,
   type Message,
   Role,
-  type System,
-  SystemSchema,
+  type SystemPrompt,
+  SystemPromptSchema,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+
 import { ApiError } from "../base/errors.ts";
 import { isOpenai } from "./codec.ts";
 import type { Fit } from "./fit.ts";
@@ -108,20 +109,20 @@ export function turnOf(role: Role, content: Block[]): Message {
  * Joins all instructions of the conversation, in their order. The result is a list only if cache
  * marks need the boundaries between them.
  */
-function joinInstructions(blocks: readonly Block[]): System | undefined {
+function joinInstructions(blocks: readonly Block[]): SystemPrompt | undefined {
   if (blocks.length === 0) return undefined;
   if (blocks.some((block) => block.cacheControl))
-    return create(SystemSchema, { content: [...blocks] });
+    return create(SystemPromptSchema, { content: [...blocks] });
   const text = blocks
     .map((block) => (block.kind.case === "text" ? block.kind.value.text : ""))
     .join("\n");
-  return create(SystemSchema, { content: [textBlock(text)], form: ContentForm.TEXT });
+  return create(SystemPromptSchema, { content: [textBlock(text)], form: ContentForm.TEXT });
 }
 
-function listOf(blocks: readonly Block[]): System | undefined {
+function listOf(blocks: readonly Block[]): SystemPrompt | undefined {
   if (blocks.length === 0) return undefined;
   const form = blocks.length === 1 ? ContentForm.TEXT : ContentForm.UNSPECIFIED;
-  return create(SystemSchema, { content: [...blocks], form });
+  return create(SystemPromptSchema, { content: [...blocks], form });
 }
 
 // The question may depend on what a user's message holds, so a part of it is never left out.

@@ -8,7 +8,6 @@ import { ourEnums, ourFields, ourMessages, ourMethods, shortName } from "../supp
 
 const methodOf = new Set(ourMethods.flatMap(({ input, output }) => [input, output]));
 
-
 test("messages, fields and enums have comments, but for those of methods, which say it", () => {
   const found = [
     ...ourMessages.filter((one) => !methodOf.has(one)).map(({ typeName }) => typeName),

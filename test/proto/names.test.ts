@@ -4,7 +4,7 @@
 import { ScalarType } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { comments } from "../../gen/comments.ts";
-import { fieldName, ourEnums, ourFields, shortName } from "../support/protos.ts";
+import { fieldName, ourEnums, ourFields, ourMessages, shortName } from "../support/protos.ts";
 
 /** Words that no field may have as its name. Go writes fields with a capital: it reserves none. */
 const reservedWords = new Set([
@@ -28,6 +28,18 @@ const reservedWords = new Set([
   ...["internal", "lock", "object", "out", "override", "params", "readonly", "ref", "sbyte"],
   ...["sealed", "stackalloc", "string", "uint", "ulong", "unchecked", "unsafe", "ushort"],
 ]);
+
+/** Types that every file of Java or C# sees: a type of ours would hide them. */
+const typesOfLanguages = new Set([
+  ...["Boolean", "Byte", "Character", "Class", "Double", "Enum", "Error", "Exception", "Float"],
+  ...["Integer", "Iterable", "Long", "Math", "Module", "Number", "Object", "Override", "Package"],
+  ...["Process", "Record", "Runnable", "Runtime", "Short", "String", "System", "Thread", "Void"],
+]);
+
+test("no type has the name of one that Java or C# has everywhere", () => {
+  const names = [...ourMessages, ...ourEnums].map(shortName);
+  expect(names.filter((name) => typesOfLanguages.has(name))).toEqual([]);
+});
 
 test("no field has a name that a language reserves", () => {
   const found = ourFields.filter(({ name }) => reservedWords.has(name));

@@ -162,9 +162,7 @@ export async function freshInference(
       const admission = seen.flatMap(({ kind }) =>
         kind.case === "admission" ? [kind.value] : [],
       )[0];
-      const receipt = seen.flatMap(({ kind }) =>
-        kind.case === "receipt" ? [kind.value] : [],
-      )[0];
+      const receipt = seen.flatMap(({ kind }) => (kind.case === "receipt" ? [kind.value] : []))[0];
       const shown = seen.flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : []));
       return { seen, admission, receipt, shown: shown.map(({ kind }) => kind.case), failure };
     },

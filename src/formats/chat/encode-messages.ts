@@ -12,11 +12,12 @@ import {
   type Message,
   Role,
   type Source,
-  type System,
+  type SystemPrompt,
   type ToolResultBlock,
   type ToolUseBlock,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+
 import { ApiError } from "../../base/errors.ts";
 import { dialectOf } from "../../config/catalog.ts";
 import { foldSystemEntries, hasOnlyInstructions } from "../codec.ts";
@@ -321,14 +322,14 @@ const attribution = "x-anthropic-billing-header:";
  * The blocks of an instruction that have a text. The vendor removes the attribution too: passed on,
  * it would prevent hits of the prefix cache.
  */
-export function instructionBlocks({ content }: System | Message): Block[] {
+export function instructionBlocks({ content }: SystemPrompt | Message): Block[] {
   return content.filter((block) => {
     const text = textOf(block);
     return text !== "" && !text.startsWith(attribution);
   });
 }
 
-function encodeSystem(system: System | Message, cacheMarks: boolean): JsonObject | undefined {
+function encodeSystem(system: SystemPrompt | Message, cacheMarks: boolean): JsonObject | undefined {
   const blocks = instructionBlocks(system);
   if (blocks.length === 0) return undefined;
   if (cacheMarks && blocks.some((block) => block.cacheControl)) {

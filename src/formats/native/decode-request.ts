@@ -11,7 +11,7 @@ import {
   type OutputConfig,
   OutputConfigSchema,
   Role,
-  type System,
+  type SystemPrompt,
   type Thinking,
   ThinkingSchema,
   type Tool,
@@ -23,6 +23,7 @@ import {
   CountTokensRequestSchema,
   type GenerateRequest,
 } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+
 import { ApiError } from "../../base/errors.ts";
 import { tagsOfMetadata, withoutTags } from "../../base/tags.ts";
 import { checkCounts } from "../codec.ts";
@@ -190,8 +191,8 @@ function decodeMessage(message: CheckedMessage): Message {
   };
 }
 
-function decodeSystem(system: string | JsonObject[]): System {
-  return { $typeName: "gateway.inference.v1.System", ...decodeContent(system) };
+function decodeSystem(system: string | JsonObject[]): SystemPrompt {
+  return { $typeName: "gateway.inference.v1.SystemPrompt", ...decodeContent(system) };
 }
 
 function decodeTool(tool: JsonObject): Tool {

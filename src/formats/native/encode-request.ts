@@ -11,12 +11,13 @@ import {
   type Message,
   type OutputConfig,
   Role,
-  type System,
+  type SystemPrompt,
   type Thinking,
   type Tool,
   type ToolChoice,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+
 import { ApiError } from "../../base/errors.ts";
 import { type DialectName, dialectOf } from "../../config/catalog.ts";
 import { foldSystemEntries, hasOnlyInstructions, isOpenai } from "../codec.ts";
@@ -233,11 +234,11 @@ function fitTool(tool: Tool): Tool {
 }
 
 /** This format has no mode in which any JSON object is the answer. */
-function withJsonSentence(system: System | undefined): System {
+function withJsonSentence(system: SystemPrompt | undefined): SystemPrompt {
   const before = system?.content ?? [];
   const content = [...before, textBlock("Answer with one JSON object and nothing else.")];
   const form = before.length === 0 ? ContentForm.TEXT : ContentForm.UNSPECIFIED;
-  return { $typeName: "gateway.inference.v1.System", content, form };
+  return { $typeName: "gateway.inference.v1.SystemPrompt", content, form };
 }
 
 /**

@@ -7,9 +7,10 @@ import {
   Format,
   type OutputConfig,
   OutputConfigSchema,
-  type System,
+  type SystemPrompt,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+
 import { effortNames } from "../../base/reasoning-effort.ts";
 import { tagsOfMetadata } from "../../base/tags.ts";
 import {
@@ -94,9 +95,9 @@ export function decodeRequest(body: JsonValue, sealing: Sealing = noSealing): Ge
   };
 }
 
-function systemOf(instruction: string): System {
+function systemOf(instruction: string): SystemPrompt {
   return {
-    $typeName: "gateway.inference.v1.System",
+    $typeName: "gateway.inference.v1.SystemPrompt",
     content: [textBlock(instruction)],
     form: ContentForm.TEXT,
   };

@@ -5,7 +5,10 @@ import { create, fromBinary, type JsonObject, toBinary } from "@bufbuild/protobu
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import { GenerateRequestSchema, OriginSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import {
+  GenerateRequestSchema,
+  OriginSchema,
+} from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { decodeRequest, encodeRequest } from "../../../src/formats/native/native.ts";
 import { canonical } from "../../support/canonical-json.ts";
 import { closedNativeRequest } from "../../support/samples/closed-list.ts";

@@ -907,6 +907,8 @@ export const KeySettingsSchema: GenMessage<KeySettings> = /*@__PURE__*/
  */
 export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
   /**
+   * Id of the key.
+   *
    * @generated from field: string key_id = 1;
    */
   keyId: string;

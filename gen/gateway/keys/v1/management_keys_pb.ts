@@ -402,6 +402,8 @@ export const ManagementKeySettingsSchema: GenMessage<ManagementKeySettings> = /*
  */
 export type UpdateManagementKeyRequest = Message<"gateway.keys.v1.UpdateManagementKeyRequest"> & {
   /**
+   * Id of the management key.
+   *
    * @generated from field: string management_key_id = 1;
    */
   managementKeyId: string;

@@ -208,6 +208,7 @@ function footerOf(seller: NonNullable<CatalogFile["payments"]>["seller"] | undef
     ...(contact === undefined ? [] : [contactLink(contact)]),
     ...(termsUrl === undefined ? [] : [link(termsUrl, "Terms")]),
     ...(privacyUrl === undefined ? [] : [link(privacyUrl, "Privacy")]),
+    link("/docs", "Documents"),
     link("/openapi.json", "API"),
   ];
   return `<p>${parts.join(" · ")}</p>`;

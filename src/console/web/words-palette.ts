@@ -32,7 +32,11 @@ export const paletteWords = {
   more: "There are more. Type more of it.",
   notSearched: (why: string) => `Only pages and acts are listed. ${why}`,
   keys: "↑ ↓ choose · Enter opens · Esc closes",
-  also: { look: "theme mode bright appearance", glossary: "help words shortcuts" },
+  also: {
+    look: "theme mode bright appearance",
+    glossary: "help words shortcuts",
+    docs: "help manual api",
+  },
   acts: {
     createKey: "Create a key",
     buy: "Buy credits",
@@ -41,5 +45,6 @@ export const paletteWords = {
     dark: "Dark look",
     system: "Look as the system",
     glossary: "Open the glossary",
+    docs: "Read the documents",
   },
 } as const;

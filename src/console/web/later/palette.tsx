@@ -312,6 +312,11 @@ function actsOf(
         overlay.value = { kind: "glossary" };
       },
     },
+    // No page of the console: the browser loads it.
+    {
+      ...{ id: "docs", icon: "help", label: acts.docs, also: text.also.docs },
+      run: () => location.assign("/docs"),
+    },
   ];
 }
 

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
 import { costMicro } from "../../src/base/cost.ts";
 import { createLog } from "../../src/base/log.ts";
@@ -218,6 +219,7 @@ test("a calling service gets the prices of the key's account", async () => {
     ...{
       model: "model-haiku-4.5",
       maxInputTokens: 10,
+      mostExpensiveInput: InputCategory.PLAIN,
       minOutputTokens: 1,
       maxOutputTokens: 1,
       nonce: "12345678",

@@ -3,7 +3,7 @@
 // adds up.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { AttemptOutcome, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { GetReceiptResponse } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { catalogFor } from "../support/catalog.ts";
@@ -137,7 +137,7 @@ for (const { kind, stream: play, wire, error } of providers) {
             usage: { input: 30, output: 7 },
           });
           expect(receipt.attempts).toMatchObject([
-            { provider: "real", outcome: "ATTEMPT_OUTCOME_DELIVERED", status: 200 },
+            { provider: "real", outcome: AttemptOutcome.DELIVERED, status: 200 },
           ]);
           expect(receipt.attempts[0]?.firstEventAfter).toBeDefined();
         });

@@ -1,7 +1,7 @@
 // The providers of a configuration, requests to them, and answers read to their end.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { type Attempt, AttemptOutcomeSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Format, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
@@ -234,6 +234,7 @@ export function attemptsFor({ run }: ObservedRequest): Attempt[] {
 /** Provider and outcome of each attempt. */
 export function attemptsOf({ ask }: Outcome): string[] {
   return attemptsFor(ask).map(
-    ({ provider, outcome, status }) => `${provider} ${outcome} ${status}`,
+    ({ provider, outcome, status }) =>
+      `${provider} ${AttemptOutcomeSchema.value[outcome]?.localName.toLowerCase()} ${status}`,
   );
 }

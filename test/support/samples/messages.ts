@@ -56,7 +56,8 @@ function complete(type: DescMessage, message: Message): Message {
       if (field.fieldKind === "list")
         reflected.get(field).add(leastItem(field, limitsOf(field)?.items));
       else if (field.fieldKind === "message") reflected.set(field, leastInner(field.message));
-      else if (field.fieldKind === "enum") reflected.set(field, listedNumbers(field.enum)[1]);
+      else if (field.fieldKind === "enum")
+        reflected.set(field, leastNumber(field.enum, limitsOf(field)));
       else if (field.fieldKind === "scalar")
         reflected.set(field, leastScalar(field.scalar, limitsOf(field)));
     } else if (field.fieldKind === "message" && reflected.isSet(field)) {
@@ -83,7 +84,7 @@ function rawValue(message: Message, { oneof, localName }: DescField): unknown {
 
 function leastItem(field: DescField & { fieldKind: "list" }, limits?: Limits): unknown {
   if (field.message) return leastInner(field.message);
-  return field.enum ? listedNumbers(field.enum)[1] : leastScalar(field.scalar, limits);
+  return field.enum ? leastNumber(field.enum, limits) : leastScalar(field.scalar, limits);
 }
 
 function leastInner(type: DescMessage): ReflectMessage {
@@ -112,6 +113,11 @@ function sampleOf(pattern: RegExp): string {
   if (found === undefined) throw new Error(`${pattern} has no sample`);
   samples.set(pattern, found);
   return found;
+}
+
+/** The first value that is not "not set" and that the limits allow. */
+function leastNumber(type: DescEnum, limits?: Limits): number | undefined {
+  return listedNumbers(type).find((value) => value !== 0 && !limits?.notIn?.includes(value));
 }
 
 function listedNumbers(type: DescEnum): number[] {

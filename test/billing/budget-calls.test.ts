@@ -27,7 +27,7 @@ import {
   QueryUsageRequestSchema,
   UsageGroup,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
-import { toActor } from "../../src/base/actors.ts";
+import { actorText, toActor } from "../../src/base/actors.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { tokenCategories } from "../../src/base/token-categories.ts";
 import type { Payer } from "../../src/billing/admission.ts";
@@ -470,7 +470,10 @@ test("usage by member is that of the keys that each manages now", async () => {
   await spend(other);
   await spend(other);
   const sums = async () =>
-    (await owner.byMember()).map(({ member, sums }) => [member, sums?.chargedMicrocredits]);
+    (await owner.byMember()).map(({ member, sums }) => [
+      actorText(member),
+      sums?.chargedMicrocredits,
+    ]);
   expect(await sums()).toEqual([
     ["", 1_000n],
     ["person:per_ana", 500n],

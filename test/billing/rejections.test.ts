@@ -10,6 +10,7 @@ import {
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { findRefusals } from "../../gen/sql/billing.ts";
 import { ApiError } from "../../src/base/errors.ts";
+import { reasonName } from "../../src/base/reasons.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { Rejections } from "../../src/billing/rejections.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
@@ -45,11 +46,11 @@ test("rejections of several processes are added up, by key and reason", async ()
   const groupBy = [RefusalGroup.KEY, RefusalGroup.REASON];
   const { rows, total } = await query(payer, { groupBy });
   expect(total).toBe(11n);
-  expect(rows.map(({ keyId, reason, requests }) => [keyId, reason, requests])).toEqual(
+  expect(rows.map(({ keyId, reason, requests }) => [keyId, reasonName(reason), requests])).toEqual(
     [
-      [payer.keyId, "CREDITS_EXHAUSTED", 2n],
-      [payer.keyId, "RATE_LIMITED", 7n],
-      [other.keyId, "RATE_LIMITED", 2n],
+      [payer.keyId, "credits_exhausted", 2n],
+      [payer.keyId, "rate_limited", 7n],
+      [other.keyId, "rate_limited", 2n],
     ].sort((one, two) => (`${one[0]}${one[1]}` < `${two[0]}${two[1]}` ? -1 : 1)),
   );
   expect((await query(payer)).rows.map(({ requests }) => requests)).toEqual([11n]);

@@ -13,6 +13,7 @@ import {
   type UsageSums,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
+import { reasonName } from "../../src/base/reasons.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { Rejections } from "../../src/billing/rejections.ts";
 import { outcomeName } from "../../src/billing/rows.ts";
@@ -209,9 +210,11 @@ test("refusals of an hour, by reason, are those of the day's bar and of all", as
     }),
     callBy(environmentToken, { accountId: scope().accountId }),
   );
-  expect(answer.refusals?.rows.map(({ reason, requests }) => [reason, requests])).toEqual([
-    ["CREDITS_EXHAUSTED", 1n + 6n + 11n],
-    ["RATE_LIMITED", 3n + 5n + 7n],
+  expect(
+    answer.refusals?.rows.map(({ reason, requests }) => [reasonName(reason), requests]),
+  ).toEqual([
+    ["credits_exhausted", 1n + 6n + 11n],
+    ["rate_limited", 3n + 5n + 7n],
   ]);
   expect(answer.refusals?.total).toBe(33n);
 });

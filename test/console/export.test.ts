@@ -151,7 +151,7 @@ test("the download leaves an audit event of who had it", async () => {
     return events[0];
   };
   await expect.poll(find).toMatchObject({
-    actor: { personId: expect.stringMatching(/^per_/) },
+    actor: { kind: { case: "personId", value: expect.stringMatching(/^per_/) } },
     address: "127.0.0.1",
   });
 });

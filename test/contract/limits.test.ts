@@ -21,7 +21,7 @@ import {
   oneof as oneofRules,
 } from "../../gen/buf/validate/validate_pb.ts";
 import { AlertSettingsSchema } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
-import { PlaceHoldRequestSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { InputCategory, PlaceHoldRequestSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { form } from "../../gen/gateway/common/v1/options_pb.ts";
 import { ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
@@ -137,7 +137,10 @@ function errorOf<T extends DescMessage>(type: T, init: MessageInitShape<T>): str
 describe("the sentence of an error comes from the rule", () => {
   const key = { family: Family.V1, name: "a" };
   const form64 = "8 to 64 of a-z, A-Z, 0-9, `_`, `-`";
-  const hold = { requestId: "req_12345678", keyId: "key_1", model: "opus", nonce: "12345678" };
+  const hold = {
+    ...{ requestId: "req_12345678", keyId: "key_1", model: "opus", nonce: "12345678" },
+    mostExpensiveInput: InputCategory.PLAIN,
+  };
   const tagForm = "1 to 32 of a-z, A-Z, 0-9, `_`, `.`, `-`, and begins with a letter or digit";
   const scope = ManagementScope.READ;
   const cases: [string | undefined, string | undefined][] = [

@@ -4,6 +4,7 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { RefusalGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { reasonName } from "../../src/base/reasons.ts";
 import { ManualClock } from "../support/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
@@ -98,8 +99,8 @@ test("misplaced uses are counted among the errors of the key", async () => {
       { accountId, keyIds: [keyId], groupBy: [RefusalGroup.REASON] },
       call,
     );
-    expect(rows.map(({ reason, requests }) => [reason, Number(requests)])).toEqual([
-      ["ADDRESS_NOT_ALLOWED", 3],
+    expect(rows.map(({ reason, requests }) => [reasonName(reason), Number(requests)])).toEqual([
+      ["address_not_allowed", 3],
     ]);
   });
 });

@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { RefusalGroup } from "../../gen/gateway/usage/v1/usage_pb.ts";
+import { reasonName } from "../../src/base/reasons.ts";
 import { ManualClock } from "../support/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
@@ -55,16 +56,18 @@ test("rate limits, models, and credits that are spent are counted by key and rea
       { accountId, keyIds: [keyId], groupBy: [RefusalGroup.REASON] },
       call,
     );
-    return Object.fromEntries(rows.map(({ reason, requests }) => [reason, Number(requests)]));
+    return Object.fromEntries(
+      rows.map(({ reason, requests }) => [reasonName(reason), Number(requests)]),
+    );
   };
   expect(await countsOf(gateway.accountId, limited.keyId)).toEqual({});
   // Counts are written every ten seconds.
   await clock.advance(10_000);
   await vi.waitFor(async () => {
     expect(await countsOf(gateway.accountId, limited.keyId)).toEqual({
-      MODEL_NOT_ALLOWED: 1,
-      RATE_LIMITED: 2,
+      model_not_allowed: 1,
+      rate_limited: 2,
     });
-    expect(await countsOf(account?.accountId ?? "", empty.keyId)).toEqual({ CREDITS_EXHAUSTED: 3 });
+    expect(await countsOf(account?.accountId ?? "", empty.keyId)).toEqual({ credits_exhausted: 3 });
   });
 });

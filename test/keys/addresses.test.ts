@@ -124,7 +124,7 @@ describe("a key with a list", () => {
   ])("a mistake is refused at %s", async ([field, list]) => {
     expect(await errorOf(createKey(...list))).toBe(`invalid_request ${field}`);
     const { keyId } = await createKey();
-    expect(await errorOf(setAddresses(keyId, ...list))).toBe(`invalid_request key.${field}`);
+    expect(await errorOf(setAddresses(keyId, ...list))).toBe(`invalid_request settings.${field}`);
   });
 });
 

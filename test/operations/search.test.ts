@@ -5,6 +5,7 @@ import { toJson } from "@bufbuild/protobuf";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
@@ -228,7 +229,7 @@ describe("a search finds exactly one by", () => {
     expect(refusals).toMatchObject([
       {
         ...{ requestId: shown, accountId: world.accountId, keyId: world.keyId },
-        ...{ reason: "model_not_found", model: "model-that-nobody-has" },
+        ...{ reason: Reason.MODEL_NOT_FOUND, model: "model-that-nobody-has" },
         facts: { field: "model" },
       },
     ]);

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { attemptOutcomeName } from "../../src/base/attempt-outcomes.ts";
 import { createLog } from "../../src/base/log.ts";
 import { entraAuthenticator } from "../../src/providers/entra.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
@@ -170,7 +171,9 @@ test.each([
   azure.scripts.push(script, script, script);
   const { apiError, ask: asked } = await ask();
   const [first] = asked.run?.attempts() ?? [];
-  expect(`${apiError?.reason} ${first?.outcome} ${first?.status}`).toBe(expected);
+  expect(`${apiError?.reason} ${attemptOutcomeName(first?.outcome ?? 0)} ${first?.status}`).toBe(
+    expected,
+  );
   if (alarm) expect(alarms()[0]).toMatch(alarm);
   else expect(alarms()).toEqual([]);
 });

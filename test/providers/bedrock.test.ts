@@ -475,8 +475,8 @@ describe("frames of an answer over invoke", () => {
       const outcome = await ask();
       expect([outcome.apiError, textOf(outcome.events)]).toEqual([undefined, "Hello"]);
       expect(outcome.ask.run?.attempts().map(({ outcome: one }) => one)).toEqual([
-        name === "modelTimeoutException" ? "timeout" : "failed",
-        "delivered",
+        name === "modelTimeoutException" ? AttemptOutcome.TIMED_OUT : AttemptOutcome.FAILED,
+        AttemptOutcome.DELIVERED,
       ]);
     },
   );

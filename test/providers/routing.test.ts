@@ -153,7 +153,7 @@ describe("failover", () => {
     const gate = new Gate();
     first.always({ before: gate });
     const outcome = await readAll(providers, "Hi");
-    expect(attemptsOf(outcome)).toEqual(["first timed_out 0", "second delivered 200"]);
+    expect(attemptsOf(outcome)).toEqual(["first timeout 0", "second delivered 200"]);
     gate.open();
   });
 

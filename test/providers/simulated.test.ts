@@ -1,6 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
+import { AttemptOutcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import {
   type Block,
   BlockSchema,
@@ -505,7 +506,7 @@ describe("pauses", () => {
     ]);
     expect([clock.pending, attemptsFor(ask).map(({ outcome }) => outcome)]).toEqual([
       0,
-      ["aborted"],
+      [AttemptOutcome.ABORTED],
     ]);
   });
 });

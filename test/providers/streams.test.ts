@@ -133,7 +133,11 @@ for (const format of formats) {
         const last = attemptsFor(outcome.ask).at(-1)?.outcome;
         expect([k, last]).toEqual([
           k,
-          k >= complete ? "delivered" : outcome.events.length > 0 ? "broke" : "failed",
+          k >= complete
+            ? AttemptOutcome.DELIVERED
+            : outcome.events.length > 0
+              ? AttemptOutcome.BROKE
+              : AttemptOutcome.FAILED,
         ]);
         expect(kindsOf(outcome.events).includes("messageStop")).toBe(k >= complete);
         await providers.close();
@@ -244,7 +248,7 @@ for (const format of formats) {
       for await (const _ of await startAnswer(providers, ask)) break;
       ask.abort.abort();
       expect(await provider.requests[0]?.over).toEqual({ by: "client" });
-      expect(attemptsFor(ask).map(({ outcome }) => outcome)).toEqual(["aborted"]);
+      expect(attemptsFor(ask).map(({ outcome }) => outcome)).toEqual([AttemptOutcome.ABORTED]);
     });
 
     test("of a busy reader stays in the socket: less than a megabyte is read ahead", async () => {

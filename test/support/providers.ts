@@ -1,7 +1,7 @@
 // The providers of a configuration, requests to them, and answers read to their end.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { type Attempt, AttemptOutcomeSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Format, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
@@ -9,6 +9,7 @@ import {
   GenerateRequestSchema,
   type OriginSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { attemptOutcomeName } from "../../src/base/attempt-outcomes.ts";
 import type { Clock } from "../../src/base/clock.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { createLog, type Log } from "../../src/base/log.ts";
@@ -234,7 +235,6 @@ export function attemptsFor({ run }: ObservedRequest): Attempt[] {
 /** Provider and outcome of each attempt. */
 export function attemptsOf({ ask }: Outcome): string[] {
   return attemptsFor(ask).map(
-    ({ provider, outcome, status }) =>
-      `${provider} ${AttemptOutcomeSchema.value[outcome]?.localName.toLowerCase()} ${status}`,
+    ({ provider, outcome, status }) => `${provider} ${attemptOutcomeName(outcome)} ${status}`,
   );
 }

@@ -206,7 +206,6 @@ async function storeStatus(
  * Locks an account and then its pools, so that nothing of it is admitted, charged or moved
  * meanwhile. Throws `not_found` and `account_closed`.
  */
-/** Locks its pools, too. Throws `not_found` and `account_closed`. */
 export async function lockOpenAccount(
   tx: Runner,
   accountId: string,

@@ -237,7 +237,10 @@ export function actorOf(caller: Caller): string {
 export function actorToFind(field: string, actor: Actor | undefined): string {
   if (actor === undefined) return "";
   if (!actor.kind.value)
-    throw invalidField(field, "must name a person, a token, a management key or a part");
+    throw invalidField(
+      field,
+      "must name a person, a token, a management key, a part or a processor",
+    );
   return actorText(actor);
 }
 

@@ -16,6 +16,7 @@ import {
   OutcomeSchema,
   type Receipt,
 } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import type { Actor } from "../../gen/gateway/common/v1/actor_pb.ts";
 import { type Budget, BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
@@ -310,6 +311,14 @@ export const receiptsOperation: Operation = {
   errors: ["report_too_large", "not_found"],
 };
 
+/** Who did something, as receipts name them. Throws `invalid_request`. */
+function actorParam(query: Query, name: string): Actor | undefined {
+  const actor = toActor(textParam(query, name));
+  if (actor && !actor.kind.value)
+    throw invalidField(name, "is such as `person:per_1` or `token:billing-bot`");
+  return actor;
+}
+
 export function listReceipts(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const query = readQuery(request.query, Object.keys(listParameters));
@@ -325,7 +334,7 @@ export function listReceipts(core: Core) {
           outcomes: listParam(query, "outcome").map((name) => choiceOf(outcomes, "outcome", name)),
           minChargedMicrocredits: creditsParam(query, "min_credits"),
           tags: parseTags(textParam(query, "tag"), "tag"),
-          madeBy: toActor(textParam(query, "made_by")),
+          madeBy: actorParam(query, "made_by"),
         },
       },
       callFor(request),

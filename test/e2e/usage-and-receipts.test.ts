@@ -379,6 +379,8 @@ for (const split of [false, true]) {
       ["receipts?outcome=UNSPECIFIED", "outcome"],
       ["receipts?min_credits=-1", "min_credits"],
       ["receipts?min_credits=0.0000001", "min_credits"],
+      ["receipts?made_by=billing-bot", "made_by"],
+      ["receipts?made_by=token:", "made_by"],
       ["receipts?key_id=a&key_id=b", "key_id"],
       ["receipts?key_id=%00", "key_id"],
     ])("%s is an error of that parameter", async ([path = "", param]) => {

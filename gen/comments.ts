@@ -2,7 +2,7 @@
 
 /** The comments of the protos, by full names. That of an enum value begins with its enum. */
 export const comments: Readonly<Record<string, string>> = {
-  "gateway.accounts.v1.AccountSettings": "What a caller sets of an account. What owners and operators set for an account.",
+  "gateway.accounts.v1.AccountSettings": "What owners and operators set for an account.",
   "gateway.accounts.v1.AccountSettings.billing_details": "Whom documents name from now on: earlier ones stay as they are. All of them: an empty text is removed.",
   "gateway.accounts.v1.AccountSettings.default_member_limits": "The limits of the persons who are members of the account, neither owners nor viewers, and have no limit: of those that are, and of each that joins. Absent, or without a limit: none. Members keep what they have.",
   "gateway.accounts.v1.AccountSettings.name": "With the rules of CreateKeyRequest.name.",
@@ -923,7 +923,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.inference.v1.ToolUseBlock.input": "The arguments of the call, in their original order.",
   "gateway.inference.v1.ToolUseBlock.name": "Name of the tool.",
   "gateway.inference.v1.WireForm": "JSON of the provider that says what the typed event says, and more. A listener of this format writes it instead of encoding the event; an event without a `kind` means something to that format alone. Native: the `data` of this event. Chat and Responses: what the provider wrote in one piece, at the first of its events; the others have the format and no data, and such a listener skips them.",
-  "gateway.inference.v1.WireForm.data": "JSON. Empty: another event has the piece. The event as the provider wrote it: JSON in UTF-8. Empty: it came with an earlier event.",
+  "gateway.inference.v1.WireForm.data": "JSON in UTF-8. Empty: another event has the piece.",
   "gateway.inference.v1.WireForm.format": "Of the provider.",
   "gateway.keys.v1.AdminCredential": "An admin token.",
   "gateway.keys.v1.AdminCredential.name": "`ADMIN_TOKEN` for the one of the environment.",

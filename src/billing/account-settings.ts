@@ -52,10 +52,8 @@ export async function updateAccount(
     if (details) row = await tx.run(sql.setBillingDetails, { accountId, ...details });
     return { account: row, personIds: limited };
   });
-  if (limits) {
-    await limitMembers(parts, accountId, personIds);
-    note?.(limitFacts(limits.limits));
-  }
+  if (limits) await limitMembers(parts, accountId, personIds);
+  note?.({ settings: paths.join(" "), ...(limits && limitFacts(limits.limits)) });
   return create(UpdateAccountResponseSchema, { account: toAccount(account) });
 }
 

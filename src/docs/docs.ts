@@ -4,7 +4,8 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
-import { setImmediate as turn } from "node:timers/promises";
+import { setTimeout as delay, setImmediate as turn } from "node:timers/promises";
+import { BoundedMap } from "../base/bounded-map.ts";
 import { textOf } from "./html.ts";
 import { type Rendered, renderMarkdown, type Section } from "./markdown.ts";
 import {
@@ -17,7 +18,7 @@ import {
   renderPage,
 } from "./page.ts";
 import { orderPages, weightOf } from "./readers.ts";
-import { createSearch, type Entry } from "./search.ts";
+import { createSearch, type Entry, type Found, type Search } from "./search.ts";
 
 /** Longer queries are cut: nobody types them, and each word costs time. */
 const queryCharactersMax = 200;
@@ -72,7 +73,7 @@ type Library = {
 export function createDocs(parts: DocsParts): Docs {
   const { publicUrl, assets, folder = join(root, "docs") } = parts;
   const library = once(() => readLibrary(folder));
-  const search = once(async () => createSearch(await entriesOf(await library())));
+  const search = searchInTurn(once(async () => createSearch(await entriesOf(await library()))));
   const kept = new Map<string, () => Promise<DocsAnswer>>();
   const keep = (key: string, make: () => Promise<DocsAnswer>) => {
     const found = kept.get(key) ?? once(make);
@@ -92,7 +93,7 @@ export function createDocs(parts: DocsParts): Docs {
       const document = all.documents.get(path);
       const asked = query.trim().slice(0, queryCharactersMax).toWellFormed();
       if (path === "" && asked !== "")
-        return htmlOf(renderFound(frame, asked, (await search())(asked)));
+        return htmlOf(renderFound(frame, asked, await search(asked)));
       if (!document && path !== "") return { ...htmlOf(renderNoPage(frame)), status: 404 };
       const { origin } = publicUrl();
       // The files of the console have other names once they have changed.
@@ -103,6 +104,31 @@ export function createDocs(parts: DocsParts): Docs {
         return { ...htmlOf(html), etag: tagOf(html) };
       });
     },
+  };
+}
+
+/**
+ * Searches one after the other, each followed by a pause of three times its length: however often
+ * anybody asks, searching takes a quarter of the process. What was asked lately is kept.
+ */
+function searchInTurn(index: () => Promise<Search>): (query: string) => Promise<readonly Found[]> {
+  const kept = new BoundedMap<string, readonly Found[]>(200);
+  let before: Promise<unknown> = Promise.resolve();
+  return async (query) => {
+    const known = kept.get(query);
+    if (known) return known;
+    const found = Promise.all([index(), before]).then(([search]) => {
+      const begun = performance.now();
+      const sections = search(query);
+      return { sections, tookMs: performance.now() - begun };
+    });
+    before = found.then(
+      ({ tookMs }) => delay(3 * tookMs, undefined, { ref: false }),
+      () => undefined,
+    );
+    const { sections } = await found;
+    kept.set(query, sections);
+    return sections;
   };
 }
 

@@ -66,8 +66,15 @@ export async function createSearch(entries: readonly Entry[]): Promise<Search> {
     bm25: { k: 1.2, b: 0.7, d: 0.1 },
     tokenize: (text) => wordsOf(text).flatMap((word) => [word, ...(synonyms.get(word) ?? [])]),
     // The last word may not be typed to its end.
-    prefix: (_term, at, terms) => at === terms.length - 1,
+    prefix: (term, at, terms) => at === terms.length - 1 && term.length >= 3,
     weights: { fuzzy: 0.2, prefix: 0.4 },
+  };
+  const pairsOfEntry = new Map<Entry, ReadonlySet<string>>();
+  const shared = (entry: Entry, pairs: ReadonlySet<string>) => {
+    if (pairs.size === 0) return 0;
+    const there = pairsOfEntry.get(entry) ?? pairsOf(`${headingOf(entry)} ${entry.text}`);
+    pairsOfEntry.set(entry, there);
+    return [...pairs].filter((pair) => there.has(pair)).length;
   };
   return (query) => {
     const exact = index.search(query, options);
@@ -80,9 +87,7 @@ export async function createSearch(entries: readonly Entry[]): Promise<Search> {
       .flatMap(({ result, score }) => {
         const entry = byHref.get(String(result.id));
         if (!entry) return [];
-        const there = pairsOf(`${headingOf(entry)} ${entry.text}`);
-        const found = [...pairs].filter((pair) => there.has(pair)).length;
-        return [{ entry, result, score: score * (1 + found / 5) }];
+        return [{ entry, result, score: score * (1 + shared(entry, pairs) / 5) }];
       })
       .sort((one, other) => other.score - one.score)
       .slice(0, foundMax)

@@ -213,7 +213,6 @@ export const GetAccountResponseSchema: GenMessage<GetAccountResponse> = /*@__PUR
   messageDesc(file_gateway_accounts_v1_accounts, 7);
 
 /**
- * What a caller sets of an account.
  * What owners and operators set for an account.
  *
  * @generated from message gateway.accounts.v1.AccountSettings

@@ -136,8 +136,7 @@ export type WireForm = Message<"gateway.inference.v1.WireForm"> & {
   format: Format;
 
   /**
-   * JSON. Empty: another event has the piece.
-   * The event as the provider wrote it: JSON in UTF-8. Empty: it came with an earlier event.
+   * JSON in UTF-8. Empty: another event has the piece.
    *
    * @generated from field: bytes data = 2;
    */

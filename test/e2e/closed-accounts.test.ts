@@ -447,6 +447,14 @@ describe("the name and the billing details", () => {
       owner,
     );
     expect(cleared.account?.billingDetails).toBeUndefined();
+    const filter = { accountId, method: "UpdateAccount" };
+    const { events } = await core().people.listAuditEvents(filter, operator);
+    const done = events.filter(({ reason }) => reason === Reason.UNSPECIFIED);
+    expect(done.map(({ facts }) => facts.settings)).toEqual([
+      "billing_details",
+      "billing_details",
+      "name",
+    ]);
   });
 
   test.for([

@@ -945,9 +945,8 @@ const rpcTools: readonly Tool[] = [
     install: `pip install grpcio grpcio-tools
 curl -so gateway.binpb {origin}/protos/descriptor.binpb
 python -m grpc_tools.protoc --descriptor_set_in=gateway.binpb --python_out=. --grpc_python_out=. \\
-  gateway/{alerts/v1/alerts,billing/v1/billing,keys/v1/keys,payments/v1/payments}.proto \\
-  gateway/people/v1/people.proto \\
-  gateway/common/v1/{approval,error,family,forecast,left_out,options,roles,usage}.proto \\
+  buf/validate/validate.proto gateway/billing/v1/receipt.proto \\
+  gateway/common/v1/{actor,family,left_out,options,roles,usage}.proto \\
   gateway/inference/v1/{content,event,inference}.proto`,
     env: ownKey,
     plain: python(`import os
@@ -1040,9 +1039,8 @@ func main() {
     install: `curl -so gateway.binpb {origin}/protos/descriptor.binpb
 protoc --descriptor_set_in=gateway.binpb --java_out=. --grpc-java_out=. \\
   --plugin=protoc-gen-grpc-java="$(command -v grpc_java_plugin)" \\
-  gateway/{alerts/v1/alerts,billing/v1/billing,keys/v1/keys,payments/v1/payments}.proto \\
-  gateway/people/v1/people.proto \\
-  gateway/common/v1/{approval,error,family,forecast,left_out,options,roles,usage}.proto \\
+  buf/validate/validate.proto gateway/billing/v1/receipt.proto \\
+  gateway/common/v1/{actor,family,left_out,options,roles,usage}.proto \\
   gateway/inference/v1/{content,event,inference}.proto
 javac -nowarn -cp "/usr/share/java/*" -d classes $(find gateway -name "*.java")`,
     env: ownKey,

@@ -14,11 +14,14 @@ const outcomes = {
 
 export type AttemptOutcomeName = keyof typeof outcomes;
 
+const byName: ReadonlyMap<string, AttemptOutcome> = new Map(Object.entries(outcomes));
+const names = new Map([...byName].map(([name, outcome]) => [outcome, name]));
+
 export function attemptOutcomeName(outcome: AttemptOutcome): string {
-  return Object.entries(outcomes).find(([, value]) => value === outcome)?.[0] ?? "";
+  return names.get(outcome) ?? "";
 }
 
 /** The value of a name. UNSPECIFIED: it is none of them. */
 export function attemptOutcomeOf(name: string): AttemptOutcome {
-  return Object.entries(outcomes).find(([one]) => one === name)?.[1] ?? AttemptOutcome.UNSPECIFIED;
+  return byName.get(name) ?? AttemptOutcome.UNSPECIFIED;
 }

@@ -213,7 +213,7 @@ export const GetAccountResponseSchema: GenMessage<GetAccountResponse> = /*@__PUR
   messageDesc(file_gateway_accounts_v1_accounts, 7);
 
 /**
- * What owners and operators set for an account.
+ * Settings of an account, by its owners and by operators.
  *
  * @generated from message gateway.accounts.v1.AccountSettings
  */

@@ -143,7 +143,7 @@ export type Alert = Message<"gateway.alerts.v1.Alert"> & {
   accountId: string;
 
   /**
-   * What it is about.
+   * The subject of the alert.
    *
    * @generated from field: gateway.alerts.v1.AlertKind kind = 3;
    */
@@ -233,7 +233,7 @@ export type Delivery = Message<"gateway.alerts.v1.Delivery"> & {
   personId?: string | undefined;
 
   /**
-   * What became of it.
+   * The end of the delivery, or how far it is.
    *
    * @generated from field: gateway.alerts.v1.DeliveryState state = 2;
    */
@@ -561,7 +561,7 @@ export const WatchAlertsResponseSchema: GenMessage<WatchAlertsResponse> = /*@__P
   messageDesc(file_gateway_alerts_v1_alerts, 13);
 
 /**
- * What a page shows of the alerts of an account.
+ * The alerts of an account that a page shows.
  *
  * @generated from message gateway.alerts.v1.NewestAlerts
  */
@@ -668,7 +668,7 @@ export const ListDeliveriesResponseSchema: GenMessage<ListDeliveriesResponse> = 
  */
 export type ListedDelivery = Message<"gateway.alerts.v1.ListedDelivery"> & {
   /**
-   * What became of it, and to whom.
+   * The delivery: to whom, by what, and how far it is.
    *
    * @generated from field: gateway.alerts.v1.Delivery delivery = 1;
    */
@@ -757,7 +757,7 @@ export const ResendDeliveryResponseSchema: GenMessage<ResendDeliveryResponse> = 
   messageDesc(file_gateway_alerts_v1_alerts, 19);
 
 /**
- * What an alert is about.
+ * The subject of an alert.
  *
  * @generated from enum gateway.alerts.v1.AlertKind
  */
@@ -934,7 +934,7 @@ export const AlertKind = {
 } as const;
 
 /**
- * What an alert is about.
+ * The subject of an alert.
  *
  * @generated from enum gateway.alerts.v1.AlertKind
  */
@@ -993,7 +993,7 @@ export const AlertChannelSchema: GenEnum<AlertChannel> = /*@__PURE__*/
   enumDesc(file_gateway_alerts_v1_alerts, 1);
 
 /**
- * What is posted to a webhook.
+ * The form of what a webhook gets.
  *
  * @generated from enum gateway.alerts.v1.WebhookForm
  */
@@ -1021,7 +1021,7 @@ export const WebhookForm = {
 } as const;
 
 /**
- * What is posted to a webhook.
+ * The form of what a webhook gets.
  *
  * @generated from enum gateway.alerts.v1.WebhookForm
  */
@@ -1034,7 +1034,7 @@ export const WebhookFormSchema: GenEnum<WebhookForm> = /*@__PURE__*/
   enumDesc(file_gateway_alerts_v1_alerts, 2);
 
 /**
- * What became of a delivery.
+ * The end of a delivery, or how far it is.
  *
  * @generated from enum gateway.alerts.v1.DeliveryState
  */
@@ -1067,7 +1067,7 @@ export const DeliveryState = {
 } as const;
 
 /**
- * What became of a delivery.
+ * The end of a delivery, or how far it is.
  *
  * @generated from enum gateway.alerts.v1.DeliveryState
  */

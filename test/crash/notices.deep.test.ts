@@ -77,7 +77,7 @@ for (const moment of moments)
     const { orderId } = ordered.order;
     // The answer may be lost with the process.
     await call(gateway, `payments.v1.PaymentDeskService/SimulateDeposit`, {
-      ...{ orderId, amount: "5", confirmations: 1 },
+      ...{ orderId, coins: "5", confirmations: 1 },
     }).catch(() => undefined);
     expect((await exited)[1]).toBe("SIGKILL");
     const other = await stage.start(env);

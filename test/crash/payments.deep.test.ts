@@ -62,7 +62,7 @@ for (const { moment, before } of moments) {
     // The answer may be lost with the process.
     await call(gateway, "payments.v1.PaymentDeskService/SimulateDeposit", {
       orderId,
-      amount: "5",
+      coins: "5",
       confirmations: 1,
     }).catch(() => undefined);
     expect((await exited)[1]).toBe("SIGKILL");

@@ -175,7 +175,7 @@ for (const moment of [...moments.payments, ...moments.sweep])
       return (await list())?.read;
     }).toBe(true);
     const found = await list();
-    expect(found.payments).toMatchObject([{ amount: "0.002", asset: "ETH" }]);
+    expect(found.payments).toMatchObject([{ coins: "0.002", asset: "ETH" }]);
     expect(await posted()).toBe(0n);
     await payments("GrantSweepPayment", { sweepId, paymentId: found.payments[0].paymentId });
     await until(posted).toBe(pack);

@@ -233,14 +233,18 @@ export function settlementBatch(requests: readonly SettleRequest[]): Sequence<re
   }
   const changed = [...shrunk.values(), ...[...endings.values()].map(({ hold }) => hold)];
   const holds = [...new Map(changed.map((one) => [keyOf(requestKeyOf(one)), one])).values()];
+  const [alone, second] = endings.values();
+  const lone = second === undefined && shrunk.size === 0 ? alone : undefined;
   return sequence(
     [
       sql.lockPools.with(poolIds(holds.map(({ payer }) => payer))),
       // In the order of their ids, as checkpoints do. The statements after it would lock them in
       // the order in which the requests ended.
-      sql.lockHolds.with(requestIds(holds)),
+      when(lone === undefined, () => sql.lockHolds.with(requestIds(holds))),
       when(shrunk.size > 0, () => resizeHolds([...shrunk.values()], false)),
-      when(endings.size > 0, () => settleHolds([...endings.values()])),
+      lone
+        ? sql.settleHold.with(settleParameters(lone))
+        : when(endings.size > 0, () => settleHolds([...endings.values()])),
     ],
     ([, , , charged]): readonly Settled[] => {
       const charges = new Map(charged.map((row) => [keyOf(row), row]));
@@ -258,29 +262,52 @@ export function settlementBatch(requests: readonly SettleRequest[]): Sequence<re
 }
 
 function settleHolds(requests: readonly Billed[]): Query<sql.SettleHoldsRow> {
-  const endings = requests.map(({ ending }) => ending);
-  const charged = requests.map((request) => request.charged);
-  const over = requests.map((request) => request.over);
-  const costs = requests.map(({ price, charged }) => costsUpTo(price, charged));
+  const all = requests.map(settleParameters);
   return sql.settleHolds.with({
-    ...requestIds(requests.map(({ hold }) => hold)),
-    priceVersions: requests.map(({ price }) => price.priceVersion),
-    costsInput: costs.map(({ inputMicro }) => inputMicro),
-    costsCache: costs.map(({ withCacheMicro }) => withCacheMicro),
-    costsThinking: costs.map(({ withThinkingMicro }) => withThinkingMicro),
-    costs: costs.map(({ allMicro }) => allMicro),
-    costsOver: requests.map(({ price, over }) => costMicro(price, over)),
-    cachesSaved: requests.map(({ price, charged }) => cacheSavedNano(price, charged)),
-    outputsOver: over.map(({ output }) => output),
-    thinkingsOver: over.map(({ thinking }) => thinking),
-    outcomes: endings.map(({ outcome }) => outcomeName(outcome)),
-    bases: endings.map(({ basis }) => basisName(basis)),
-    attempts: endings.map(({ attempts }) => JSON.stringify(attempts.map(writeAttempt))),
-    facts: endings.map(({ leftOut = [] }) => factsOf(leftOut)),
-    firstEvents: endings.map(({ attempts }) => firstEventOf(attempts)),
-    ...byCategory((category) => charged.map((usage) => usage[category])),
-    webSearches: charged.map(({ webSearches }) => webSearches),
+    accountIds: all.map(({ accountId }) => accountId),
+    requestIds: all.map(({ requestId }) => requestId),
+    priceVersions: all.map(({ priceVersion }) => priceVersion),
+    costsInput: all.map(({ costInput }) => costInput),
+    costsCache: all.map(({ costCache }) => costCache),
+    costsThinking: all.map(({ costThinking }) => costThinking),
+    costs: all.map(({ cost }) => cost),
+    costsOver: all.map(({ costOver }) => costOver),
+    cachesSaved: all.map(({ cacheSaved }) => cacheSaved),
+    outputsOver: all.map(({ outputOver }) => outputOver),
+    thinkingsOver: all.map(({ thinkingOver }) => thinkingOver),
+    outcomes: all.map(({ outcome }) => outcome),
+    bases: all.map(({ basis }) => basis),
+    attempts: all.map(({ attempts }) => attempts),
+    facts: all.map(({ facts }) => facts),
+    firstEvents: all.map(({ firstEvent }) => firstEvent),
+    ...byCategory((category) => all.map((one) => one[category])),
+    webSearches: all.map(({ webSearches }) => webSearches),
   });
+}
+
+/** The parameters of `settleHold`, which `settleHolds` has as lists. */
+function settleParameters({ hold, ending, charged, over, price }: Billed) {
+  const { inputMicro, withCacheMicro, withThinkingMicro, allMicro } = costsUpTo(price, charged);
+  return {
+    accountId: hold.payer.accountId,
+    requestId: hold.requestId,
+    priceVersion: price.priceVersion,
+    costInput: inputMicro,
+    costCache: withCacheMicro,
+    costThinking: withThinkingMicro,
+    cost: allMicro,
+    costOver: costMicro(price, over),
+    cacheSaved: cacheSavedNano(price, charged),
+    outputOver: over.output,
+    thinkingOver: over.thinking,
+    outcome: outcomeName(ending.outcome),
+    basis: basisName(ending.basis),
+    attempts: JSON.stringify(ending.attempts.map(writeAttempt)),
+    facts: factsOf(ending.leftOut ?? []),
+    firstEvent: firstEventOf(ending.attempts),
+    ...byCategory((category) => charged[category]),
+    webSearches: charged.webSearches,
+  };
 }
 
 function billed(request: EndedRequest): Billed {

@@ -257,6 +257,76 @@ where p.account_id = d.account_id and p."family" = d."family"`,
   (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags, p.madeBy, p.managers, p.today, p.monday, p.first],
 );
 
+export type PlaceHoldRow = { admittedAt: Date; month: string };
+/**
+ * Stores one hold as PlaceHolds does, where its pool, its key and its node are as this process last
+ * saw them: without limits, and the pool with the same credits. No row: one of them is not, and
+ * nothing is stored. The caller has locked the pool before, so that what it waited for is seen here.
+ * `posted`: of the pool, as the amount was decided on
+ * `held`: the same
+ * `allowedModels`: of the key, the same
+ * `secretId`: null: the caller presented none
+ * `nodeId`: of this process
+ * `ownerId`: null: the hold belongs to a calling service
+ * `tags`: null: none
+ * `madeBy`: null: the gateway
+ * `deadlineMs`: from now
+ */
+export const placeHold: Optional<{ nodeId: string; amount: bigint | number; accountId: string; family: "v1" | "v2"; posted: bigint | number; held: bigint | number; keyId: string; allowedModels: readonly string[]; secretId: string | null; requestId: string; model: string; priceVersion: string; ownerId: string | null; nonce: string; deadlineMs: number; grantedOutput: number; tags: string | null; madeBy: string | null }, PlaceHoldRow> = optional(
+  "billing/place-hold",
+  `-- billing/place-hold
+with today as materialized (
+  select (now() at time zone 'utc')::date as today,
+    date_trunc('week', now() at time zone 'utc')::date as monday,
+    date_trunc('month', now() at time zone 'utc')::date as first
+), node as materialized (
+  -- Against its deletion: a node that was declared dead must not admit requests.
+  select node_id from nodes where node_id = $1 for key share
+), in_pool as (
+  update pools p
+  set held = p.held + $2, running = p.running + 1,
+    -- The first change of a UTC day begins the windows that begin with it.
+    day = greatest(p.day, t.today),
+    day_base = case when p.day < t.today then p.spent else p.day_base end,
+    week_base = case when p.day < t.monday then p.spent else p.week_base end,
+    month_base = case when p.day < t.first then p.spent else p.month_base end
+  from today t
+  cross join node
+  where p.account_id = $3 and p."family" = $4
+    and p.posted = $5 and p.held = $6
+    and not p.in_debt and p.account_status = 'active' and not p.is_limited
+    and exists (
+      select 1
+      from keys k
+      where k.key_id = $7 and k.status = 'active' and not k.paused
+        and (k.expires_at is null or k.expires_at > now())
+        and k.allowed_models = $8
+        and not exists (
+          select 1
+          from budgets b
+          where b.account_id = k.account_id and b."family" = k."family"
+            and b.payer in (k.key_id, k.managed_by) and b.is_limited
+        )
+    )
+    and not exists (
+      select 1
+      from key_secrets
+      where secret_id = $9 and (revoked_at is not null or expires_at <= now())
+    )
+  returning p.account_id, p."family", t.first
+)
+insert into holds (account_id, request_id, "family", key_id, secret_id, model, month, amount,
+  price_version, node_id, nonce, admitted_at, deadline, granted_output, tags, made_by)
+select account_id, $10, "family", $7, $9, $11, first, $2::bigint,
+  $12, $13, $14, date_trunc('milliseconds', now()),
+  now() + $15::integer * interval '1 millisecond', $16, $17::jsonb, $18
+from in_pool
+returning admitted_at, month`,
+  (p) => [p.nodeId, p.amount, p.accountId, p.family, p.posted, p.held, p.keyId, p.allowedModels, p.secretId, p.requestId, p.model, p.priceVersion, p.ownerId, p.nonce, p.deadlineMs, p.grantedOutput, p.tags, p.madeBy],
+  (v) => ({ admittedAt: v[0], month: v[1] }) as never,
+  "",
+);
+
 /**
  * Adds holds that PlaceHolds stores to budgets with a limit: each amount to that of one payer.
  * `today`: as for PlaceHolds, and the others

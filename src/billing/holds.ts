@@ -41,6 +41,7 @@ import {
   resizedHoldMicro,
   type UsageBounds,
 } from "./hold-size.ts";
+import { KnownRows } from "./known-rows.ts";
 import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
 import type { LedgerMetrics } from "./ledger-metrics.ts";
 import { stepsOf } from "./price.ts";
@@ -201,6 +202,8 @@ export class HoldKeeper implements Holds {
   readonly #unconfirmed = new Map<string, RequestKey & { nonce: string; untilMs: number }>();
   /** Credits that the last admission left free, by pool, key with limits and manager with some. */
   readonly #free = new BoundedMap<string, FreeCredits>(settings.freeKnownMax);
+  /** Rows of the ledger, for requests that are alone in their batches. */
+  readonly #known = new KnownRows();
   /** Holds that are being shrunk, by request. */
   readonly #shrinking = new Map<string, Promise<void>>();
   /** Endings that replace those of queued settlements, by request. */
@@ -239,9 +242,15 @@ export class HoldKeeper implements Holds {
     const blockedSettlements = new BatchConnection(postgres, { prepare, clock });
     const admitOn =
       (connection: BatchConnection) =>
-      (requests: readonly AdmissionRequest[], isRepeat: boolean) => {
+      async (requests: readonly AdmissionRequest[], isRepeat: boolean) => {
+        const [alone, second] = requests;
+        if (alone && second === undefined && !isRepeat) {
+          const admission = this.#known.admission(alone, nodeId());
+          const admitted = admission && (await connection.run(() => admission));
+          if (admitted) return [admitted];
+        }
         const asked = isRepeat ? requests.map(withUsedId) : requests;
-        return connection.run(() => admissionBatch(asked, nodeId(), onLost));
+        return connection.run(() => admissionBatch(asked, nodeId(), onLost, this.#known));
       };
     const settleOn = (connection: BatchConnection) => (requests: readonly SettleRequest[]) =>
       connection.run(() => settlementBatch(requests.map(this.#withAmendment)));
@@ -501,7 +510,10 @@ export class HoldKeeper implements Holds {
     try {
       const settled = await this.#settlePriced({ kind: "settle", hold, ending });
       this.#onSettled?.(hold.payer.accountId, hold.admittedAt);
-      if (settled.kind === "charged") this.#metrics?.count(settled.charge);
+      if (settled.kind === "charged") {
+        this.#known.charge(settled.charge);
+        this.#metrics?.count(settled.charge);
+      }
       const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
       this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
       const charge =

@@ -41,6 +41,7 @@ import {
   runningBudget,
 } from "./admission.ts";
 import { type Decided, type Decision, decision, type Sequence, sequence } from "./batch-queue.ts";
+import type { KnownRows } from "./known-rows.ts";
 import { chargedUsage } from "./price.ts";
 import { basisName, outcomeName, toPrice, writeAttempt } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
@@ -58,12 +59,13 @@ type Billed = EndedRequest & {
 
 /**
  * Admits or rejects each request. When the row of the node no longer exists, rejects all of them
- * and calls `onLost`.
+ * and calls `onLost`. `known` learns the rows.
  */
 export function admissionBatch(
   requests: readonly AdmissionRequest[],
   nodeId: string,
   onLost: () => void,
+  known?: KnownRows,
 ): Decision<readonly Admitted[]> {
   const payers = requests.map(payerOf);
   const named = requests.flatMap((request) =>
@@ -103,7 +105,9 @@ export function admissionBatch(
         ),
         growing: new Map(growing.map((row) => [keyOf(row), row])),
       };
+      const learn = known?.see(pools, keys);
       const outcome = requests.map((request) => admit(ledger, request));
+      learn?.();
       return { outcome, writes: admissionWrites(requests, outcome, ledger) };
     },
   );

@@ -41,6 +41,67 @@ from (
 ) d
 where p.account_id = d.account_id and p."family" = d."family";
 
+-- name: PlaceHold :optional
+-- Stores one hold as PlaceHolds does, where its pool, its key and its node are as this process last
+-- saw them: without limits, and the pool with the same credits. No row: one of them is not, and
+-- nothing is stored. The caller has locked the pool before, so that what it waited for is seen here.
+-- :posted  of the pool, as the amount was decided on
+-- :held  the same
+-- :allowed_models  of the key, the same
+-- :secret_id?  null: the caller presented none
+-- :node_id  of this process
+-- :owner_id?  null: the hold belongs to a calling service
+-- :tags?  null: none
+-- :made_by?  null: the gateway
+-- :deadline_ms  from now
+with today as materialized (
+  select (now() at time zone 'utc')::date as today,
+    date_trunc('week', now() at time zone 'utc')::date as monday,
+    date_trunc('month', now() at time zone 'utc')::date as first
+), node as materialized (
+  -- Against its deletion: a node that was declared dead must not admit requests.
+  select node_id from nodes where node_id = :node_id for key share
+), in_pool as (
+  update pools p
+  set held = p.held + :amount, running = p.running + 1,
+    -- The first change of a UTC day begins the windows that begin with it.
+    day = greatest(p.day, t.today),
+    day_base = case when p.day < t.today then p.spent else p.day_base end,
+    week_base = case when p.day < t.monday then p.spent else p.week_base end,
+    month_base = case when p.day < t.first then p.spent else p.month_base end
+  from today t
+  cross join node
+  where p.account_id = :account_id and p."family" = :family
+    and p.posted = :posted and p.held = :held
+    and not p.in_debt and p.account_status = 'active' and not p.is_limited
+    and exists (
+      select 1
+      from keys k
+      where k.key_id = :key_id and k.status = 'active' and not k.paused
+        and (k.expires_at is null or k.expires_at > now())
+        and k.allowed_models = :allowed_models
+        and not exists (
+          select 1
+          from budgets b
+          where b.account_id = k.account_id and b."family" = k."family"
+            and b.payer in (k.key_id, k.managed_by) and b.is_limited
+        )
+    )
+    and not exists (
+      select 1
+      from key_secrets
+      where secret_id = :secret_id and (revoked_at is not null or expires_at <= now())
+    )
+  returning p.account_id, p."family", t.first
+)
+insert into holds (account_id, request_id, "family", key_id, secret_id, model, month, amount,
+  price_version, node_id, nonce, admitted_at, deadline, granted_output, tags, made_by)
+select account_id, :request_id, "family", :key_id, :secret_id, :model, first, :amount::bigint,
+  :price_version, :owner_id, :nonce, date_trunc('milliseconds', now()),
+  now() + :deadline_ms::integer * interval '1 millisecond', :granted_output, :tags::jsonb, :made_by
+from in_pool
+returning admitted_at, month;
+
 -- name: AddToBudgets :run
 -- Adds holds that PlaceHolds stores to budgets with a limit: each amount to that of one payer.
 -- :today  as for PlaceHolds, and the others

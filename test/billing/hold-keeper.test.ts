@@ -11,6 +11,7 @@ import type { UsageBounds } from "../../src/billing/hold-size.ts";
 import { HoldKeeper, type NewHold } from "../../src/billing/holds.ts";
 import { LedgerMetrics } from "../../src/billing/ledger-metrics.ts";
 import { Metrics } from "../../src/metrics/registry.ts";
+import { lockPool } from "../support/breakable-holds.ts";
 import { ManualClock } from "../support/clock.ts";
 import { endingWith, freshLedger, heldFor, holdRequest, usage } from "../support/ledger.ts";
 import { recordLog } from "../support/log.ts";
@@ -136,6 +137,49 @@ test("as far as the limits of the pool, of the key and of its manager leave it",
       if (who !== "pool" && less === 1n) expect(holds.expectFull(request, false)).toBeDefined();
       if (less === 0n) expect(holds.expectFull(request, isLimited)).toBeUndefined();
     }
+});
+
+test("what is not known of a pool, of a key or of its limits, is no reason to go ahead", async () => {
+  const holds = open();
+  const payer = await ledger.payer(heldFor(100) * 1_000n);
+  const request = holdRequest(payer, 100);
+  expect(holds.expectFull(request, false)).toBeUndefined();
+  expect(holds.expectFull(request, true)).toBeUndefined();
+  await holds.place(request, never);
+  // The key has no limits.
+  expect(holds.expectFull(request, true)).toBeUndefined();
+  expect(holds.expectFull(request, false)).toBeDefined();
+});
+
+test("each manager has the limits of his own", async () => {
+  const holds = open();
+  const payer = await ledger.payer(heldFor(100) * 1_000n);
+  const { accountId, family } = payer;
+  const other = await ledger.payer(0n, { accountId });
+  for (const [{ keyId }, micro] of [
+    [payer, heldFor(100) * 100n],
+    [other, heldFor(100) * 2n],
+  ] as const) {
+    const manager = `person:of_${keyId.slice(4)}`;
+    await ledger.run("update keys set managed_by = $2 where key_id = $1", [keyId, manager]);
+    await ledger.store.transaction((tx) =>
+      setLimits(tx, { accountId, family, payer: manager }, { ...unlimited, day: micro }),
+    );
+  }
+  for (const one of [payer, other]) await holds.place(holdRequest(one, 100), never);
+  expect(holds.expectFull(holdRequest(payer, 100), true)).toBeDefined();
+  expect(holds.expectFull(holdRequest(other, 100), true)).toBeUndefined();
+});
+
+test("an admission leaves what is expected of the credits as it is", async () => {
+  const holds = open();
+  const payer = await ledger.payer(heldFor(100) * 20n);
+  await holds.place(holdRequest(payer, 100), never);
+  const expected = () => holds.expectFull(holdRequest(payer, 100), false) !== undefined;
+  expect([expected(), expected()]).toEqual([true, true]);
+  await holds.place(holdRequest(payer, 100), never);
+  // 18 such holds are free, and two of them are expected.
+  expect(expected()).toBe(false);
 });
 
 test("a hold that was expected is expected no more once it is placed or refused", async () => {
@@ -355,6 +399,25 @@ test("a hold is resized to what its request needs, while it is there", async () 
   const error = await errorOf(holds.resize(grown, usage({ input: 100 })));
   expect(error?.message).toBe("The hold of this request no longer exists.");
   expect(log.lines()).toEqual([]);
+});
+
+test("a hold that cannot be shrunk is named in the log, and grows only once it is", async () => {
+  const holds = open({ maxWaitMs: 20 });
+  const payer = await ledger.payer(heldFor(100));
+  const hold = await holds.place(holdRequest(payer, 100), never);
+  const { unlock } = await lockPool(ledger, payer);
+  const shrunk = await holds.resize(hold, usage({ input: 1 }));
+  const error = await errorOf(holds.resize(shrunk, usage({ input: 90 })));
+  expect([error?.reason, error?.facts.retryAfterMs]).toEqual(["billing_unavailable", 1000]);
+  await unlock();
+  await holds.settle(hold, endingWith({}));
+  await holds.close();
+  await holds.resize(hold, usage({ input: 1 }));
+  await vi.waitFor(() =>
+    expect(log.lines()).toMatchObject([
+      { level: 40, code: "hold_not_shrunk", requestId: hold.requestId, err: {} },
+    ]),
+  );
 });
 
 test("a settlement reports its charge once, and each end of a hold", async () => {

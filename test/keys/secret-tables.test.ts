@@ -202,7 +202,10 @@ test("of the secrets of a key, the newest twenty are listed and every one that i
 });
 
 test("secrets of an active key live until they are revoked, also past their end", async () => {
-  for (const [keyId, more] of Object.entries({ key_1: {}, key_2: { status: "revoked" } as const })) {
+  for (const [keyId, more] of Object.entries({
+    key_1: {},
+    key_2: { status: "revoked" } as const,
+  })) {
     await key(keyId, more);
     await secret(keyId, `${keyId} good`);
     await secret(keyId, `${keyId} ended`, { expiresAt: after(-hour) });

@@ -213,17 +213,22 @@ test("a link is made for as long as it is to last", async () => {
 });
 
 const free = { pair: 5, network: 20 } as const;
-type Failures = { kind: string; failures: number; lastMs: number; waitMs: number };
+type Failures = {
+  readonly kind: "login" | "network" | "pair";
+  readonly failures: number;
+  readonly lastMs: number;
+  readonly waitMs: number;
+};
 /** A count after a further attempt. Null: no wait. */
 function afterAttempt({ kind, failures, lastMs, waitMs }: Failures) {
   if (waitMs > 0) return { kind, failures, counted: false, waitMs };
   if (lastMs < -hour) return { kind, failures: 1, counted: true, waitMs: null };
   const beyond =
-    kind === "pair" || kind === "network" ? failures + 1 - free[kind] : Number.NEGATIVE_INFINITY;
+    kind === "login" ? Number.NEGATIVE_INFINITY : failures + 1 - free[kind];
   const wait = Math.min(900, 2 ** Math.min(10, beyond)) * second;
   return { kind, failures: failures + 1, counted: true, waitMs: beyond < 0 ? null : wait };
 }
-const counts: readonly Failures[] = ["login", "network", "pair"].flatMap((kind) =>
+const counts: readonly Failures[] = (["login", "network", "pair"] as const).flatMap((kind) =>
   [1, 3, 4, 5, 13, 14, 15, 18, 19, 20, 28, 29, 40].flatMap((failures) => [
     { kind, failures, lastMs: -1, waitMs: 0 },
     { kind, failures, lastMs: -hour - 1, waitMs: -1 },
@@ -260,18 +265,16 @@ test("failed passwords of a login's network double the wait, up to a quarter of 
   const asked = counts.map((_, index) => index).filter((index) => index % 7 !== 0);
   const answers = await postgres.run(sql.countAttempts, {
     subjects: [...asked.map(subjectOf), bytes("t new")],
-    kinds: [...asked.map((index) => counts[index]?.kind ?? ""), "pair"],
+    kinds: [...asked.map((index) => counts[index]?.kind ?? "pair"), "pair"],
   });
   const expected = counts.map(afterAttempt);
   const shown = (one: ReturnType<typeof afterAttempt> | undefined) => [
     ...[one?.kind, one?.failures, one?.counted],
     one?.waitMs ?? -now.getTime(),
   ];
-  expect(answers.map(({ kind, failures, counted, waitMs }) => [kind, failures, counted, waitMs]))
-    .toEqual([
-      ...asked.map((index) => shown(expected[index])),
-      ["pair", 1, true, -now.getTime()],
-    ]);
+  expect(
+    answers.map(({ kind, failures, counted, waitMs }) => [kind, failures, counted, waitMs]),
+  ).toEqual([...asked.map((index) => shown(expected[index])), ["pair", 1, true, -now.getTime()]]);
   expect(await failuresNow()).toEqual([
     ...counts.map(({ failures, lastMs, waitMs }, index) => {
       const next = expected[index];

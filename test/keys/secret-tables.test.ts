@@ -69,7 +69,7 @@ type Secret = {
   readonly revokedAt?: Date | null;
   readonly usedAt?: Date | null;
 };
-const digestOf = (secretId: string) => Buffer.from(secretId);
+const digestOf = (secretId: string) => Buffer.from(`digest of ${secretId}`);
 async function secret(keyId: string, secretId: string, more: Secret = {}): Promise<string> {
   const { createdAt = after(-hour), expiresAt = null, revokedAt = null, usedAt = null } = more;
   await run(
@@ -115,12 +115,14 @@ test("a secret is found by its digest, with its key's status and the sooner of t
   ];
   for (const [index, [ofKey, ofSecret]] of cases.entries())
     await secret(await key(`key_${index}`, ofKey), `sec_${index}`, ofSecret);
+  await run("update accounts set status = 'suspended' where account_id = 'acc_1'");
   const last = `sec_${cases.length - 1}`;
   const found = await find(...cases.map((_, index) => `sec_${index}`), "unknown");
   expect(found.size).toBe(cases.length);
   for (const [index, [, , status, ms]] of cases.entries()) {
     const row = found.get(`sec_${index}`);
     expect([row?.keyId, row?.status]).toEqual([`key_${index}`, status]);
+    expect(row?.accountStatus).toBe("suspended");
     if (ms === null) expect(row?.expiresInMs).toBeNull();
     // It is measured from the real time, shortly after the one that stands still.
     else expect(Math.abs(Number(row?.expiresInMs) - ms)).toBeLessThan(hour / 2);

@@ -325,6 +325,8 @@ test("a challenge is answered once, until its time is over", async () => {
     postgres.run(sql.spendChallenge, { digest: bytes(name), lifetimeMs });
   const spent = [await spend("a", -1), await spend("b", 0), await spend("c", 1)];
   expect([...spent, await spend("a", 5)]).toEqual([1, 1, 1, 0]);
+  const ends = await run<{ at: Date }>("select ends_at as at from spent_challenges order by at");
+  expect(ends.map(({ at }) => at)).toEqual([-1, 0, 1].map(after));
   await postgres.run(sql.removeChallenges);
   const left = await run<{ digest: Buffer }>("select digest from spent_challenges order by 1");
   expect(left.map(({ digest }) => digest.toString())).toEqual(["b", "c"]);

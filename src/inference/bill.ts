@@ -45,9 +45,12 @@ export interface Answered {
   movedUsage(): Usage | undefined;
 }
 
+/** What a bill needs of its request. */
+type BilledRequest = Pick<Prepared, "applied" | "bounds" | "size">;
+
 export class Bill {
   readonly #parts: BillParts;
-  readonly #prepared: Prepared;
+  readonly #prepared: BilledRequest;
   readonly #answer: Answered;
   readonly #trace: TraceScope | undefined;
   readonly #stopWatching: () => void;
@@ -60,7 +63,7 @@ export class Bill {
   constructor(
     parts: BillParts,
     of: {
-      readonly prepared: Prepared;
+      readonly prepared: BilledRequest;
       readonly hold: Hold;
       readonly answer: Answered;
       readonly trace: TraceScope | undefined;

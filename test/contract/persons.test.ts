@@ -18,7 +18,7 @@ import {
   type Person,
 } from "../../src/contract/contract.ts";
 import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
-import { answerType, testService } from "../support/test-service.ts";
+import { answerType, innerType, testService } from "../support/test-service.ts";
 
 const owner: Person = {
   kind: "person",
@@ -302,6 +302,26 @@ describe("an audit event", () => {
     await errorOf(service.call("change", as("admin"), { accountId: secret }));
     expect(JSON.stringify(service.events.map(({ facts }) => facts))).not.toContain("sk-gw2-");
     expect(service.log()).not.toContain("sk-gw2-");
+  });
+
+  test("has texts of the answer that the gateway has checked, and the same of no request", async () => {
+    const sent = { texts: ["sk-gw2-1the-secret"] };
+    const checked = { texts: ["model-a", "model-b"] };
+    const inside = (texts: object) => ({ inner: Object.assign(create(innerType), texts) });
+    for (const [request, answer] of [
+      [sent, checked],
+      [inside(sent), inside(checked)],
+    ] as const) {
+      const service = open({ change: async () => Object.assign(create(answerType), answer) });
+      await service.call("change", as("owner"), request);
+      expect(service.events.map(({ facts }) => facts)).toEqual([{ texts: "model-a model-b" }]);
+      const rejected = open({ change: () => Promise.reject(new ApiError("not_found")) });
+      await errorOf(rejected.call("change", as("owner"), request));
+      expect(rejected.events.map(({ outcome, facts }) => [outcome, facts])).toEqual([
+        ["not_found", {}],
+      ]);
+      expect(service.log() + rejected.log()).not.toContain("sk-gw2-");
+    }
   });
 
   test("is left once by an operator who looks into an account, never by its members", async () => {

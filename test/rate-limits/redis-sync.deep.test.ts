@@ -6,6 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
+import { createRateLimiter } from "../../src/rate-limits/limiter.ts";
 import { createRateLimits, type RateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { connectRedis, type Redis } from "../../src/redis/redis.ts";
 import { readDocument } from "../docs/documents.ts";
@@ -416,6 +417,26 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     expect(await burst([second], "key_a", 40, 40)).toStrictEqual([20]);
     await untilAll(nodes, "redis");
     expect(sum(await burst(nodes, "key_a", 30, 20))).toBe(0);
+  });
+
+  test("in that second, requests that Redis has not answered count against the quota", async () => {
+    const redis = connectRedis(server.url, log);
+    // The second does not end: the clock stands still.
+    const limiter = createRateLimiter({
+      ...{ redis, log, answerMsMax: generousMs, nowMs: () => 1_000 },
+      nodes: { id: () => "node_0", live: () => ["node_0", "node_1"] },
+    });
+    try {
+      await limiter.redisWindows?.start();
+      expect.assert(limiter.redisWindows?.isReachable && !limiter.redisWindows.isSynced);
+      const asked = Array.from({ length: 20 }, () => limiter.acquire("rpm:key_a", 10));
+      const admitted = (await Promise.all(asked)).filter((one) => one.admitted);
+      expect(admitted.map(({ quota }) => quota)).toStrictEqual(Array(5).fill(10));
+      expect((await limiter.acquire("rpm:key_a", 10)).admitted).toBe(false);
+    } finally {
+      await limiter.redisWindows?.stop();
+      await redis.close();
+    }
   });
 
   test("killed again while nodes come back: never more than twice the limit", async () => {

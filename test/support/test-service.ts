@@ -56,19 +56,30 @@ function optionsOf(marks: Marks) {
   return options;
 }
 
-function fieldOptions(isRecorded: boolean) {
+function fieldOptions(when: Recorded) {
   const options = create(FieldOptionsSchema);
-  if (isRecorded) setExtension(options, recorded, Recorded.ALWAYS);
+  if (when !== Recorded.UNSPECIFIED) setExtension(options, recorded, when);
   return options;
 }
 
 const text = (name: string, number: number) => ({
   name,
-  options: fieldOptions(name === "account_id"),
+  options: fieldOptions(name === "account_id" ? Recorded.ALWAYS : Recorded.UNSPECIFIED),
   number,
   label: FieldDescriptorProto_Label.OPTIONAL,
   type: FieldDescriptorProto_Type.STRING,
   jsonName: name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase()),
+});
+
+/** Texts that the audit records of an answer alone. */
+const texts = (number: number) => ({
+  ...text("texts", number),
+  options: fieldOptions(Recorded.IN_ANSWERS),
+  label: FieldDescriptorProto_Label.REPEATED,
+});
+const inner = (number: number) => ({
+  ...{ name: "inner", jsonName: "inner", number, label: FieldDescriptorProto_Label.OPTIONAL },
+  ...{ type: FieldDescriptorProto_Type.MESSAGE, typeName: ".test.Inner" },
 });
 
 const file = create(FileDescriptorProtoSchema, {
@@ -76,9 +87,10 @@ const file = create(FileDescriptorProtoSchema, {
   package: "test",
   syntax: "proto3",
   messageType: [
-    { name: "Request", field: [text("account_id", 1), text("secret", 2)] },
+    { name: "Request", field: [text("account_id", 1), text("secret", 2), texts(3), inner(4)] },
     { name: "OpenRequest", field: [text("secret", 2)] },
-    { name: "Answer", field: [text("account_id", 1), text("secret", 2)] },
+    { name: "Answer", field: [text("account_id", 1), text("secret", 2), texts(3), inner(4)] },
+    { name: "Inner", field: [texts(1)] },
   ],
   service: [
     {
@@ -102,8 +114,9 @@ function found<T>(desc: T | undefined): T {
 }
 
 /**
- * Methods `read`, `change`, `watch` and `open`, with `{ account_id, secret }` both ways. `open`
- * takes no account.
+ * Methods `read`, `change`, `watch` and `open`, with `{ account_id, secret, texts, inner }` both
+ * ways. `open` takes a secret alone.
  */
 export const testService = found(registry.getService("test.TestService"));
 export const answerType = found(registry.getMessage("test.Answer"));
+export const innerType = found(registry.getMessage("test.Inner"));

@@ -9,7 +9,7 @@ import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
+import { DepositState, OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { parseCredits } from "../../src/base/money.ts";
@@ -395,6 +395,33 @@ describe("all orders", () => {
     });
     const refunded = rows.find(({ order_id }) => order_id === payers[0]);
     expect(refunded?.receipt_number).toMatch(/^R\d{4}-\d{6}$/);
+  });
+
+  test("have received in their file what has settled in their own coin", async () => {
+    const { payments } = core();
+    const accountId = await makeAccount("third");
+    const { order } = await payments.createOrder(
+      {
+        ...{ accountId, family: V1, packMicrodollars: 10_000_000n, idempotencyKey: "o-received" },
+        method: "simulated:usdt",
+      },
+      call(),
+    );
+    const { orderId = "" } = order ?? {};
+    const pay = (deposit: object) => payments.simulateDeposit({ orderId, ...deposit }, call());
+    await pay({ coins: "3", confirmations: 10 });
+    await pay({ coins: "2", confirmations: 0 });
+    await pay({ depositId: "third-lost", coins: "1", confirmations: 0, lost: true });
+    await pay({ coins: "0.5", confirmations: 10, asset: "BTC" });
+    const states = async () => {
+      const { order: now } = await payments.getOrder({ orderId }, call());
+      return (now?.deposits ?? []).map(({ state }) => state).sort();
+    };
+    const { SEEN, SETTLED, LOST } = DepositState;
+    await expect.poll(states).toEqual([SEEN, SETTLED, SETTLED, LOST]);
+    expect(await csvOf(payments.exportOrders({ accountId }, call()))).toMatchObject([
+      { order_id: orderId, received_amount: "3", asset: "USDT" },
+    ]);
   });
 });
 

@@ -649,7 +649,9 @@ test("mail is a way to operators only while one of them would get it", async () 
   await set("operator = 'admin'");
   expect(await node.alerts.operatorChannels()).toEqual(["mail"]);
   expect(await nodes.alerts.operatorChannels(), "without a mail server").toEqual([]);
-  await set("email = null, email_verified_at = null");
+  await set("disabled_at = now()");
+  expect(await node.alerts.operatorChannels(), "to one who may not sign in").toEqual([]);
+  await set("disabled_at = null, email = null, email_verified_at = null");
   expect(await node.alerts.operatorChannels()).toEqual([]);
 });
 
@@ -774,8 +776,9 @@ test("owners are mailed, and whom a sign-in is about; others are not", async () 
   const { accountId } = await nodes.payer(0n);
   await nodes.person(accountId, "olga");
   await nodes.person(accountId, "viktor", "viewer");
+  await nodes.person(accountId, "dora");
   const mia = await nodes.person(accountId, "mia", "member");
-  await nodes.run("update people set disabled_at = now() where login = 'viktor'");
+  await nodes.run("update people set disabled_at = now() where login = 'dora'");
   const node = nodes.node({ mailer: mailer() });
   await nodes.session(mia, "198.51.100.7", 50);
   await nodes.session(mia, "203.0.113.5", 0);

@@ -197,6 +197,31 @@ describe("a page", () => {
   });
 });
 
+test("an export of an account and one of a key have each charge once, also those of one moment", async () => {
+  const one = await world.payer(0n);
+  const next = { ...one, keyId: `${one.keyId}b` };
+  for (const payer of [one, next])
+    await writeCharges(world.run, { payer, count: 2_100, from: at(5), stepMs: 0 });
+  const parts = {
+    store: createLedgerStore(world.postgres),
+    usage: createReports(world.postgres.reports),
+  };
+  const scope = { accountId: one.accountId, onlyKey: undefined };
+  const idsOfFile = async (keyId: string) => {
+    const request = create(ExportChargesRequestSchema, { keyId });
+    let text = "";
+    const pages = exportCharges(parts, request, scope, new AbortController().signal);
+    for await (const { csv } of pages) text += csv;
+    const lines = text.split("\r\n").slice(1, -1);
+    return lines.map((line) => line.split(",")[0]);
+  };
+  const idsOfKey = ({ keyId }: Payer) =>
+    Array.from({ length: 2_100 }, (_, n) => `req_${keyId}_${String(n).padStart(7, "0")}`);
+  const ofAccount = await idsOfFile("");
+  expect(ofAccount.toSorted()).toEqual([...idsOfKey(one), ...idsOfKey(next)].toSorted());
+  expect(await idsOfFile(next.keyId)).toEqual(idsOfKey(next));
+});
+
 test("a list or an export that takes too long is ended by the database, and says so", async () => {
   const hurried = connectPostgres(world.url, { timeoutMs: 2_100 });
   const client = new Client({ connectionString: world.url });

@@ -10,7 +10,7 @@ import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { AccountRole, AdminScope } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { AccountRole, AdminScope, ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyState } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { Attention } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { Authenticator } from "../support/authenticator.ts";
@@ -401,6 +401,21 @@ describe("a suspended account", () => {
     await core().billing.resumeAccount({ accountId, reason: "as before" }, operator);
     expect(await reasonOf(redeem())).toBe("ok");
     await expect.poll(async () => (await post(secret)).status).toBe(200);
+  });
+
+  test("shuts its programs out, and lets them in again, both at once", async () => {
+    const { accountId, owner } = await open();
+    const { keys, billing } = core();
+    const scopes = [ManagementScope.READ];
+    const { secret } = await keys.createManagementKey({ accountId, name: "p", scopes }, owner);
+    // Nodes remember who a program is for a minute, if nothing says that he changed.
+    const program = { headers: { authorization: `Bearer ${secret}` } };
+    const outcome = () => reasonOf(keys.listKeys({ accountId }, program));
+    expect(await outcome()).toBe("ok");
+    await billing.suspendAccount({ accountId, reason: "unpaid" }, operator);
+    await expect.poll(outcome).toBe("account_suspended");
+    await billing.resumeAccount({ accountId, reason: "as before" }, operator);
+    await expect.poll(outcome).toBe("ok");
   });
 
   test("takes credits that were paid for, and no invitation", async () => {

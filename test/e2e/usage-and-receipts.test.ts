@@ -176,9 +176,8 @@ for (const split of [false, true]) {
       expect(grants?.total_used).toBeCloseTo(usd(spent), 8);
       expect(grants?.total_granted).toBe(subscription?.hard_limit_usd);
       // Of an account reader it is its own spending, which is none.
-      expect(await read("dashboard/billing/usage", reader.secret)).toMatchObject({
-        total_usage: 0,
-      });
+      for (const path of [paths[1] ?? "", "dashboard/billing/usage"])
+        expect(await read(path, reader.secret)).toMatchObject({ total_usage: 0 });
       const empty = await read<Answer>("dashboard/billing/subscription", stranger.secret);
       expect(empty).toMatchObject({ hard_limit_usd: 0, has_payment_method: true });
       const wrong = await failure("dashboard/billing/usage?start_date=2026-02-30");

@@ -613,7 +613,11 @@ describe("a change", () => {
       expect(await errorOf(call({ managementKeyId: id }))).toBe("not_found management_key_id");
   });
 
-  test("a rotation lets the earlier secret live for the overlap", async () => {
+  test("a rotation lets the earlier secret live for the overlap, and for no longer than it had", async () => {
+    const secretsOf = async (managementKeyId: string) => {
+      const all = await open(owner).listManagementKeys({ accountId: "acc_a" });
+      return all.managementKeys.find((one) => one.managementKeyId === managementKeyId)?.secrets;
+    };
     const { id, secret } = await make();
     const rotate = async (seconds: bigint) =>
       (await open(owner).rotateManagementKey({ managementKeyId: id, overlap: { seconds } })).secret;
@@ -623,11 +627,16 @@ describe("a change", () => {
     expect(await Promise.all([secret, second, third].map((one) => identify(one)))).toEqual([
       ...["invalid_key", "invalid_key", "no error"],
     ]);
-    const { managementKeys } = await open(owner).listManagementKeys({ accountId: "acc_a" });
-    const listed = managementKeys.find((one) => one.managementKeyId === id);
-    expect(listed?.secrets.map(({ expiresAt }) => expiresAt !== undefined)).toEqual([
+    expect((await secretsOf(id))?.map(({ expiresAt }) => expiresAt !== undefined)).toEqual([
       ...[false, true, true],
     ]);
+    // A longer overlap later brings none of them back, and lengthens none.
+    await rotate(3_600n);
+    const before = await secretsOf(id);
+    await rotate(604_800n);
+    expect((await secretsOf(id))?.slice(2)).toEqual(before?.slice(1));
+    const all = [secret, second, third].map((one) => identify(one));
+    expect(await Promise.all(all)).toEqual(["invalid_key", "invalid_key", "no error"]);
     // A new secret is listed before anybody has used it.
     const { key } = await make();
     expect(key.secrets.map(({ lastUsedAt }) => lastUsedAt)).toEqual([undefined]);

@@ -9,7 +9,7 @@ import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
+import { DepositState, OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { parseCredits } from "../../src/base/money.ts";
@@ -396,6 +396,33 @@ describe("all orders", () => {
     const refunded = rows.find(({ order_id }) => order_id === payers[0]);
     expect(refunded?.receipt_number).toMatch(/^R\d{4}-\d{6}$/);
   });
+
+  test("have received in their file what has settled in their own coin", async () => {
+    const { payments } = core();
+    const accountId = await makeAccount("third");
+    const { order } = await payments.createOrder(
+      {
+        ...{ accountId, family: V1, packMicrodollars: 10_000_000n, idempotencyKey: "o-received" },
+        method: "simulated:usdt",
+      },
+      call(),
+    );
+    const { orderId = "" } = order ?? {};
+    const pay = (deposit: object) => payments.simulateDeposit({ orderId, ...deposit }, call());
+    await pay({ coins: "3", confirmations: 10 });
+    await pay({ coins: "2", confirmations: 0 });
+    await pay({ depositId: "third-lost", coins: "1", confirmations: 0, lost: true });
+    await pay({ coins: "0.5", confirmations: 10, asset: "BTC" });
+    const states = async () => {
+      const { order: now } = await payments.getOrder({ orderId }, call());
+      return (now?.deposits ?? []).map(({ state }) => state).sort();
+    };
+    const { SEEN, SETTLED, LOST } = DepositState;
+    await expect.poll(states).toEqual([SEEN, SETTLED, SETTLED, LOST]);
+    expect(await csvOf(payments.exportOrders({ accountId }, call()))).toMatchObject([
+      { order_id: orderId, received_amount: "3", asset: "USDT" },
+    ]);
+  });
 });
 
 test("files of many orders, documents and transfers come page by page, each line once", async () => {
@@ -440,6 +467,57 @@ test("files of many orders, documents and transfers come page by page, each line
   expect(before.length).toBeGreaterThan(0);
   await client.query("delete from payment_documents where seller = 'many'");
   await client.query("delete from payment_orders where processor = 'many'");
+});
+
+test("documents and used promotions of one moment come on some page, each once", async () => {
+  const accountId = await makeAccount("at once");
+  await client.query(
+    `insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro,
+       processor, method, asset, network, decimals, external_id, quoted_atoms, rate, state,
+       created_by, quoted_until, watched_until)
+     select 'ord_once_' || n, $1, 'v1', 'once-' || n, 5000000, 'once', 'once:btc', 'BTC',
+       'bitcoin', 8, 'once-' || n, 5000, 100000000000, 'open', 'token:once', now(), now()
+     from generate_series(1, 5) n`,
+    [accountId],
+  );
+  await client.query(
+    `insert into payment_documents (seller, kind, year, n, number, order_id)
+     select 'once', 'receipt', 2026, right(order_id, 1)::integer, 'O2026-' || right(order_id, 1),
+       order_id
+     from payment_orders where account_id = $1`,
+    [accountId],
+  );
+  await client.query(
+    `insert into promotions (code_id, code_sha256, name, "family", bonus_micro, created_by)
+     select 'pro_once_' || n, sha256(n::text::bytea), 'once', 'v1', 1, 'token:once'
+     from generate_series(1, 5) n`,
+  );
+  await client.query(
+    `insert into promotion_uses (code_id, account_id, used_at, transfer_id)
+     select code_id, $1, now(), 'tra_once' from promotions where name = 'once'`,
+    [accountId],
+  );
+  const { operations } = core();
+  const numbers: string[] = [];
+  const codes: string[] = [];
+  for (let pageToken = "", page = 0; page === 0 || pageToken !== ""; page++) {
+    const asked = { accountId, pageSize: 2, pageToken };
+    const { documents, nextPageToken } = await operations.listDocuments(asked, call());
+    numbers.push(...documents.map(({ number }) => number));
+    pageToken = nextPageToken;
+  }
+  for (let pageToken = "", page = 0; page === 0 || pageToken !== ""; page++) {
+    const asked = { accountId, pageSize: 2, pageToken };
+    const { uses, nextPageToken } = await operations.listPromotionUses(asked, call());
+    codes.push(...uses.map(({ promotionId }) => promotionId));
+    pageToken = nextPageToken;
+  }
+  const newestFirst = [5, 4, 3, 2, 1];
+  expect(numbers).toEqual(newestFirst.map((n) => `O2026-${n}`));
+  expect(codes).toEqual(newestFirst.map((n) => `pro_once_${n}`));
+  await client.query("delete from promotion_uses where account_id = $1", [accountId]);
+  await client.query("delete from payment_documents where seller = 'once'");
+  await client.query("delete from payment_orders where processor = 'once'");
 });
 
 describe("a person of support", () => {

@@ -219,6 +219,22 @@ test("four counting calls of a key run at once, the next ones wait their turn, a
   (await limits.acquireFreeCall("key_a", 10))();
 });
 
+test("counting calls that take longer than a minute keep their turns", async () => {
+  const { now, nowMs } = clock();
+  const limiter = new FreeCallLimiter(nowMs);
+  const ends = await Promise.all(Array.from({ length: 4 }, () => limiter.begin("key_a", 10)));
+  now.ms += 120_000;
+  let hasBegun = false;
+  const fifth = limiter.begin("key_a", 10).then((end) => {
+    hasBegun = true;
+    return end;
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(hasBegun).toBe(false);
+  ends[0]?.("counted");
+  (await fifth)("counted");
+});
+
 test("a key may count 256 MiB a minute; the wait lasts until enough expires, and refused bytes do not count", async () => {
   const { now, nowMs } = clock();
   const limiter = new FreeCallLimiter(nowMs);

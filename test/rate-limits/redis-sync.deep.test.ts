@@ -149,6 +149,18 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     expect(await isAdmitted(first, "key_a", 1)).toBe(false);
   });
 
+  test("a node that was refused tries again as soon as it has returned a place", async () => {
+    nodes = await startNodes(server.url, 1);
+    const [node] = nodes;
+    expect.assert(node);
+    const place = await node.limits.acquire("key_a", 1);
+    expect(await isAdmitted(node, "key_a", 1)).toBe(false);
+    const refused = expect.objectContaining({ reason: "rate_limited" });
+    expect(() => node.limits.check("key_a", 1)).toThrow(refused);
+    place?.cancel();
+    expect(() => node.limits.check("key_a", 1)).not.toThrow();
+  });
+
   test("a place that was returned while Redis was away never reaches Redis", async () => {
     await server.kill();
     try {

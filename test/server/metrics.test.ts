@@ -162,6 +162,19 @@ test("each request is counted once, by the first spelling of its path and by its
   );
 });
 
+test("a first event comes after its request began, and before the answer is whole", async () => {
+  const all = await settled();
+  for (const [first, whole] of [
+    ["gen_ai_server_time_to_first_token_seconds", "gen_ai_server_request_duration_seconds"],
+    ["gateway_time_to_first_event_seconds", "gateway_request_duration_seconds"],
+  ] as const) {
+    expect(all.sum(`${first}_count`), first).toBeGreaterThan(0);
+    expect(all.sum(`${first}_sum`), first).toBeGreaterThan(0);
+    expect(all.sum(`${first}_sum`), first).toBeLessThan(all.sum(`${whole}_sum`));
+  }
+  expect(all.sum("gen_ai_server_time_per_output_token_seconds_sum")).toBeGreaterThan(0);
+});
+
 test("no label holds an account, a key, a request id or text of a client", async () => {
   const { text } = await settled();
   for (const secret of [gateway.accountId, gateway.v1, "no-such-model", "nowhere"])

@@ -5,7 +5,10 @@ import { expect, test } from "vitest";
 import { Format, MessageSchema, Role } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { GenerateRequestSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../../src/base/errors.ts";
+import { dialectNames, dialectOf } from "../../../src/config/dialects.ts";
 import { encodeRequest } from "../../../src/formats/chat/chat.ts";
+import { fitMessages } from "../../../src/formats/chat/fit-messages.ts";
+import { Fit } from "../../../src/formats/fit.ts";
 
 type RequestInit = MessageInitShape<typeof GenerateRequestSchema>;
 type Target = Parameters<typeof encodeRequest>[1];
@@ -247,6 +250,24 @@ test("thinking is returned to a provider in requests of this format, and to a ga
       assistant({ kind: { case: "thinking", value: { thinking: "hm", signature: "c2ln" } } }),
     ]),
   ).toEqual([]);
+});
+
+test.for(dialectNames)("what %s gets of a turn has a text, parts, or calls", (name) => {
+  const thought = { type: "thinking", thinking: [{ type: "text", text: "hm" }] };
+  const part = { type: "text", text: "a" };
+  const call = { id: "abcdefghi", type: "function", function: { name: "f", arguments: "{}" } };
+  const turns = [
+    { content: [thought] },
+    { content: [thought, part] },
+    { content: [thought], tool_calls: [call] },
+    { content: [thought, part], tool_calls: [call] },
+  ].map((turn): JsonObject => ({ role: "assistant", ...turn }));
+  const dialect = dialectOf(name);
+  const writesThoughts = dialect.reasoning?.includes("content") ?? true;
+  const fitted = fitMessages(turns, dialect, new Fit());
+  expect(fitted.map(({ content }) => content)).toEqual(
+    writesThoughts ? turns.map(({ content }) => content) : ["", [part], null, [part]],
+  );
 });
 
 test("cache marks are sent only for a provider that knows them", () => {

@@ -352,9 +352,20 @@ function addRoutes(
     return context;
   }
 
+  /** The checks of a caller before its body is read. */
+  function checkEarly(
+    { earlyCheck, needsVersion }: Route,
+    { caller }: NonNullable<RequestContext["identity"]>,
+    { context, headers, ip }: FastifyRequest,
+  ): void {
+    if (earlyCheck && caller.management) throw new ApiError("management_key_here");
+    if (needsVersion) context.vendor = requireVersion(headers);
+    if (earlyCheck && caller.key) context.turn = keyLoad.check(caller.key, ip, context.requestId);
+  }
+
   function addRoute(url: string, route: Route): void {
     const isVariant = url !== route.paths[0];
-    const { method, envelope, credential, needsVersion, monthUsage = false, run } = route;
+    const { method, envelope, credential, monthUsage = false, run } = route;
     const [pattern = url] = route.paths;
     scope.route({
       method,
@@ -368,32 +379,19 @@ function addRoutes(
         if (!credential) return;
         if (openRequests.isDraining) throw shuttingDown();
         parts.addressLoad.checkRequest(request);
-        const { openly } = route;
-        const isOpen = openly && (url === openly.path || url === `${openly.path}/`);
-        if (isOpen && !bringsCredential(request) && openly.isOn()) {
-          await openly.send(request, reply);
+        if (route.openly && servesOpenly(route.openly, url, request)) {
+          await route.openly.send(request, reply);
           return;
         }
         const key = readCredential(credential, request.raw, settings.file.nativeBearer);
         const authorization = `Bearer ${key}`;
-        const headers = {
-          authorization,
-          "x-request-id": context.requestId,
-          [addressHeader]: request.ip ?? "",
-          ...repeatHeader(request),
-          ...context.trace?.headers,
-        };
+        const headers = callHeadersOf(authorization, context, request);
         const call = { headers, signal: context.hangUp.signal };
         const attempt = { authorization, address: request.ip, monthUsage };
         const identifying = identifyCaller(attempt, call);
         const identified = identifying instanceof Promise ? await identifying : identifying;
-        const { caller } = identified;
         context.identity = { ...identified, headers };
-        // Before the body is read.
-        if (route.earlyCheck && caller.management) throw new ApiError("management_key_here");
-        if (needsVersion) context.vendor = requireVersion(request.headers);
-        if (route.earlyCheck && context.identity.caller.key)
-          context.turn = keyLoad.check(context.identity.caller.key, request.ip, context.requestId);
+        checkEarly(route, context.identity, request);
       },
       handler: run,
     });
@@ -420,6 +418,30 @@ function addRoutes(
     }
     done(error);
   });
+}
+
+/** The headers of the calls that serve a request. */
+function callHeadersOf(
+  authorization: string,
+  { requestId, trace }: RequestContext,
+  request: FastifyRequest,
+): Record<string, string> {
+  return {
+    authorization,
+    "x-request-id": requestId,
+    [addressHeader]: request.ip ?? "",
+    ...repeatHeader(request),
+    ...trace?.headers,
+  };
+}
+
+/** True if this request to `url` is answered without a credential. */
+function servesOpenly(
+  { path, isOn }: NonNullable<Route["openly"]>,
+  url: string,
+  request: FastifyRequest,
+): boolean {
+  return (url === path || url === `${path}/`) && !bringsCredential(request) && isOn();
 }
 
 /** How often the SDK of the client has sent the request before. */

@@ -328,15 +328,15 @@ export class HoldKeeper implements Holds {
     for (;;) {
       const admitted = await this.#admit(placing);
       if (admitted.kind === "held") return this.#rememberFree(admitted.hold);
-      const mayRefine = placing.mayRefine && admitted.freeMicro !== undefined;
-      const bounds = mayRefine ? await refine?.(admitted.freeMicro) : undefined;
+      const { mayRefine } = placing;
+      assert(mayRefine || admitted.kind !== "reduced", "only a request that may be refined is");
+      const { freeMicro } = admitted;
+      const bounds = mayRefine && freeMicro !== undefined && (await refine?.(freeMicro));
       if (admitted.kind === "reduced" && signal.aborted) throw new ApiError("cancelled");
-      const isRefined = admitted.kind === "reduced" || (bounds !== undefined && !signal.aborted);
-      if (mayRefine && isRefined) {
-        placing = { ...placing, bounds: bounds ?? placing.bounds, mayRefine: false };
+      if (admitted.kind === "reduced" || (bounds && !signal.aborted)) {
+        placing = { ...placing, bounds: bounds || placing.bounds, mayRefine: false };
         continue;
       }
-      assert(admitted.kind !== "reduced", "only a request that may be refined is");
       if (admitted.kind === "rejected" || this.#clock.now() >= untilMs || signal.aborted)
         throw await this.#withOtherPool(admitted.error, request.payer);
       await this.#waitForCredits(placing, signal);

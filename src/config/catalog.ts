@@ -260,7 +260,7 @@ function findBrokenReferences(file: unknown): string[] {
         problems.push(
           `models[${index}].routes: there is no provider ${provider}${suggest(provider, providerNames)}`,
         );
-    const problem = findWrongSource(price.inherit, models);
+    const problem = findWrongSource(price.inherit, models, ids);
     if (problem) problems.push(`models[${index}].price.inherit: ${problem}`);
   }
   for (const [alias, id] of Object.entries(aliases)) {
@@ -275,10 +275,10 @@ function findBrokenReferences(file: unknown): string[] {
 function findWrongSource(
   name: string,
   models: v.InferOutput<typeof names>["models"],
+  ids: readonly string[],
 ): string | undefined {
   if (name === "") return undefined;
   const from = models.find(({ id }) => id === name);
-  const ids = models.map(({ id }) => id);
   if (from === undefined) return `there is no model ${name}${suggest(name, ids)}`;
   // One step only: the named model states its own price.
   return from.price.inherit === ""

@@ -97,13 +97,12 @@ export function createHttpProvider(
         const written = message({ ...call, request });
         if (!written) return undefined;
         const answer = await post(addressed(written), signal);
-        if (answer.status === 200 && answer.body) return read(answer.body);
+        const counted = answer.status === 200 ? answer.body : undefined;
+        if (counted) return read(counted);
         const error = withoutSecrets(answer);
-        const isRefusal = error.status >= 400;
-        if (isRefusal && (await mayRepeat(error, written.learn))) continue;
+        if (error.status >= 400 && (await mayRepeat(error, written.learn))) continue;
         if (isMissing(error, model)) return undefined;
-        if (error.body) throw failureOfRefusal(error, model).error;
-        throw new ApiError("upstream_error");
+        throw errorOfCount(error, model);
       }
     },
     close: () => dispatcher.close(),
@@ -141,6 +140,10 @@ export function createHttpProvider(
       if (signal.aborted) throw new ApiError("cancelled", { cause: error });
       throw new ApiError("upstream_error", { cause: toApiError(error) });
     }
+  }
+
+  function errorOfCount(error: ErrorAnswer, model: string): ApiError {
+    return error.body ? failureOfRefusal(error, model).error : new ApiError("upstream_error");
   }
 
   function withoutSecrets(answer: ErrorAnswer): ErrorAnswer {

@@ -493,18 +493,47 @@ function methodsOf(paths: ReadonlySet<string>): DescMethod[] {
     .filter((desc) => paths.has(`POST ${methodPath(desc)}`));
 }
 
+const shared = { method: "GET", envelope: "union", credential: "either" } as const;
+const open = { method: "GET", envelope: "union" } as const;
+
 function createRoutes(
   parts: RouteParts,
   openRequests: OpenRequests,
   paths: () => readonly string[],
 ): readonly Route[] {
-  const { core, settings, readiness, keyLoad, addressLoad, clock = systemClock } = parts;
-  const { document } = parts;
+  const { core, keyLoad, addressLoad, clock = systemClock } = parts;
   const openPage = parts.openPage && {
     ...createOpenPage(parts.openPage),
     mayBeSignedIn: parts.openPage.mayBeSignedIn,
   };
   const { failedCredentials = createFailedCredentials() } = parts;
+  const isDraining = () => openRequests.isDraining;
+  return [
+    ...generationRoutes(parts),
+    ...modelRoutes(core, openPage),
+    ...accountRoutes(core),
+    {
+      method: "POST",
+      envelope: "union",
+      paths: ["/payments/:processor/webhook"],
+      operation: webhookOperation,
+      // It is for processors that have a secret: to others there is no such path.
+      isUnlisted: true,
+      run: postWebhook({
+        core,
+        addressLoad,
+        failedCredentials,
+        isDraining,
+        readRaw: createReadRaw(keyLoad, clock),
+      }),
+    },
+    ...openRoutes(parts, openRequests, paths, openPage),
+  ];
+}
+
+/** The routes to models, which read a body. */
+function generationRoutes(parts: RouteParts): readonly Route[] {
+  const { core, settings, keyLoad, clock = systemClock } = parts;
   const answers = {
     core,
     generate: parts.generate ?? overRpc(core.inference),
@@ -518,9 +547,6 @@ function createRoutes(
     needsVersion: true,
   } as const;
   const chat = { method: "POST", envelope: "chat", credential: "chat" } as const;
-  const shared = { method: "GET", envelope: "union", credential: "either" } as const;
-  const open = { method: "GET", envelope: "union" } as const;
-  const isDraining = () => openRequests.isDraining;
   const sealedContent = parts.sealedContent ?? new SealedContent([randomBytes(contentKeyBytes)]);
   const readJson = createReadJson(keyLoad, clock);
   return [
@@ -552,6 +578,15 @@ function createRoutes(
       earlyCheck: true,
       run: postResponses(readJson, sealedContent, answers),
     },
+  ];
+}
+
+type OpenPage = ReturnType<typeof createOpenPage> &
+  Pick<NonNullable<RouteParts["openPage"]>, "mayBeSignedIn">;
+
+/** The routes to the list of models. */
+function modelRoutes(core: Core, openPage: OpenPage | undefined): readonly Route[] {
+  return [
     {
       ...shared,
       paths: pathVariants("/v1/models"),
@@ -573,6 +608,12 @@ function createRoutes(
       operation: modelOperation,
       run: getModel(core),
     },
+  ];
+}
+
+/** The routes to the credits, the usage and the receipts of a key. */
+function accountRoutes(core: Core): readonly Route[] {
+  return [
     {
       ...shared,
       paths: ["/v1/credits"],
@@ -609,21 +650,17 @@ function createRoutes(
       operation: receiptOperation,
       run: getReceipt(core),
     },
-    {
-      method: "POST",
-      envelope: "union",
-      paths: ["/payments/:processor/webhook"],
-      operation: webhookOperation,
-      // It is for processors that have a secret: to others there is no such path.
-      isUnlisted: true,
-      run: postWebhook({
-        core,
-        addressLoad,
-        failedCredentials,
-        isDraining,
-        readRaw: createReadRaw(keyLoad, clock),
-      }),
-    },
+  ];
+}
+
+/** The routes that need no credential. */
+function openRoutes(
+  { readiness, addressLoad, document, docs }: RouteParts,
+  openRequests: OpenRequests,
+  paths: () => readonly string[],
+  openPage: OpenPage | undefined,
+): readonly Route[] {
+  return [
     { ...open, paths: ["/healthz"], operation: livenessOperation, run: getLiveness() },
     {
       ...open,
@@ -656,13 +693,13 @@ function createRoutes(
       run: getDescriptorSet(),
     },
     { ...open, paths: ["/openapi.json"], operation: openapiOperation, run: getOpenapi(document) },
-    ...(parts.docs
+    ...(docs
       ? [
           {
             ...open,
             paths: docsPaths,
             operation: docsOperation,
-            run: getDocs(parts.docs, addressLoad),
+            run: getDocs(docs, addressLoad),
           },
         ]
       : []),

@@ -497,10 +497,9 @@ function findLongOwn(file: string, text: string): string[] {
   type Lines = { readonly name: string; own: number };
   const open: Lines[] = [];
   const long: string[] = [];
-  const lineAt = (offset: number) => text.slice(0, offset).split("\n").length;
   type Span = { readonly start: number; readonly end: number; readonly id?: unknown };
   const enter = ({ start, end, id }: Span) => {
-    const lines = lineAt(end) - lineAt(start);
+    const lines = text.slice(start, end).split("\n").length - 1;
     const around = open.at(-1);
     if (around) around.own -= lines;
     open.push({ name: String(Object(id).name ?? ""), own: lines + 1 });

@@ -206,7 +206,8 @@ export type Installation = {
   makeSignInLink(personId: string): Promise<string>;
 };
 
-export function createPeople(parts: {
+/** The parts of the people, and what the configuration says of them. */
+type PeopleParts = {
   postgres: Postgres;
   /** The address under which people reach the console. */
   publicUrl: () => URL;
@@ -238,7 +239,9 @@ export function createPeople(parts: {
   /** Default: the clock of this machine. */
   clock?: Clock | undefined;
   log: Log;
-}): People {
+};
+
+export function createPeople(parts: PeopleParts): People {
   const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
   const { outbound = new Outbound() } = parts;
   const store = createPeopleStore(

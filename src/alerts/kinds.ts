@@ -2,7 +2,7 @@
 
 import { AlertKind } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { plainText } from "../base/plain-text.ts";
-import { documentName, paymentDetail, paymentTitle } from "./payment-texts.ts";
+import { documentName, type PaymentKind, paymentDetail, paymentTitle } from "./payment-texts.ts";
 
 /** As tables and webhooks name them. `document_sent` has no rule: a person asks for it. */
 export type KindName =
@@ -83,51 +83,155 @@ export type AlertFacts = Readonly<Record<string, string>>;
 
 /** One sentence about an alert. Names appear in letters and digits only. */
 export function titleOf(kind: KindName, facts: AlertFacts): string {
-  const fact = (name: string) => plainText(facts[name] ?? "", "_.:@/");
-  const key = `The key “${plainText(facts.key ?? "")}”`;
-  switch (kind) {
-    case "credits_low":
-      return facts.days === undefined
-        ? `The pool ${fact("family")} has less than ${fact("below_credits")} credits.`
-        : `The credits of the pool ${fact("family")} last for less than ${days(facts.days)}.`;
-    case "cap_reached":
-      return (
-        `${payer(facts)} has ` +
-        (facts.percent === "100" ? "reached" : `spent ${fact("percent")} % of`) +
-        ` the limit of ${fact("cap_credits")} credits${poolOf(facts)} ${windowOf(facts)}.`
-      );
-    case "key_created":
-      return `${key} was created.`;
-    case "new_place":
-      return `${fact("login")} signed in from a new place: ${fact("address")}.`;
-    case "key_stopped":
-      if (facts.key_id === undefined) return "The account was suspended.";
-      return facts.revoked ? `${key} was revoked.` : `${key} was paused.`;
-    case "key_misplaced":
-      return facts.key_id === undefined
-        ? `The admin token “${plainText(facts.key ?? "")}” was used from ${fact("address")}.`
-        : `${key} was used from ${fact("address")}.`;
-    case "order_waiting":
-      return `The payment of the order ${fact("order_id")} waits for a person.`;
-    case "provider_alarm":
-      return `The provider ${fact("provider")} answers no calls for ${fact("model")}.`;
-    case "provider_recovered":
-      return `The provider ${fact("provider")} answers calls for ${fact("model")} again.`;
-    case "ledger_not_synchronous":
-      return "A failover would lose the last charges: the ledger is not synchronous.";
-    case "ledger_violated":
-      return "The verifier of the ledger found something.";
-    case "chain_unread":
-      return `Payments on the chain ${fact("chain")} are not read.`;
-    case "approval_bypassed":
-      return `A token of the machine gave away what a person could not alone: ${fact("actor")}.`;
-    case "webhook_off":
-      return `The webhook at ${fact("host")} was switched off.`;
-    case "document_sent":
-      return `${documentName(facts)} was sent again.`;
-    default:
-      return paymentTitle(kind, facts);
-  }
+  return textsOf[kind].title(facts);
+}
+
+/** The line for what is known besides, in mails. Empty: the title says all. */
+export function detailOf(kind: KindName, facts: AlertFacts): string {
+  return textsOf[kind].detail(facts);
+}
+
+type Texts = {
+  readonly title: (facts: AlertFacts) => string;
+  readonly detail: (facts: AlertFacts) => string;
+};
+
+/** What an alert of each kind says. */
+const textsOf: Readonly<Record<KindName, Texts>> = {
+  credits_low: {
+    title: (facts) =>
+      facts.days === undefined
+        ? `The pool ${name(facts, "family")} has less than ${name(facts, "below_credits")} credits.`
+        : `The credits of the pool ${name(facts, "family")} last for less than ${days(facts.days)}.`,
+    detail: (facts) => `${fact(facts, "free_credits")} credits are free.`,
+  },
+  cap_reached: {
+    title: (facts) =>
+      `${payer(facts)} has ` +
+      (facts.percent === "100" ? "reached" : `spent ${name(facts, "percent")} % of`) +
+      ` the limit of ${name(facts, "cap_credits")} credits${poolOf(facts)} ${windowOf(facts)}.`,
+    detail: (facts) =>
+      `${fact(facts, "spent_credits")} of ${fact(facts, "cap_credits")} credits are spent.` +
+      rejectionOf(facts),
+  },
+  new_place: {
+    title: (facts) =>
+      `${name(facts, "login")} signed in from a new place: ${name(facts, "address")}.`,
+    detail: () => "If that was not you, end your sessions in the settings, and tell the operator.",
+  },
+  key_created: {
+    title: (facts) => `${keyOf(facts)} was created.`,
+    detail: (facts) =>
+      facts.management_key === undefined
+        ? makerOf(facts)
+        : `By the management key “${plainText(facts.management_key)}”.`,
+  },
+  key_stopped: {
+    title: (facts) =>
+      facts.key_id === undefined
+        ? "The account was suspended."
+        : `${keyOf(facts)} was ${facts.revoked ? "revoked" : "paused"}.`,
+    detail: makerOf,
+  },
+  key_misplaced: {
+    title: (facts) =>
+      facts.key_id === undefined
+        ? `The admin token “${plainText(facts.key ?? "")}” was used from ${name(facts, "address")}.`
+        : `${keyOf(facts)} was used from ${name(facts, "address")}.`,
+    detail: () =>
+      "It may not be used from there, and was refused. " +
+      "If that was not you, somebody else has it: rotate or revoke it.",
+  },
+  order_waiting: {
+    title: (facts) => `The payment of the order ${name(facts, "order_id")} waits for a person.`,
+    detail: (facts) =>
+      facts.account_id ? `Of the account ${fact(facts, "account_id")}.` : "You need do nothing.",
+  },
+  provider_alarm: {
+    title: (facts) =>
+      `The provider ${name(facts, "provider")} answers no calls for ${name(facts, "model")}.`,
+    detail: (facts) => (facts.reason ?? "").slice(0, 500),
+  },
+  provider_recovered: {
+    title: (facts) =>
+      `The provider ${name(facts, "provider")} answers calls for ${name(facts, "model")} again.`,
+    detail: (facts) => `It did not since ${fact(facts, "opened_at")}.`,
+  },
+  ledger_not_synchronous: {
+    title: () => "A failover would lose the last charges: the ledger is not synchronous.",
+    detail: (facts) => (facts.problem ?? "").slice(0, 300),
+  },
+  ledger_violated: {
+    title: () => "The verifier of the ledger found something.",
+    detail: (facts) =>
+      `${fact(facts, "violations")} violations. Run npm run verify-ledger for the list.`,
+  },
+  chain_unread: {
+    title: (facts) => `Payments on the chain ${name(facts, "chain")} are not read.`,
+    detail: (facts) =>
+      `It was read to its end at ${fact(facts, "since")}.` +
+      (facts.block === undefined
+        ? " Look at its node."
+        : ` Its node cannot give block ${fact(facts, "block")}.`),
+  },
+  approval_bypassed: {
+    title: (facts) =>
+      `A token of the machine gave away what a person could not alone: ${name(facts, "actor")}.`,
+    detail: (facts) =>
+      `${fact(facts, "what")} Of the account ${fact(facts, "account_id")}. Ask who used the token.`,
+  },
+  webhook_off: {
+    title: (facts) => `The webhook at ${name(facts, "host")} was switched off.`,
+    detail: (facts) =>
+      (facts.gone === undefined
+        ? `Every post failed since ${fact(facts, "since")}.`
+        : "Its receiver answered that it is gone for good.") +
+      " Save the settings of alerts to switch it on again.",
+  },
+  document_sent: {
+    title: (facts) => `${documentName(facts)} was sent again.`,
+    detail: () => "An operator sent it.",
+  },
+  payment_seen: ofPayment("payment_seen"),
+  payment_credited: ofPayment("payment_credited"),
+  payment_short: ofPayment("payment_short"),
+  payment_late: ofPayment("payment_late"),
+  payment_lost: ofPayment("payment_lost"),
+  payment_refunded: ofPayment("payment_refunded"),
+  payment_decided: ofPayment("payment_decided"),
+};
+
+function ofPayment(kind: PaymentKind): Texts {
+  return {
+    title: (facts) => paymentTitle(kind, facts),
+    detail: (facts) => paymentDetail(kind, facts),
+  };
+}
+
+/** A fact for a title. */
+function name(facts: AlertFacts, fact: string): string {
+  return plainText(facts[fact] ?? "", "_.:@/");
+}
+
+/** A fact for a detail. */
+function fact(facts: AlertFacts, name: string): string {
+  return plainText(facts[name] ?? "", "_.:@/%");
+}
+
+function keyOf({ key = "" }: AlertFacts): string {
+  return `The key “${plainText(key)}”`;
+}
+
+function makerOf(facts: AlertFacts): string {
+  return facts.by ? `By ${fact(facts, "by")}.` : "";
+}
+
+/** What follows from a limit that is spent. */
+function rejectionOf(facts: AlertFacts): string {
+  if (facts.percent !== "100") return "";
+  return facts.window === "total"
+    ? " Requests are rejected until an owner raises the limit or begins it anew."
+    : ` Requests are rejected until the ${fact(facts, "window")} ends or an owner raises the limit.`;
 }
 
 /** Whose limit it is. Alerts of before say only the key and the month. */
@@ -152,65 +256,4 @@ function windowOf({ window, period, month }: AlertFacts): string {
 
 function days(text: string): string {
   return text === "1" ? "a day" : `${plainText(text)} days`;
-}
-
-/** The line for what is known besides, in mails. Empty: the title says all. */
-export function detailOf(kind: KindName, facts: AlertFacts): string {
-  const fact = (name: string) => plainText(facts[name] ?? "", "_.:@/%");
-  switch (kind) {
-    case "credits_low":
-      return `${fact("free_credits")} credits are free.`;
-    case "cap_reached":
-      return (
-        `${fact("spent_credits")} of ${fact("cap_credits")} credits are spent.` +
-        (facts.percent !== "100"
-          ? ""
-          : facts.window === "total"
-            ? " Requests are rejected until an owner raises the limit or begins it anew."
-            : ` Requests are rejected until the ${fact("window")} ends or an owner raises the limit.`)
-      );
-    case "new_place":
-      return "If that was not you, end your sessions in the settings, and tell the operator.";
-    case "key_created":
-      if (facts.management_key !== undefined)
-        return `By the management key “${plainText(facts.management_key)}”.`;
-      return facts.by ? `By ${fact("by")}.` : "";
-    case "key_stopped":
-      return facts.by ? `By ${fact("by")}.` : "";
-    case "key_misplaced":
-      return (
-        "It may not be used from there, and was refused. " +
-        "If that was not you, somebody else has it: rotate or revoke it."
-      );
-    case "order_waiting":
-      return facts.account_id ? `Of the account ${fact("account_id")}.` : "You need do nothing.";
-    case "provider_alarm":
-      return (facts.reason ?? "").slice(0, 500);
-    case "provider_recovered":
-      return `It did not since ${fact("opened_at")}.`;
-    case "ledger_not_synchronous":
-      return (facts.problem ?? "").slice(0, 300);
-    case "ledger_violated":
-      return `${fact("violations")} violations. Run npm run verify-ledger for the list.`;
-    case "chain_unread":
-      return (
-        `It was read to its end at ${fact("since")}.` +
-        (facts.block === undefined
-          ? " Look at its node."
-          : ` Its node cannot give block ${fact("block")}.`)
-      );
-    case "approval_bypassed":
-      return `${fact("what")} Of the account ${fact("account_id")}. Ask who used the token.`;
-    case "webhook_off":
-      return (
-        (facts.gone === undefined
-          ? `Every post failed since ${fact("since")}.`
-          : "Its receiver answered that it is gone for good.") +
-        " Save the settings of alerts to switch it on again."
-      );
-    case "document_sent":
-      return "An operator sent it.";
-    default:
-      return paymentDetail(kind, facts);
-  }
 }

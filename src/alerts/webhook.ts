@@ -128,11 +128,8 @@ export function createPostWebhook({
 
   async function findAddress(host: string, signal: AbortSignal): Promise<string> {
     const isAllowed = allowHosts().includes(host);
-    const addresses = isIP(host)
-      ? [host]
-      : isAllowed
-        ? await (resolve ?? resolveAny)(host, signal)
-        : await (resolve ?? resolvePublic)(host, signal);
+    const look = resolve ?? (isAllowed ? resolveAny : resolvePublic);
+    const addresses = isIP(host) ? [host] : await look(host, signal);
     const [first] = addresses;
     if (first === undefined) throw new WebhookError("The host has no address");
     // One that is not public is enough: the next look could choose it.
@@ -155,13 +152,7 @@ export function createPostWebhook({
       const way = tunnel ? { tunnel } : { agent };
       const signed = form === "standard" ? secret : undefined;
       const sent = { url, host, address: found, way, ca, id, body, secret: signed };
-      const status = await send(sent, signal);
-      if (status >= 300 && status < 400)
-        throw new WebhookError("The receiver redirects, which is not followed");
-      if (status < 200 || status >= 300)
-        throw new WebhookError(`The receiver answered with status ${status}`, {
-          isGone: status === goneStatus,
-        });
+      checkStatus(await send(sent, signal));
     } catch (error) {
       if (error instanceof WebhookError) throw error;
       throw new WebhookError(
@@ -170,6 +161,15 @@ export function createPostWebhook({
       );
     }
   };
+}
+
+/** Throws a `WebhookError` unless the receiver has taken the post. */
+function checkStatus(status: number): void {
+  if (status >= 200 && status < 300) return;
+  if (status >= 300 && status < 400)
+    throw new WebhookError("The receiver redirects, which is not followed");
+  const isGone = status === goneStatus;
+  throw new WebhookError(`The receiver answered with status ${status}`, { isGone });
 }
 
 type Sent = Post & {

@@ -241,19 +241,8 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
   const key = ledger.keys.get(payer.keyId);
   const pool = ledger.pools.get(poolOf(payer));
   if (!key || !pool) return rejected(new ApiError("not_found", { message: "No such key." }));
-  if (pool.accountStatus === "suspended") return rejected(new ApiError("account_suspended"));
-  // A key that was made at the moment of the closing is not marked as revoked yet.
-  if (pool.accountStatus === "closed") return rejected(new ApiError("revoked_key"));
-  if (key.status !== "active") return rejected(new ApiError(reasonOf[key.status]));
-  const revoked = payer.secretId === undefined ? undefined : ledger.deadSecrets.get(payer.secretId);
-  if (revoked !== undefined)
-    return rejected(revoked ? new ApiError("revoked_key") : expiredSecret());
-  if (key.allowedModels.length > 0 && !key.allowedModels.includes(request.model)) {
-    return rejected(
-      new ApiError("model_not_allowed", { allowed: key.allowedModels, field: "model" }),
-    );
-  }
-  if (pool.inDebt) return rejected(creditsExhausted(payer, pool, "in debt"));
+  const refusal = refusalOf(ledger, request, key, pool);
+  if (refusal) return rejected(refusal);
 
   const ofKey = ledger.budgets.get(budgetOf(payer, payer.keyId));
   const ofManager =
@@ -310,6 +299,24 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
       month: ledger.month,
     },
   };
+}
+
+/** Why a key and its account may not pay for a request, whatever it costs. */
+function refusalOf(
+  { deadSecrets }: Ledger,
+  { payer, model }: HoldRequest,
+  { status, allowedModels }: KeyRow,
+  pool: LedgerPool,
+): ApiError | undefined {
+  if (pool.accountStatus === "suspended") return new ApiError("account_suspended");
+  // A key that was made at the moment of the closing is not marked as revoked yet.
+  if (pool.accountStatus === "closed") return new ApiError("revoked_key");
+  if (status !== "active") return new ApiError(reasonOf[status]);
+  const revoked = payer.secretId === undefined ? undefined : deadSecrets.get(payer.secretId);
+  if (revoked !== undefined) return revoked ? new ApiError("revoked_key") : expiredSecret();
+  if (allowedModels.length > 0 && !allowedModels.includes(model))
+    return new ApiError("model_not_allowed", { allowed: allowedModels, field: "model" });
+  return pool.inDebt ? creditsExhausted(payer, pool, "in debt") : undefined;
 }
 
 /**

@@ -83,19 +83,9 @@ export async function* exportCharges(
   scope: Scope,
   signal: AbortSignal,
 ): AsyncGenerator<ExportChargesResponse, void> {
-  const { accountId, onlyKey } = scope;
-  const now = new Date();
-  const range = readTimeRange(request, now);
-  // What is admitted later is not exported, so that an export has an end.
-  const to = range.to && range.to < now ? range.to : now;
-  const keyId = onlyKey ?? (request.keyId === "" ? undefined : request.keyId);
-  const isForeign = onlyKey !== undefined && request.keyId !== "" && request.keyId !== onlyKey;
-  const kept = await keptFrom(store, { accountId, keyId });
-  if (kept && range.from && range.from < kept) throw archivedBefore(kept);
-  // No gateway is as old.
-  const from = range.from ?? kept ?? new Date(now.getTime() - 3_650 * 86_400_000);
-  const query: ExportQuery = { accountId, keyId, to };
-  if (!isForeign && from < to) {
+  const { query, from, isEmpty } = await readExport(store, request, scope);
+  const { keyId, to } = query;
+  if (!isEmpty) {
     const keyIds = keyId === undefined ? [] : [keyId];
     const times = { startAt: timestampFromDate(from), endAt: timestampFromDate(to) };
     const asked = create(QueryUsageRequestSchema, { ...times, keyIds });
@@ -103,7 +93,7 @@ export async function* exportCharges(
     if ((totals?.requests ?? 0n) > chargesMax) throw tooMany();
   }
   yield create(ExportChargesResponseSchema, { csv: csvLine(columns) });
-  if (isForeign || from >= to) return;
+  if (isEmpty) return;
 
   let count = 0;
   for await (const rows of pagesFrom(store, query, from)) {
@@ -113,6 +103,26 @@ export async function* exportCharges(
     if (count > chargesMax) throw tooMany();
     yield create(ExportChargesResponseSchema, { csv: rows.map(lineOf).join("") });
   }
+}
+
+/** The charges of an export, and from when on they are. Throws `archived`. */
+async function readExport(
+  store: ExportParts["store"],
+  request: ExportChargesRequest,
+  { accountId, onlyKey }: Scope,
+): Promise<{ readonly query: ExportQuery; readonly from: Date; readonly isEmpty: boolean }> {
+  const now = new Date();
+  const range = readTimeRange(request, now);
+  // What is admitted later is not exported, so that an export has an end.
+  const to = range.to && range.to < now ? range.to : now;
+  const asked = request.keyId === "" ? undefined : request.keyId;
+  const keyId = onlyKey ?? asked;
+  const isForeign = asked !== undefined && asked !== keyId;
+  const kept = await keptFrom(store, { accountId, keyId });
+  if (kept && range.from && range.from < kept) throw archivedBefore(kept);
+  // No gateway is as old.
+  const from = range.from ?? kept ?? new Date(now.getTime() - 3_650 * 86_400_000);
+  return { query: { accountId, keyId, to }, from, isEmpty: isForeign || from >= to };
 }
 
 /** Charges in pages. While a page is written, the next one is read. */

@@ -326,26 +326,26 @@ export class HoldKeeper implements Holds {
     signal: AbortSignal,
   ): Promise<Hold> {
     if (!this.#hasPrice(request.price)) await this.#registerPrice(request.model, request.price);
-    const own = { owner: "process", nonce: randomUUID() } as const;
     let placing: HoldRequest = {
       ...request,
       kind: "place",
       mayRefine: refine !== undefined,
-      ...(request.nonce === undefined ? own : { owner: "caller", nonce: request.nonce }),
+      owner: request.nonce === undefined ? "process" : "caller",
+      nonce: request.nonce ?? randomUUID(),
     };
     const untilMs = this.#clock.now() + settings.heldWaitMs;
     for (;;) {
       const admitted = await this.#admit(placing);
       if (admitted.kind === "held") return this.#rememberFree(admitted.hold);
-      if (placing.mayRefine && admitted.freeMicro !== undefined) {
-        const bounds = await refine?.(admitted.freeMicro);
-        if (admitted.kind === "reduced" && signal.aborted) throw new ApiError("cancelled");
-        if (admitted.kind === "reduced" || (bounds && !signal.aborted)) {
-          placing = { ...placing, bounds: bounds ?? placing.bounds, mayRefine: false };
-          continue;
-        }
+      const { mayRefine } = placing;
+      assert(mayRefine || admitted.kind !== "reduced", "only a request that may be refined is");
+      const { freeMicro } = admitted;
+      const bounds = mayRefine && freeMicro !== undefined && (await refine?.(freeMicro));
+      if (admitted.kind === "reduced" && signal.aborted) throw new ApiError("cancelled");
+      if (admitted.kind === "reduced" || (bounds && !signal.aborted)) {
+        placing = { ...placing, bounds: bounds || placing.bounds, mayRefine: false };
+        continue;
       }
-      assert(admitted.kind !== "reduced", "only a request that may be refined is");
       if (admitted.kind === "rejected" || this.#clock.now() >= untilMs || signal.aborted)
         throw await this.#withOtherPool(admitted.error, request.payer);
       await this.#waitForCredits(placing, signal);

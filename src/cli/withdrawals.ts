@@ -155,16 +155,15 @@ async function isInUse({ keys, people, billing }: Services, act: Act): Promise<b
       }
       case "RevokeAdminToken": {
         const call = callOf(AdminTokensService.method.listAdminTokens);
-        for (let pageToken = ""; ; ) {
-          const page = await people.listAdminTokens(
-            { $typeName: "gateway.people.v1.ListAdminTokensRequest", pageSize: 0, pageToken },
-            call,
-          );
-          const token = page.tokens.find(({ tokenId }) => tokenId === id);
-          if (token !== undefined) return token.revokedAt === undefined;
-          pageToken = page.nextPageToken;
-          if (pageToken === "") return false;
-        }
+        const request = {
+          $typeName: "gateway.people.v1.ListAdminTokensRequest",
+          pageSize: 0,
+        } as const;
+        const token = await findInPages(async (pageToken) => {
+          const page = await people.listAdminTokens({ ...request, pageToken }, call);
+          return { found: page.tokens.find(({ tokenId }) => tokenId === id), ...page };
+        });
+        return token !== undefined && token.revokedAt === undefined;
       }
       case "SuspendAccount":
       case "ResumeAccount": {
@@ -176,27 +175,29 @@ async function isInUse({ keys, people, billing }: Services, act: Act): Promise<b
       }
       case "UpdatePerson": {
         const call = callOf(PeopleService.method.listPeople);
-        for (let pageToken = ""; ; ) {
-          const page = await people.listPeople(
-            {
-              $typeName: "gateway.people.v1.ListPeopleRequest",
-              query: "",
-              pageSize: 1000,
-              pageToken,
-            },
-            call,
-          );
-          const person = page.people.find(({ personId }) => personId === id);
-          if (person !== undefined) return person.disabledAt === undefined;
-          pageToken = page.nextPageToken;
-          if (pageToken === "") return false;
-        }
+        const $typeName = "gateway.people.v1.ListPeopleRequest" as const;
+        const request = { $typeName, query: "", pageSize: 1000 };
+        const person = await findInPages(async (pageToken) => {
+          const page = await people.listPeople({ ...request, pageToken }, call);
+          return { found: page.people.find(({ personId }) => personId === id), ...page };
+        });
+        return person !== undefined && person.disabledAt === undefined;
       }
     }
   } catch (error) {
     if (toApiError(error).reason === "not_found") return false;
     throw error;
   }
+}
+
+/** What the first page with it has found. */
+async function findInPages<T>(
+  read: (pageToken: string) => Promise<{ found: T | undefined; nextPageToken: string }>,
+): Promise<T | undefined> {
+  let page = await read("");
+  while (page.found === undefined && page.nextPageToken !== "")
+    page = await read(page.nextPageToken);
+  return page.found;
 }
 
 async function withdraw({ keys, people, billing }: Services, act: Act): Promise<void> {

@@ -260,15 +260,8 @@ function findBrokenReferences(file: unknown): string[] {
         problems.push(
           `models[${index}].routes: there is no provider ${provider}${suggest(provider, providerNames)}`,
         );
-    if (price.inherit === "") continue;
-    const from = models.find(({ id }) => id === price.inherit);
-    // One step only: the named model states its own price.
-    if (from?.price.inherit !== "")
-      problems.push(
-        from === undefined
-          ? `models[${index}].price.inherit: there is no model ${price.inherit}${suggest(price.inherit, ids)}`
-          : `models[${index}].price.inherit: ${price.inherit} inherits its own price; name the model that states it`,
-      );
+    const problem = findWrongSource(price.inherit, models, ids);
+    if (problem) problems.push(`models[${index}].price.inherit: ${problem}`);
   }
   for (const [alias, id] of Object.entries(aliases)) {
     if (ids.includes(alias)) problems.push(`aliases.${alias}: there is a model with this id`);
@@ -276,6 +269,21 @@ function findBrokenReferences(file: unknown): string[] {
       problems.push(`aliases.${alias}: there is no model ${id}${suggest(id, ids)}`);
   }
   return problems;
+}
+
+/** The problem of the model that gives its price, if there is one. */
+function findWrongSource(
+  name: string,
+  models: v.InferOutput<typeof names>["models"],
+  ids: readonly string[],
+): string | undefined {
+  if (name === "") return undefined;
+  const from = models.find(({ id }) => id === name);
+  if (from === undefined) return `there is no model ${name}${suggest(name, ids)}`;
+  // One step only: the named model states its own price.
+  return from.price.inherit === ""
+    ? undefined
+    : `${name} inherits its own price; name the model that states it`;
 }
 
 /** A problem for each model whose name at Vertex would be a path. */

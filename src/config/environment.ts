@@ -424,17 +424,10 @@ function configOf({
 }: Settings<typeof members>): Config {
   const shareOf = (parts: number) =>
     Math.max(requestMemoryMinMib, Math.floor(requestMemoryMib / parts));
-  const grpcPair = pairOf(grpcTlsCert, grpcTlsKey);
-  const identity = pairOf(coreTlsCert, coreTlsKey);
   return {
     ...plain,
-    ...(grpcPair && {
-      grpcTls: {
-        ...grpcPair,
-        ...(grpcTlsClientCa && { clientAuthorities: grpcTlsClientCa.content }),
-        files: filesOf(grpcTlsCert, grpcTlsKey, grpcTlsClientCa),
-      },
-    }),
+    ...serverTlsOf({ grpcTlsCert, grpcTlsKey, grpcTlsClientCa }),
+    ...clientTlsOf({ coreTls, coreTlsCa, coreTlsCert, coreTlsKey }),
     databaseWaitMs: databaseWaitSeconds * 1000,
     ledgerMaxWaitMs: ledgerMaxWaitSeconds * 1000,
     ...(exportSink && { sink: exportSink }),
@@ -463,13 +456,6 @@ function configOf({
       },
     }),
     coreAddresses: coreAddress,
-    ...((coreTls ?? (coreTlsCa ?? identity) !== undefined) && {
-      coreTls: {
-        ...(coreTlsCa && { authorities: coreTlsCa.content }),
-        ...(identity && { identity }),
-        files: filesOf(coreTlsCert, coreTlsKey, coreTlsCa),
-      },
-    }),
     seed: seed ?? plain.databaseUrl === undefined,
     drainDelayMs: drainDelaySeconds * 1000,
     drainLimitMs: drainLimitSeconds * 1000,
@@ -482,6 +468,43 @@ function configOf({
 }
 
 type File = v.InferOutput<typeof file>;
+type TlsSettings<Name extends keyof Settings<typeof members>> = {
+  readonly [N in Name]: Settings<typeof members>[N] | undefined;
+};
+
+function serverTlsOf({
+  grpcTlsCert,
+  grpcTlsKey,
+  grpcTlsClientCa,
+}: TlsSettings<"grpcTlsCert" | "grpcTlsKey" | "grpcTlsClientCa">): Pick<Config, "grpcTls"> {
+  const pair = pairOf(grpcTlsCert, grpcTlsKey);
+  if (!pair) return {};
+  const clientAuthorities = grpcTlsClientCa?.content;
+  return {
+    grpcTls: {
+      ...pair,
+      ...(clientAuthorities && { clientAuthorities }),
+      files: filesOf(grpcTlsCert, grpcTlsKey, grpcTlsClientCa),
+    },
+  };
+}
+
+function clientTlsOf({
+  coreTls,
+  coreTlsCa,
+  coreTlsCert,
+  coreTlsKey,
+}: TlsSettings<"coreTls" | "coreTlsCa" | "coreTlsCert" | "coreTlsKey">): Pick<Config, "coreTls"> {
+  const identity = pairOf(coreTlsCert, coreTlsKey);
+  if (!(coreTls ?? (coreTlsCa ?? identity) !== undefined)) return {};
+  return {
+    coreTls: {
+      ...(coreTlsCa && { authorities: coreTlsCa.content }),
+      ...(identity && { identity }),
+      files: filesOf(coreTlsCert, coreTlsKey, coreTlsCa),
+    },
+  };
+}
 
 function pairOf(certificate: File | undefined, privateKey: File | undefined) {
   return certificate && privateKey

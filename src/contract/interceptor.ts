@@ -138,6 +138,16 @@ function admission(
   const everyField = desc.input.field.allAccounts;
   const identify = allowed.anyone ? tolerant(authenticate) : authenticate;
 
+  /** The account of a request. Empty: it has none, or is for all of them. */
+  const accountOf = (request: Message, caller: Caller): string => {
+    const named = accountField ? String(Reflect.get(request, accountField.localName)) : "";
+    if (everyField && Reflect.get(request, everyField.localName) === true) {
+      checkAllAccounts(allowed, caller, named);
+      return "";
+    }
+    return accountField ? decideAccount(allowed, caller, named) : "";
+  };
+
   return (
     request: Message,
     call: Call,
@@ -149,11 +159,7 @@ function admission(
       if (!isAdmitted(allowed, caller)) throw refusalOf(allowed, caller);
       checkRequest(desc.input, request);
       if (isAudited) refuseUnknownFields(desc.input, request);
-      const named = accountField ? String(Reflect.get(request, accountField.localName)) : "";
-      const isForAll =
-        everyField !== undefined && Reflect.get(request, everyField.localName) === true;
-      if (isForAll) checkAllAccounts(allowed, caller, named);
-      const accountId = accountField && !isForAll ? decideAccount(allowed, caller, named) : "";
+      const accountId = accountOf(request, caller);
       if (needsStrong) checkStrong(caller);
       if (call.signal.aborted) throw abortError(call.signal);
       return { ...call, caller, allowed, accountId };

@@ -246,15 +246,21 @@ function checkOfText({ lengthMin, lengthMax, bytesMax, pattern, form }: Limits):
     if (value instanceof Uint8Array)
       return value.length > most ? fault(`has more than ${count(most, "byte")}`) : undefined;
     if (typeof value !== "string") return undefined;
-    // A character takes one or two units, so that most texts need not be counted.
-    if (value.length > max && (value.length > 2 * max || lengthOf(value) > max))
-      return fault(`has more than ${count(max, "character")}`);
-    if (value.length < min || (value.length < 2 * min && lengthOf(value) < min))
-      return fault(`has fewer than ${count(min, "character")}`);
+    if (isLonger(value, max)) return fault(`has more than ${count(max, "character")}`);
+    if (isShorter(value, min)) return fault(`has fewer than ${count(min, "character")}`);
     if (bytesMax !== undefined && Buffer.byteLength(value) > most)
       return fault(`has more than ${count(most, "byte")}`);
     return pattern && !pattern.test(value) ? fault(`is ${form}`) : undefined;
   };
+}
+
+// A character takes one or two units, so that most texts need not be counted.
+function isLonger(text: string, max: number): boolean {
+  return text.length > max && (text.length > 2 * max || lengthOf(text) > max);
+}
+
+function isShorter(text: string, min: number): boolean {
+  return text.length < min || (text.length < 2 * min && lengthOf(text) < min);
 }
 
 function lengthOf(text: string): number {

@@ -61,14 +61,13 @@ class Scanner {
     const open: number[] = [];
     for (;;) {
       const first = this.#skipBlanks();
-      if (first === openBrace || first === openBracket) {
+      if (isOpener(first)) {
         if (open.length === jsonDepthMax)
           return this.#fault(`more than ${jsonDepthMax} levels of nesting`);
         open.push(first);
         this.#offset++;
-        const isEmpty = this.#skipBlanks() === closerOf(first);
-        if (!isEmpty) {
-          const fault = first === openBrace ? this.#scanName() : undefined;
+        if (this.#skipBlanks() !== closerOf(first)) {
+          const fault = this.#scanNameIn(first);
           if (fault) return fault;
           continue;
         }
@@ -76,25 +75,30 @@ class Scanner {
         const fault = this.#scanScalar(first);
         if (fault) return fault;
       }
+      const end = this.#scanEnds(open);
+      if (end || open.length === 0) return end;
+    }
+  }
 
-      // The value is complete: close what ends here, up to a comma or the end of the document.
-      for (;;) {
-        const innermost = open.at(-1);
-        const next = this.#skipBlanks();
-        if (innermost === undefined)
-          return next === undefined ? undefined : this.#fault("unexpected text after the value");
-        if (next === closerOf(innermost)) {
-          open.pop();
-          this.#offset++;
-          continue;
-        }
+  /** What follows a complete value: the ends of those around it, a comma, the end of the text. */
+  #scanEnds(open: number[]): JsonFault | undefined {
+    for (let next = this.#skipBlanks(); ; next = this.#skipBlanks()) {
+      const innermost = open.at(-1);
+      if (innermost === undefined)
+        return next === undefined ? undefined : this.#fault("unexpected text after the value");
+      if (next !== closerOf(innermost)) {
         if (next !== comma) return this.#unexpected();
         this.#offset++;
-        const fault = innermost === openBrace ? this.#scanName() : undefined;
-        if (fault) return fault;
-        break;
+        return this.#scanNameIn(innermost);
       }
+      open.pop();
+      this.#offset++;
     }
+  }
+
+  /** The name of the next member, if the value around it is an object. */
+  #scanNameIn(opener: number): JsonFault | undefined {
+    return opener === openBrace ? this.#scanName() : undefined;
   }
 
   #fault(problem: string): JsonFault {
@@ -179,13 +183,11 @@ class Scanner {
       const byte = this.#bytes[this.#offset];
       const unit = byte === backslash ? this.#scanEscape() : undefined;
       if (byte === backslash && unit === undefined) return this.#unexpected();
-      const isLow = unit !== undefined && unit >= 0xdc00 && unit <= 0xdfff;
-      if (highOffset !== undefined && !isLow)
-        return { offset: highOffset, problem: "a lone surrogate" };
-      if (highOffset === undefined && isLow)
-        return { offset: this.#offset - escapeLength, problem: "a lone surrogate" };
-      const isHigh = unit !== undefined && unit >= 0xd800 && unit <= 0xdbff;
-      highOffset = isHigh ? this.#offset - escapeLength : undefined;
+      const escapeOffset = this.#offset - escapeLength;
+      // A low one needs a high one before it, and a high one a low one behind it.
+      if ((highOffset !== undefined) !== isLowSurrogate(unit))
+        return { offset: highOffset ?? escapeOffset, problem: "a lone surrogate" };
+      highOffset = isHighSurrogate(unit) ? escapeOffset : undefined;
       if (unit !== undefined) continue;
       if (byte === undefined || byte < 0x20) return this.#unexpected();
       this.#offset++;
@@ -217,6 +219,18 @@ class Scanner {
 
 /** Bytes of an escape with four digits, such as `\ud83d`. */
 const escapeLength = 6;
+
+function isHighSurrogate(unit = 0): boolean {
+  return unit >= 0xd800 && unit <= 0xdbff;
+}
+
+function isLowSurrogate(unit = 0): boolean {
+  return unit >= 0xdc00 && unit <= 0xdfff;
+}
+
+function isOpener(byte: number | undefined): byte is number {
+  return byte === openBrace || byte === openBracket;
+}
 
 function closerOf(opener: number): number {
   return opener === openBrace ? closeBrace : closeBracket;

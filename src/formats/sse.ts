@@ -120,18 +120,30 @@ export function createSseParser(runs?: TextRuns): SseParser {
     if (data.length > sseEventMax) throw tooLarge();
   };
 
-  const read = (chunk: string): SseEvent[] => {
-    const events: SseEvent[] = [];
+  /** A read without the mark at the start of a stream, and the rest of a line end before it. */
+  const withoutJoin = (chunk: string): string => {
+    if (chunk === "") return chunk;
     let text = chunk;
-    if (!started && text !== "") {
-      started = true;
-      if (text.startsWith("\uFEFF")) text = text.slice(1);
-    }
+    if (!started && text.startsWith("\uFEFF")) text = text.slice(1);
+    started = true;
     // CR LF is one line end, even if a read ends between the two.
     if (afterCarriageReturn && text !== "") {
       afterCarriageReturn = false;
       if (text.startsWith("\n")) text = text.slice(1);
     }
+    return text;
+  };
+
+  const keepPiece = (piece: string): void => {
+    pieces.push(piece);
+    piecesLength += piece.length;
+    if (piecesLength > sseEventMax) throw tooLarge();
+  };
+
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: every line of every stream comes through its loop, and what it reads for each are variables of its own.
+  const read = (chunk: string): SseEvent[] => {
+    const events: SseEvent[] = [];
+    const text = withoutJoin(chunk);
     // A lone carriage return ends a line, too. Most providers send none, so that each line costs
     // one search.
     let carriageReturn = text.indexOf("\r");
@@ -163,11 +175,7 @@ export function createSseParser(runs?: TextRuns): SseParser {
       else readPieces(text.slice(from, end), events);
       from = next;
     }
-    if (from < text.length) {
-      pieces.push(from === 0 ? text : text.slice(from));
-      piecesLength += text.length - from;
-      if (piecesLength > sseEventMax) throw tooLarge();
-    }
+    if (from < text.length) keepPiece(from === 0 ? text : text.slice(from));
     return mayHoldHalf || held ? joinHalves(events) : events;
   };
 

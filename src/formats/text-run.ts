@@ -200,13 +200,21 @@ export class TextRuns {
         if (!shortEscapes.has(text.charCodeAt(at))) return -1;
       } else if (code < 0x20) return -1;
       else if (code >= 0x80) {
-        if (code === 0x85 || code === 0x2028 || code === 0x2029) return -1;
-        // Each half of a surrogate pair stands for two of its four bytes.
-        bytes += code < 0x800 || (code >= 0xd800 && code < 0xe000) ? 1 : 2;
+        if (lineEnds.has(code)) return -1;
+        bytes += moreBytesOf(code);
       }
     }
     return -1;
   }
+}
+
+/** Line ends besides those of ASCII. */
+const lineEnds = new Set([0x85, 0x2028, 0x2029]);
+
+/** Bytes of a UTF-16 unit beyond ASCII after the first one. */
+function moreBytesOf(code: number): number {
+  // Each half of a surrogate pair stands for two of its four bytes.
+  return code < 0x800 || (code >= 0xd800 && code < 0xe000) ? 1 : 2;
 }
 
 /** As `text.startsWith(part, at)`, which compares long parts a character at a time. */

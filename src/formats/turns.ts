@@ -12,6 +12,7 @@ import {
   Role,
   type SystemPrompt,
   SystemPromptSchema,
+  type ToolResultBlock,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 
@@ -65,13 +66,28 @@ export function checkArguments(texts: readonly string[]): void {
 export function fitTurns(request: GenerateRequest, fit?: Fit): GenerateRequest {
   if (!isOpenai(request.origin?.format)) return request;
   const isChat = request.origin?.format === Format.CHAT;
-  const instructions: Block[][] = request.system ? [[...request.system.content]] : [];
+  const { instructions, turns } = splitInstructions(request, isChat, fit);
+  let messages = mergeTurns(turns);
+  const last = messages.length === 0 ? instructions.pop() : undefined;
+  // Of instructions alone, the last one is the message.
+  if (last) messages = mergeTurns([turnOf(Role.SYSTEM, last)]);
+  const joined = isChat ? joinInstructions(instructions.flat()) : listOf(instructions.flat());
+  return { ...request, system: joined, messages };
+}
+
+/** The instructions of a request, and its turns. */
+function splitInstructions(
+  { system, messages }: GenerateRequest,
+  isChat: boolean,
+  fit: Fit | undefined,
+): { readonly instructions: Block[][]; readonly turns: readonly Message[] } {
+  const instructions: Block[][] = system ? [[...system.content]] : [];
   const turns: Message[] = [];
   /** Instructions that wait for the results of the open calls, which must follow the calls. */
   let waiting: Message[] = [];
   /** Ids of the calls without a result. */
   const open = new Set<string>();
-  for (const [index, message] of request.messages.entries()) {
+  for (const [index, message] of messages.entries()) {
     if (message.role === Role.SYSTEM) {
       const content = message.content.filter((block) => !isBlankText(block));
       if (content.length === 0) continue;
@@ -80,23 +96,22 @@ export function fitTurns(request: GenerateRequest, fit?: Fit): GenerateRequest {
       continue;
     }
     checkParts(message, index, isChat, fit);
-    for (const { kind } of message.content) {
-      if (kind.case === "toolUse") open.add(kind.value.id);
-      if (kind.case === "toolResult") open.delete(kind.value.toolUseId);
-    }
+    noteCalls(message, open);
     const content = message.content.filter(({ kind }) => kind.case !== "other");
     turns.push(content.length === message.content.length ? message : { ...message, content });
-    if (open.size === 0 && waiting.length > 0) {
+    if (open.size === 0) {
       turns.push(...waiting);
       waiting = [];
     }
   }
-  let messages = mergeTurns([...turns, ...waiting]);
-  const last = messages.length === 0 ? instructions.pop() : undefined;
-  // Of instructions alone, the last one is the message.
-  if (last) messages = mergeTurns([turnOf(Role.SYSTEM, last)]);
-  const joined = isChat ? joinInstructions(instructions.flat()) : listOf(instructions.flat());
-  return { ...request, system: joined, messages };
+  return { instructions, turns: [...turns, ...waiting] };
+}
+
+function noteCalls({ content }: Message, open: Set<string>): void {
+  for (const { kind } of content) {
+    if (kind.case === "toolUse") open.add(kind.value.id);
+    if (kind.case === "toolResult") open.delete(kind.value.toolUseId);
+  }
 }
 
 /** A message without anything but its role and its content. */
@@ -135,21 +150,28 @@ function checkParts(
   const at = `${isChat ? "messages" : "input"}[${index}]`;
   const isOutput = !isChat && source?.type !== undefined && source.type !== "message";
   for (const [part, { kind }] of content.entries()) {
-    if (kind.case === "toolResult") {
-      const found = kind.value.content.entries();
-      for (const [inner, block] of found) {
-        if (block.kind.case !== "other") continue;
-        const path = `${at}.${isChat ? "content" : "output"}[${inner}]`;
-        // A part of one result must not end a session.
-        if (isChat) throw notKnown(path, block.kind.value);
-        fit?.leaveOut({ where: path, what: typeOf(block.kind.value), why: "unsupported" });
-      }
-    } else if (kind.case === "other") {
+    if (kind.case === "toolResult") checkResult(kind.value, at, isChat, fit);
+    if (kind.case === "other") {
       if (kind.value.type === "compaction_trigger") throw notCompacted(at);
       if (role === Role.USER && !isOutput) throw notKnown(`${at}.content[${part}]`, kind.value);
       const why = hostedItem.test(typeOf(kind.value)) ? "hosted" : "unsupported";
       fit?.leaveOut({ where: at, what: typeOf(kind.value), why });
     }
+  }
+}
+
+function checkResult(
+  { content }: ToolResultBlock,
+  at: string,
+  isChat: boolean,
+  fit: Fit | undefined,
+): void {
+  for (const [index, { kind }] of content.entries()) {
+    if (kind.case !== "other") continue;
+    const path = `${at}.${isChat ? "content" : "output"}[${index}]`;
+    // A part of one result must not end a session.
+    if (isChat) throw notKnown(path, kind.value);
+    fit?.leaveOut({ where: path, what: typeOf(kind.value), why: "unsupported" });
   }
 }
 

@@ -352,9 +352,20 @@ function addRoutes(
     return context;
   }
 
+  /** The checks of a caller before its body is read. */
+  function checkEarly(
+    { earlyCheck, needsVersion }: Route,
+    { caller }: NonNullable<RequestContext["identity"]>,
+    { context, headers, ip }: FastifyRequest,
+  ): void {
+    if (earlyCheck && caller.management) throw new ApiError("management_key_here");
+    if (needsVersion) context.vendor = requireVersion(headers);
+    if (earlyCheck && caller.key) context.turn = keyLoad.check(caller.key, ip, context.requestId);
+  }
+
   function addRoute(url: string, route: Route): void {
     const isVariant = url !== route.paths[0];
-    const { method, envelope, credential, needsVersion, monthUsage = false, run } = route;
+    const { method, envelope, credential, monthUsage = false, run } = route;
     const [pattern = url] = route.paths;
     scope.route({
       method,
@@ -368,32 +379,19 @@ function addRoutes(
         if (!credential) return;
         if (openRequests.isDraining) throw shuttingDown();
         parts.addressLoad.checkRequest(request);
-        const { openly } = route;
-        const isOpen = openly && (url === openly.path || url === `${openly.path}/`);
-        if (isOpen && !bringsCredential(request) && openly.isOn()) {
-          await openly.send(request, reply);
+        if (route.openly && servesOpenly(route.openly, url, request)) {
+          await route.openly.send(request, reply);
           return;
         }
         const key = readCredential(credential, request.raw, settings.file.nativeBearer);
         const authorization = `Bearer ${key}`;
-        const headers = {
-          authorization,
-          "x-request-id": context.requestId,
-          [addressHeader]: request.ip ?? "",
-          ...repeatHeader(request),
-          ...context.trace?.headers,
-        };
+        const headers = callHeadersOf(authorization, context, request);
         const call = { headers, signal: context.hangUp.signal };
         const attempt = { authorization, address: request.ip, monthUsage };
         const identifying = identifyCaller(attempt, call);
         const identified = identifying instanceof Promise ? await identifying : identifying;
-        const { caller } = identified;
         context.identity = { ...identified, headers };
-        // Before the body is read.
-        if (route.earlyCheck && caller.management) throw new ApiError("management_key_here");
-        if (needsVersion) context.vendor = requireVersion(request.headers);
-        if (route.earlyCheck && context.identity.caller.key)
-          context.turn = keyLoad.check(context.identity.caller.key, request.ip, context.requestId);
+        checkEarly(route, context.identity, request);
       },
       handler: run,
     });
@@ -420,6 +418,30 @@ function addRoutes(
     }
     done(error);
   });
+}
+
+/** The headers of the calls that serve a request. */
+function callHeadersOf(
+  authorization: string,
+  { requestId, trace }: RequestContext,
+  request: FastifyRequest,
+): Record<string, string> {
+  return {
+    authorization,
+    "x-request-id": requestId,
+    [addressHeader]: request.ip ?? "",
+    ...repeatHeader(request),
+    ...trace?.headers,
+  };
+}
+
+/** True if this request to `url` is answered without a credential. */
+function servesOpenly(
+  { path, isOn }: NonNullable<Route["openly"]>,
+  url: string,
+  request: FastifyRequest,
+): boolean {
+  return (url === path || url === `${path}/`) && !bringsCredential(request) && isOn();
 }
 
 /** How often the SDK of the client has sent the request before. */
@@ -471,18 +493,47 @@ function methodsOf(paths: ReadonlySet<string>): DescMethod[] {
     .filter((desc) => paths.has(`POST ${methodPath(desc)}`));
 }
 
+const shared = { method: "GET", envelope: "union", credential: "either" } as const;
+const open = { method: "GET", envelope: "union" } as const;
+
 function createRoutes(
   parts: RouteParts,
   openRequests: OpenRequests,
   paths: () => readonly string[],
 ): readonly Route[] {
-  const { core, settings, readiness, keyLoad, addressLoad, clock = systemClock } = parts;
-  const { document } = parts;
+  const { core, keyLoad, addressLoad, clock = systemClock } = parts;
   const openPage = parts.openPage && {
     ...createOpenPage(parts.openPage),
     mayBeSignedIn: parts.openPage.mayBeSignedIn,
   };
   const { failedCredentials = createFailedCredentials() } = parts;
+  const isDraining = () => openRequests.isDraining;
+  return [
+    ...generationRoutes(parts),
+    ...modelRoutes(core, openPage),
+    ...accountRoutes(core),
+    {
+      method: "POST",
+      envelope: "union",
+      paths: ["/payments/:processor/webhook"],
+      operation: webhookOperation,
+      // It is for processors that have a secret: to others there is no such path.
+      isUnlisted: true,
+      run: postWebhook({
+        core,
+        addressLoad,
+        failedCredentials,
+        isDraining,
+        readRaw: createReadRaw(keyLoad, clock),
+      }),
+    },
+    ...openRoutes(parts, openRequests, paths, openPage),
+  ];
+}
+
+/** The routes to models, which read a body. */
+function generationRoutes(parts: RouteParts): readonly Route[] {
+  const { core, settings, keyLoad, clock = systemClock } = parts;
   const answers = {
     core,
     generate: parts.generate ?? overRpc(core.inference),
@@ -496,9 +547,6 @@ function createRoutes(
     needsVersion: true,
   } as const;
   const chat = { method: "POST", envelope: "chat", credential: "chat" } as const;
-  const shared = { method: "GET", envelope: "union", credential: "either" } as const;
-  const open = { method: "GET", envelope: "union" } as const;
-  const isDraining = () => openRequests.isDraining;
   const sealedContent = parts.sealedContent ?? new SealedContent([randomBytes(contentKeyBytes)]);
   const readJson = createReadJson(keyLoad, clock);
   return [
@@ -530,6 +578,15 @@ function createRoutes(
       earlyCheck: true,
       run: postResponses(readJson, sealedContent, answers),
     },
+  ];
+}
+
+type OpenPage = ReturnType<typeof createOpenPage> &
+  Pick<NonNullable<RouteParts["openPage"]>, "mayBeSignedIn">;
+
+/** The routes to the list of models. */
+function modelRoutes(core: Core, openPage: OpenPage | undefined): readonly Route[] {
+  return [
     {
       ...shared,
       paths: pathVariants("/v1/models"),
@@ -551,6 +608,12 @@ function createRoutes(
       operation: modelOperation,
       run: getModel(core),
     },
+  ];
+}
+
+/** The routes to the credits, the usage and the receipts of a key. */
+function accountRoutes(core: Core): readonly Route[] {
+  return [
     {
       ...shared,
       paths: ["/v1/credits"],
@@ -587,21 +650,17 @@ function createRoutes(
       operation: receiptOperation,
       run: getReceipt(core),
     },
-    {
-      method: "POST",
-      envelope: "union",
-      paths: ["/payments/:processor/webhook"],
-      operation: webhookOperation,
-      // It is for processors that have a secret: to others there is no such path.
-      isUnlisted: true,
-      run: postWebhook({
-        core,
-        addressLoad,
-        failedCredentials,
-        isDraining,
-        readRaw: createReadRaw(keyLoad, clock),
-      }),
-    },
+  ];
+}
+
+/** The routes that need no credential. */
+function openRoutes(
+  { readiness, addressLoad, document, docs }: RouteParts,
+  openRequests: OpenRequests,
+  paths: () => readonly string[],
+  openPage: OpenPage | undefined,
+): readonly Route[] {
+  return [
     { ...open, paths: ["/healthz"], operation: livenessOperation, run: getLiveness() },
     {
       ...open,
@@ -634,13 +693,13 @@ function createRoutes(
       run: getDescriptorSet(),
     },
     { ...open, paths: ["/openapi.json"], operation: openapiOperation, run: getOpenapi(document) },
-    ...(parts.docs
+    ...(docs
       ? [
           {
             ...open,
             paths: docsPaths,
             operation: docsOperation,
-            run: getDocs(parts.docs, addressLoad),
+            run: getDocs(docs, addressLoad),
           },
         ]
       : []),

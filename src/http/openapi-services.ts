@@ -242,24 +242,14 @@ function noZero(field: DescField, { type, minLength = 1 }: Schema): Schema {
 /** The schema of a value with what JSON Schema can say of its limits. */
 function withLimits(schema: Schema, limits: Limits | undefined, desc?: DescEnum): Schema {
   if (!limits) return schema;
-  const { lengthMin, lengthMax, bytesMax, pattern, least, most, itemsMin, itemsMax } = limits;
-  const isText = schema.type === "string" && schema.contentEncoding === undefined;
-  // The empty text stands for absence, and is one of the texts that the form allows.
-  const empty = limits.skipsZero ? "^$|" : "";
+  const { itemsMin, itemsMax } = limits;
   return {
     ...schema,
-    ...(isText && !limits.skipsZero && lengthMin !== undefined && { minLength: lengthMin }),
-    // A text of so many bytes has at most as many characters.
-    ...(isText && given("maxLength", lengthMax ?? bytesMax)),
+    ...textLimits(schema, limits),
+    ...numberLimits(schema, limits),
     ...(limits.notIn && {
       not: oneOf(...limits.notIn.map((number) => desc?.value[number]?.name ?? "")),
     }),
-    ...(pattern && { pattern: `${empty}${pattern.source}` }),
-    ...(typeof least === "number" && !limits.skipsZero && { minimum: least }),
-    ...(typeof most === "number" && { maximum: most }),
-    // Numbers of 64 bits are texts in JSON.
-    ...(typeof least === "bigint" && schema.format === "int64" && { "x-minimum": String(least) }),
-    ...(typeof most === "bigint" && schema.format === "int64" && { "x-maximum": String(most) }),
     ...(schema.type === "array" && {
       ...given("minItems", limits.skipsZero ? undefined : itemsMin),
       ...given("maxItems", itemsMax),
@@ -272,6 +262,29 @@ function withLimits(schema: Schema, limits: Limits | undefined, desc?: DescEnum)
       ...(limits.keys && { propertyNames: withLimits(text, limits.keys) }),
       additionalProperties: withLimits(Object(schema.additionalProperties), limits.values),
     }),
+  };
+}
+
+function textLimits(schema: Schema, limits: Limits): Schema {
+  const { lengthMin, lengthMax, bytesMax, pattern, skipsZero } = limits;
+  const isText = schema.type === "string" && schema.contentEncoding === undefined;
+  // The empty text stands for absence, and is one of the texts that the form allows.
+  const empty = skipsZero ? "^$|" : "";
+  return {
+    ...(isText && given("minLength", skipsZero ? undefined : lengthMin)),
+    // A text of so many bytes has at most as many characters.
+    ...(isText && given("maxLength", lengthMax ?? bytesMax)),
+    ...(pattern && { pattern: `${empty}${pattern.source}` }),
+  };
+}
+
+function numberLimits({ format }: Schema, { least, most, skipsZero }: Limits): Schema {
+  return {
+    ...(typeof least === "number" && !skipsZero && { minimum: least }),
+    ...(typeof most === "number" && { maximum: most }),
+    // Numbers of 64 bits are texts in JSON.
+    ...(typeof least === "bigint" && format === "int64" && { "x-minimum": String(least) }),
+    ...(typeof most === "bigint" && format === "int64" && { "x-maximum": String(most) }),
   };
 }
 

@@ -218,8 +218,7 @@ export class Answer implements AnswerReader, Answered {
     const [reported, counted, grant] = [this.reported, this.counted, this.#grant];
     const mayReach = grant.mayReach(received, counted);
     const events = mayReach ? withoutRuns(received) : received;
-    const cut = mayReach ? grant.cutAt(events, counted) : -1;
-    let until = cut < 0 ? events.length : cut;
+    let until = mayReach ? grant.cutAt(events, counted) : events.length;
     let beforeEnd = reported.phase === "running" ? until : 0;
     let hasProgress = false;
     for (let index = 0; index < until; index++) {

@@ -166,13 +166,14 @@ export class Grant {
     return this.#isAbove(most);
   }
 
-  /** Index of the first of these events with which the answer exceeds its grant. -1: none. */
+  /** Index of the first of these events with which the answer exceeds its grant, else their count. */
   cutAt(events: readonly Event[], { bytes }: Counted): number {
     const further = new Counted();
-    return events.findIndex((event) => {
+    const index = events.findIndex((event) => {
       further.add(event);
       return event.kind.case === "blockDelta" && this.#isAbove(bytes + further.bytes);
     });
+    return index < 0 ? events.length : index;
   }
 
   /** True if the provider itself reported that it exceeds the grant, before its end. */

@@ -201,7 +201,8 @@ function enforceOnExtensions(
 ): JsonObject {
   const permitted: JsonObject = {};
   for (const [name, value] of Object.entries(extensions)) {
-    const sent = enforceOnMember(name, value, features, offered);
+    const rule = memberRules.get(name);
+    const sent = rule ? rule(value, { name, features, offered }) : value;
     // Not an assignment: the member `__proto__` is a member like any other.
     if (sent !== undefined)
       Object.defineProperty(permitted, name, {
@@ -214,57 +215,80 @@ function enforceOnExtensions(
   return permitted;
 }
 
-/** The value to send on; undefined drops the member. */
-function enforceOnMember(
-  name: string,
-  value: JsonValue,
-  features: FeaturePolicy,
-  offered: Offered,
-): JsonValue | undefined {
-  switch (name) {
-    // These would override the checked fields of the request, and the grant of the hold.
-    case "model":
-    case "messages":
-    case "system":
-    case "max_tokens":
-    case "stream":
-    case "thinking":
-    case "tool_choice":
-      throw hasField(name);
-    case "tools":
-      if (Array.isArray(value) && value.length === 0) return value;
-      throw hasField(name);
-    case "thread":
+/** What may be sent of a member: the value to send on; undefined drops the member. */
+type MemberRule = (value: JsonValue, at: MemberPlace) => JsonValue | undefined;
+type MemberPlace = {
+  readonly name: string;
+  readonly features: FeaturePolicy;
+  readonly offered: Offered;
+};
+
+/** Of a member that has a field of its own. */
+const refuseField: MemberRule = (_value, { name }) => {
+  throw hasField(name);
+};
+/** Of a member that may only say that it is not there. */
+const dropNull: MemberRule = (value, { name }) => {
+  if (value === null) return undefined;
+  throw notOffered(name);
+};
+const sendEmpty: MemberRule = (value, { name }) => {
+  if (value === null || isEmptyList(value)) return value;
+  throw notOffered(name);
+};
+
+/** The rules of members. All others are sent on. */
+const memberRules: ReadonlyMap<string, MemberRule> = new Map<string, MemberRule>([
+  // These would override the checked fields of the request, and the grant of the hold.
+  ["model", refuseField],
+  ["messages", refuseField],
+  ["system", refuseField],
+  ["max_tokens", refuseField],
+  ["stream", refuseField],
+  ["thinking", refuseField],
+  ["tool_choice", refuseField],
+  ["tools", (value, at) => (isEmptyList(value) ? value : refuseField(value, at))],
+  [
+    "thread",
+    (value) => {
       if (value === null) return undefined;
       throw new ApiError("thread_unsupported_request", { field: "thread" });
-    case "fallbacks":
-    case "fallback_credit_token":
-    case "billing_policy":
-      if (value === null) return undefined;
-      throw notOffered(name);
-    case "inference_geo":
+    },
+  ],
+  ["fallbacks", dropNull],
+  ["fallback_credit_token", dropNull],
+  ["billing_policy", dropNull],
+  [
+    "inference_geo",
+    (value, { offered }) => {
       if (value === null) return undefined;
       if (typeof value === "string" && offered.geo.has(value)) return value;
-      throw notOffered(name, value);
-    case "speed":
+      throw notOffered("inference_geo", value);
+    },
+  ],
+  [
+    "speed",
+    (value, { offered }) => {
       if (value === null || value === "standard") return value;
       if (typeof value === "string" && offered.speed.has(value)) return value;
-      throw notOffered(name, value);
-    case "service_tier":
+      throw notOffered("speed", value);
+    },
+  ],
+  [
+    "service_tier",
+    (value) => {
+      if (value === null) return value;
       // With `auto` the provider may choose a more expensive tier.
-      if (value === null || value === "auto" || value === "standard_only")
-        return value === null ? value : "standard_only";
-      throw notOffered(name, value);
-    case "container":
-      if (value === null || (Array.isArray(value) && value.length === 0)) return value;
-      throw notOffered(name);
-    case "mcp_servers":
-      if (value === null || (Array.isArray(value) && value.length === 0) || features.serverTools)
-        return value;
-      throw notOffered(name);
-    default:
-      return value;
-  }
+      if (value === "auto" || value === "standard_only") return "standard_only";
+      throw notOffered("service_tier", value);
+    },
+  ],
+  ["container", sendEmpty],
+  ["mcp_servers", (value, at) => (at.features.serverTools ? value : sendEmpty(value, at))],
+]);
+
+function isEmptyList(value: JsonValue): boolean {
+  return Array.isArray(value) && value.length === 0;
 }
 
 // There is no file store here, and a provider's ids belong to another account.

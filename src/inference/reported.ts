@@ -5,6 +5,7 @@ import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import {
+  type CacheCreation,
   CacheCreationSchema,
   type Event,
   type ReportedUsage,
@@ -199,10 +200,7 @@ export class Reported {
     if ((sent.cacheCreationInputTokens ?? 0) !== written)
       changed.cacheCreationInputTokens = written;
     if ((sent.thinkingTokens ?? 0) !== charged.thinking) changed.thinkingTokens = charged.thinking;
-    const isSameSplit =
-      (split?.ephemeral5mInputTokens ?? 0) === charged.cacheWrite5m &&
-      (split?.ephemeral1hInputTokens ?? 0) === charged.cacheWrite1h;
-    if (split && !isSameSplit)
+    if (split && !isSameSplit(split, charged))
       changed.cacheCreation = create(CacheCreationSchema, {
         ephemeral5mInputTokens: charged.cacheWrite5m,
         ephemeral1hInputTokens: charged.cacheWrite1h,
@@ -254,9 +252,7 @@ export class Reported {
     const split = usage.cacheCreation;
     this.write5m = split?.ephemeral5mInputTokens || (this.write5m ?? split?.ephemeral5mInputTokens);
     this.write1h = split?.ephemeral1hInputTokens || (this.write1h ?? split?.ephemeral1hInputTokens);
-    this.output = usage.outputTokens ?? this.output;
-    this.thinking = usage.thinkingTokens ?? this.thinking;
-    this.iterations = usage.extensions?.iterations ?? this.iterations;
+    this.#reportOutput(usage);
     this.applied = appliedBy(usage, this.applied);
     const searches = searchesOf(usage.extensions);
     this.searches = searches || (this.searches ?? searches);
@@ -264,6 +260,19 @@ export class Reported {
     this.inputIsFinal ||= isFinal && usage.inputTokens !== undefined;
     this.outputIsFinal ||= isFinal && usage.outputTokens !== undefined;
   }
+
+  #reportOutput({ outputTokens, thinkingTokens, extensions }: ReportedUsage): void {
+    this.output = outputTokens ?? this.output;
+    this.thinking = thinkingTokens ?? this.thinking;
+    this.iterations = extensions?.iterations ?? this.iterations;
+  }
+}
+
+function isSameSplit(split: CacheCreation, { cacheWrite5m, cacheWrite1h }: Usage): boolean {
+  return (
+    (split.ephemeral5mInputTokens ?? 0) === cacheWrite5m &&
+    (split.ephemeral1hInputTokens ?? 0) === cacheWrite1h
+  );
 }
 
 /** The conditions of a price that a report names, and those that earlier ones did. */

@@ -474,19 +474,10 @@ export function createKeyStore(
           tx,
           managers.map(({ managedBy }) => managedBy),
         );
-        const writes = new Map<string, { write: KeyWrite; rows: sql.LockKeysRow[] }>();
-        for (const row of await tx.run(sql.lockKeys, { accountId, keyIds })) {
-          const keyTags = readTags(row.tags);
-          const write = how.decide({ ...row, limits: limitsIn(row), keyTags }, permits);
-          if (!write) continue;
-          // Budgets of both pools are apart.
-          const name = `${row.family} ${JSON.stringify(write, withBigints)}`;
-          const same = writes.get(name) ?? { write, rows: [] };
-          writes.set(name, same);
-          same.rows.push(row);
-        }
+        const locked = await tx.run(sql.lockKeys, { accountId, keyIds });
+        const writes = groupWrites(locked, (key) => how.decide(key, permits));
         await how.check(tx);
-        for (const { write, rows } of writes.values()) {
+        for (const { write, rows } of writes) {
           const [{ family } = { family: familyNames[0] }] = rows;
           await writeKeys(tx, { accountId, family }, idsOf(rows), write);
         }
@@ -808,6 +799,23 @@ function filterOf({ statuses, tags, keyIds, ...filter }: KeyFilter) {
     values: Object.values(tags),
     keyIds: keyIds.length > 0 ? keyIds : null,
   };
+}
+
+/** The locked keys by what is written of them. Budgets of both pools are apart. */
+function groupWrites(
+  locked: readonly sql.LockKeysRow[],
+  decide: (key: LockedKey) => KeyWrite | undefined,
+): Iterable<{ readonly write: KeyWrite; readonly rows: sql.LockKeysRow[] }> {
+  const writes = new Map<string, { write: KeyWrite; rows: sql.LockKeysRow[] }>();
+  for (const row of locked) {
+    const write = decide({ ...row, limits: limitsIn(row), keyTags: readTags(row.tags) });
+    if (!write) continue;
+    const name = `${row.family} ${JSON.stringify(write, withBigints)}`;
+    const same = writes.get(name) ?? { write, rows: [] };
+    writes.set(name, same);
+    same.rows.push(row);
+  }
+  return writes.values();
 }
 
 /** Values as JSON, amounts as texts. */

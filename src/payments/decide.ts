@@ -275,17 +275,15 @@ function factsOf(of: {
   state: OrderState;
 }): string[] {
   const { order, deposits, valued, theirs, received, state } = of;
-  const facts: string[] = [];
-  for (const deposit of deposits) {
+  const facts = deposits.flatMap((deposit): string[] => {
     const { externalId, settledAt, isReturned } = deposit;
-    if (deposit.state === "lost") {
-      if (settledAt) facts.push(`lost:${externalId}`);
-      if (isReturned) facts.push(`lost:${externalId}:returned`);
-    } else if (!valued.has(externalId) && !theirs.has(externalId)) {
-      const kind = waitingKind(order, deposit, state);
-      if (kind) facts.push(`${kind}:${externalId}`);
-    }
-  }
+    const lost = `lost:${externalId}`;
+    if (deposit.state === "lost")
+      return [...(settledAt ? [lost] : []), ...(isReturned ? [`${lost}:returned`] : [])];
+    if (valued.has(externalId) || theirs.has(externalId)) return [];
+    const kind = waitingKind(order, deposit, state);
+    return kind ? [`${kind}:${externalId}`] : [];
+  });
   const hasNone = deposits.every((one) => one.state === "lost");
   if (order.faults.includes("marked") && hasNone) facts.push("marked");
   if (order.faults.includes("failed")) facts.push("failed");

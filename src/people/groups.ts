@@ -128,11 +128,8 @@ async function applyAccountRoles(
       before.accounts.get(accountId) ?? none,
       given.accounts.get(accountId) ?? none,
     );
-    const hasOther = present.some(
-      (one) => one.personId !== personId && one.role === AccountRole.OWNER && one.enabled,
-    );
-    const isLastOwner = oldRole === AccountRole.OWNER && !hasOther;
-    if (role === oldRole || (isLastOwner && role < oldRole)) continue;
+    const wouldLeaveNone = role < oldRole && isLastOwner(present, personId);
+    if (role === oldRole || wouldLeaveNone) continue;
     const isOwner = role === AccountRole.OWNER;
     // Before keys, as a program does that changes some.
     const endedKeys = isOwner ? [] : await keys.endSecrets(tables, { accountId, personId });
@@ -150,6 +147,12 @@ async function applyAccountRoles(
     });
   }
   return changes;
+}
+
+function isLastOwner(members: readonly LockedMember[], personId: string): boolean {
+  const owners = members.filter(({ role }) => role === AccountRole.OWNER);
+  const isOwner = owners.some((one) => one.personId === personId);
+  return isOwner && !owners.some((one) => one.personId !== personId && one.enabled);
 }
 
 async function applyOperatorRole(

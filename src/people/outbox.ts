@@ -73,10 +73,8 @@ export function createOutbox(parts: {
       await mailer.send({ to: address, ...content }, stopping);
       await settle("sent");
     } catch (error) {
-      const isPermanent = error instanceof MailError && error.isPermanent;
-      const problem = error instanceof MailError ? error.message : "The mail could not be sent.";
+      const { isPermanent, problem, reason } = faultOf(error);
       const waitMs = Math.min(waitMsMax, minuteMs * 2 ** (attempts - 1));
-      const reason = error instanceof MailError ? error.reason : Object(error).message;
       log.warn(
         { code: "mail_not_sent", mail: mailId, kind, attempts, problem, reason },
         "a mail was not sent",
@@ -103,6 +101,14 @@ export function createOutbox(parts: {
     start: () => sending.start(),
     stop: () => sending.stop(),
   };
+}
+
+/** Why a mail was not sent: for its row, and for the log. */
+function faultOf(error: unknown) {
+  if (error instanceof MailError)
+    return { isPermanent: error.isPermanent, problem: error.message, reason: error.reason };
+  const reason = Object(error).message;
+  return { isPermanent: false, problem: "The mail could not be sent.", reason };
 }
 
 declare module "../base/log.ts" {

@@ -206,7 +206,8 @@ export type Installation = {
   makeSignInLink(personId: string): Promise<string>;
 };
 
-export function createPeople(parts: {
+/** The parts of the people, and what the configuration says of them. */
+type PeopleParts = {
   postgres: Postgres;
   /** The address under which people reach the console. */
   publicUrl: () => URL;
@@ -238,7 +239,9 @@ export function createPeople(parts: {
   /** Default: the clock of this machine. */
   clock?: Clock | undefined;
   log: Log;
-}): People {
+};
+
+export function createPeople(parts: PeopleParts): People {
   const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
   const { outbound = new Outbound() } = parts;
   const store = createPeopleStore(
@@ -288,44 +291,7 @@ export function createPeople(parts: {
   let sellsCredits = () => false;
 
   return {
-    service: {
-      getSession: (request, call) => getSession(all, request, call),
-      beginSignIn: (request, call) => beginSignIn(all, request, call),
-      signInWithPasskey: (request, call) => signInWithPasskey(all, request, call),
-      signInWithPassword: (request, call) => signInWithPassword(all, request, call),
-      redeemLink: (request, call) => redeemLink(all, request, call),
-      beginOidc: (request, call) => beginOidc(all, request, call),
-      finishOidc: (request, call) => finishOidc(all, request, call),
-      signUp: (request, call) => signUp(all, request, call),
-      confirmEmail: (request, call) => confirmEmail(all, request, call),
-      signOut: (request, call) => signOut(all, request, call),
-      listSessions: (request, call) => listSessions(all, request, call),
-      revokeSession: (request, call) => revokeSession(all, request, call),
-      confirmIdentity: (request, call) => confirmIdentity(all, request, call),
-      beginPasskey: (request, call) => beginPasskey(all, request, call),
-      createPasskey: (request, call) => addPasskey(all, request, call),
-      deletePasskey: (request, call) => removePasskey(all, request, call),
-      deleteIdentity: (request, call) => removeIdentity(all, request, call),
-      setPassword: (request, call) => setPassword(all, request, call),
-      setEmail: (request, call) => setEmail(all, request, call),
-      listMembers: (request, call) => listMembers(all, request, call),
-      listInvitations: (request, call) => listInvitations(all, request, call),
-      createInvitation: (request, call) => invite(all, request, call),
-      revokeInvitation: (request, call) => revokeInvitation(all, request, call),
-      updateMember: (request, call) => updateMember(all, request, call),
-      removeMember: (request, call) => removeMember(all, request, call),
-      listViews: (request, call) => listViews(all, request, call),
-      saveView: (request, call) => saveView(all, request, call),
-      deleteView: (request, call) => deleteView(all, request, call),
-      listPeople: (request, call) => listPeople(all, request, call),
-      updatePerson: (request, call) => updatePerson(all, request, call),
-      deletePerson: (request, call) => deletePerson(all, request, call),
-      createSignInLink: (request, call) => makeSignInLink(all, request, call),
-      createAdminToken: (request, call) => createAdminToken(all, request, call),
-      listAdminTokens: (request, call) => listAdminTokens(all, request, call),
-      revokeAdminToken: (request, call) => revokeAdminToken(all, request, call),
-      listAuditEvents: (request, call) => listAuditEvents(all, request, call),
-    },
+    service: serviceOf(all),
     authenticate: (headers, origin) =>
       isAdminToken(headers.get("authorization") ?? "")
         ? tokens.authenticate(headers, origin)
@@ -341,22 +307,7 @@ export function createPeople(parts: {
       },
     },
     ownersOf: store.listOwners,
-    forApprovals: {
-      carryOut: {
-        admin_token: carryOutAdminToken(all),
-        operator: carryOutOperator(all),
-        sign_in_link: carryOutSignInLink(all),
-      },
-      async checkApproval(tx, { approverId, requestedBy, personId }) {
-        const isPerson = requestedBy.startsWith("person:");
-        const personIds = isPerson ? [approverId, personId] : [approverId];
-        const operators = await tx.run(sql.shareOperators, { personIds });
-        const name = requestedBy.replace("token:", "");
-        const token = isPerson ? undefined : await tx.run(sql.shareTokenByName, { name });
-        if (operators.length < personIds.length || !(isPerson || token))
-          throw new ApiError("not_permitted");
-      },
-    },
+    forApprovals: approvalsOf(all),
     installation: installationOn(store, publicUrl),
     forAlerts: {
       async listNewPlaces(since, rows) {
@@ -380,6 +331,68 @@ export function createPeople(parts: {
     },
     async stop() {
       await Promise.all([changes.stop(), outbox?.stop(), retention.stop()]);
+    },
+  };
+}
+
+/** The methods of the services. */
+function serviceOf(all: Parts): People["service"] {
+  return {
+    getSession: (request, call) => getSession(all, request, call),
+    beginSignIn: (request, call) => beginSignIn(all, request, call),
+    signInWithPasskey: (request, call) => signInWithPasskey(all, request, call),
+    signInWithPassword: (request, call) => signInWithPassword(all, request, call),
+    redeemLink: (request, call) => redeemLink(all, request, call),
+    beginOidc: (request, call) => beginOidc(all, request, call),
+    finishOidc: (request, call) => finishOidc(all, request, call),
+    signUp: (request, call) => signUp(all, request, call),
+    confirmEmail: (request, call) => confirmEmail(all, request, call),
+    signOut: (request, call) => signOut(all, request, call),
+    listSessions: (request, call) => listSessions(all, request, call),
+    revokeSession: (request, call) => revokeSession(all, request, call),
+    confirmIdentity: (request, call) => confirmIdentity(all, request, call),
+    beginPasskey: (request, call) => beginPasskey(all, request, call),
+    createPasskey: (request, call) => addPasskey(all, request, call),
+    deletePasskey: (request, call) => removePasskey(all, request, call),
+    deleteIdentity: (request, call) => removeIdentity(all, request, call),
+    setPassword: (request, call) => setPassword(all, request, call),
+    setEmail: (request, call) => setEmail(all, request, call),
+    listMembers: (request, call) => listMembers(all, request, call),
+    listInvitations: (request, call) => listInvitations(all, request, call),
+    createInvitation: (request, call) => invite(all, request, call),
+    revokeInvitation: (request, call) => revokeInvitation(all, request, call),
+    updateMember: (request, call) => updateMember(all, request, call),
+    removeMember: (request, call) => removeMember(all, request, call),
+    listViews: (request, call) => listViews(all, request, call),
+    saveView: (request, call) => saveView(all, request, call),
+    deleteView: (request, call) => deleteView(all, request, call),
+    listPeople: (request, call) => listPeople(all, request, call),
+    updatePerson: (request, call) => updatePerson(all, request, call),
+    deletePerson: (request, call) => deletePerson(all, request, call),
+    createSignInLink: (request, call) => makeSignInLink(all, request, call),
+    createAdminToken: (request, call) => createAdminToken(all, request, call),
+    listAdminTokens: (request, call) => listAdminTokens(all, request, call),
+    revokeAdminToken: (request, call) => revokeAdminToken(all, request, call),
+    listAuditEvents: (request, call) => listAuditEvents(all, request, call),
+  };
+}
+
+/** Acts on people that a second person approves. */
+function approvalsOf(all: Parts): People["forApprovals"] {
+  return {
+    carryOut: {
+      admin_token: carryOutAdminToken(all),
+      operator: carryOutOperator(all),
+      sign_in_link: carryOutSignInLink(all),
+    },
+    async checkApproval(tx, { approverId, requestedBy, personId }) {
+      const isPerson = requestedBy.startsWith("person:");
+      const personIds = isPerson ? [approverId, personId] : [approverId];
+      const operators = await tx.run(sql.shareOperators, { personIds });
+      const name = requestedBy.replace("token:", "");
+      const token = isPerson ? undefined : await tx.run(sql.shareTokenByName, { name });
+      if (operators.length < personIds.length || !(isPerson || token))
+        throw new ApiError("not_permitted");
     },
   };
 }

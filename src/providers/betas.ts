@@ -110,13 +110,7 @@ export class Betas {
 
   /** A body with what the cloud offers, and its betas. `asked`: those of the client. */
   fit(body: JsonObject, asked: string, model: string, fit?: Fit): Fitted {
-    const betas = new Set<string>();
-    for (const beta of asked.split(",").map((one) => one.trim())) {
-      if (beta === "") continue;
-      const name = this.#offered.get(beta);
-      if (name !== undefined && !this.#isOff(model, name)) betas.add(name);
-      else fit?.leaveOut({ where: "anthropic-beta", what: beta, why: "unsupported" });
-    }
+    const betas = this.#betasOf(asked, model, fit);
     // A cloud refuses a member without its beta, also one that it offers.
     const has = (tied: readonly string[]) =>
       [...betas].some((name) => tied.some((begin) => name.startsWith(begin)));
@@ -142,6 +136,17 @@ export class Betas {
       }
     }
     return { body: fitted, betas: [...betas] };
+  }
+
+  #betasOf(asked: string, model: string, fit: Fit | undefined): ReadonlySet<string> {
+    const betas = new Set<string>();
+    for (const beta of asked.split(",").map((one) => one.trim())) {
+      if (beta === "") continue;
+      const name = this.#offered.get(beta);
+      if (name !== undefined && !this.#isOff(model, name)) betas.add(name);
+      else fit?.leaveOut({ where: "anthropic-beta", what: beta, why: "unsupported" });
+    }
+    return betas;
   }
 
   /**

@@ -86,11 +86,9 @@ function meaningOf({ status, body, retryAfterMs }: ErrorAnswer, model: string): 
   }
   if (status === 429 && isDayQuota(body, error))
     return { ...overloaded(status, retryAfterMs), isDayQuota: true, retry: "elsewhere" };
-  if (status === 429 || status === 529) return overloaded(status, retryAfterMs);
+  if (status === 429) return overloaded(status, retryAfterMs);
   if (status === 408) return timedOut(status);
-  if (status >= 500 && isOverload(error)) return overloaded(status, retryAfterMs);
-  if (status === 503) return { ...failed(status), ...waiting(retryAfterMs) };
-  if (status >= 500) return failed(status);
+  if (status >= 500) return meaningOfFault(status, error, retryAfterMs);
   if (isWrongModel(status, body, model))
     return failed(status, { alarm: `the provider has no model ${model}` });
   const member = refusedMember(body);
@@ -99,6 +97,16 @@ function meaningOf({ status, body, retryAfterMs }: ErrorAnswer, model: string): 
   if (status === 400 || status === 413 || status === 422 || (status === 404 && body))
     return refusedRequest(status, body, error);
   return failed(status, { alarm: `the provider answers status ${status}` });
+}
+
+/** The meaning of a status from 500 on. */
+function meaningOfFault(
+  status: number,
+  error: OverflowReport,
+  retryAfterMs: number | undefined,
+): ProviderFailure {
+  if (status === 529 || isOverload(error)) return overloaded(status, retryAfterMs);
+  return { ...failed(status), ...(status === 503 && waiting(retryAfterMs)) };
 }
 
 function isAccountProblem(status: number, body: JsonObject | undefined): boolean {

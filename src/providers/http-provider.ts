@@ -1,6 +1,5 @@
 // A provider over HTTP: a surface and an authenticator behind one pool of connections.
 
-import type { JsonObject } from "@bufbuild/protobuf";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { HttpSettings } from "../config/catalog.ts";
@@ -97,16 +96,13 @@ export function createHttpProvider(
       for (;;) {
         const written = message({ ...call, request });
         if (!written) return undefined;
-        const { path, headers: sent, body: native } = addressed(written);
-        const asked = { method: "POST" as const, path, headers: sent, body: bytesOf(native) };
-        const answer = await post(asked, signal);
-        const { status, body: counted } = answer;
-        if (status === 200 && counted) return read(counted);
-        const body = counted && redactSecrets(counted, allSecrets());
-        const error = { ...answer, ...(body && { body }) };
-        if (status >= 400 && (await mayRepeat(error, written.learn))) continue;
+        const answer = await post(addressed(written), signal);
+        const counted = answer.status === 200 ? answer.body : undefined;
+        if (counted) return read(counted);
+        const error = withoutSecrets(answer);
+        if (error.status >= 400 && (await mayRepeat(error, written.learn))) continue;
         if (isMissing(error, model)) return undefined;
-        throw body ? failureOfRefusal(error, model).error : new ApiError("upstream_error");
+        throw errorOfCount(error, model);
       }
     },
     close: () => dispatcher.close(),
@@ -114,7 +110,16 @@ export function createHttpProvider(
     ...(authenticator.credential && { credential: authenticator.credential }),
   };
 
-  async function post(request: UnprovenRequest, signal: AbortSignal): Promise<ErrorAnswer> {
+  async function post(
+    { path, headers: sent, body: content }: Omit<Message, "learn">,
+    signal: AbortSignal,
+  ): Promise<ErrorAnswer> {
+    const request: UnprovenRequest = {
+      method: "POST",
+      path,
+      headers: sent,
+      body: Buffer.from(JSON.stringify(content)),
+    };
     try {
       const proof = await authenticator.headers(request);
       const answer = await dispatcher.request({
@@ -137,11 +142,16 @@ export function createHttpProvider(
     }
   }
 
+  function errorOfCount(error: ErrorAnswer, model: string): ApiError {
+    return error.body ? failureOfRefusal(error, model).error : new ApiError("upstream_error");
+  }
+
+  function withoutSecrets(answer: ErrorAnswer): ErrorAnswer {
+    const body = answer.body && redactSecrets(answer.body, allSecrets());
+    return { ...answer, ...(body && { body }) };
+  }
+
   function failureOfRefusal(answer: ErrorAnswer, model: string): ProviderFailure {
     return surface.failureOf?.(answer, model) ?? failureOfAnswer(answer, model);
   }
-}
-
-function bytesOf(body: JsonObject): Uint8Array {
-  return Buffer.from(JSON.stringify(body));
 }

@@ -126,16 +126,7 @@ export async function runGateway(
     );
     try {
       const gateway = await findStarted();
-      const { drainDelayMs, drainLimitMs } = config;
-      const limitMs = retire ? retireMsMax(drainLimitMs) : drainDelayMs + drainLimitMs;
-      const retirement = { onIdle: () => parent?.report("idle"), closeIdle: closeIdle.signal };
-      const stopped =
-        gateway?.stop({ hurry: hurry.signal, retire: retire ? retirement : undefined }) ??
-        Promise.resolve();
-      await withTimeout(stopped, limitMs + closeMsMax, () => {
-        throw new Error("a part of the gateway did not stop in time");
-      });
-      if (gateway) await parent?.leave(gateway.metrics());
+      if (gateway) await stopGateway(gateway, retire);
       log.info("stopped");
       await exit(gateway && gateway.unsettled() > 0 ? 1 : exitCode);
     } catch (error) {
@@ -145,6 +136,17 @@ export async function runGateway(
       else log.error({ code: "stop_failed", err: error }, "the gateway failed to stop cleanly");
       await exitProcess(1);
     }
+  }
+
+  async function stopGateway(gateway: Gateway, retire: boolean): Promise<void> {
+    const { drainDelayMs, drainLimitMs } = config;
+    const limitMs = retire ? retireMsMax(drainLimitMs) : drainDelayMs + drainLimitMs;
+    const retirement = { onIdle: () => parent?.report("idle"), closeIdle: closeIdle.signal };
+    const stopped = gateway.stop({ hurry: hurry.signal, retire: retire ? retirement : undefined });
+    await withTimeout(stopped, limitMs + closeMsMax, () => {
+      throw new Error("a part of the gateway did not stop in time");
+    });
+    await parent?.leave(gateway.metrics());
   }
 
   /** The gateway, if it has started or will soon. Undefined: it gave up waiting for a database. */

@@ -272,44 +272,9 @@ class Workers {
     this.#children.add(child);
     this.#metrics?.add(worker.id, () => send(child, { kind: "read-metrics" }));
     worker.on("message", (message: ToParent) => {
-      switch (message.kind) {
-        case "join":
-          if (child.state === "ending") return this.#end(child, "stop");
-          return send(child, {
-            kind: "start",
-            embeddedUrl: this.#embeddedUrl,
-            catalogText,
-            endedNodes: this.#endedNodes,
-          });
-        case "node":
-          this.#ownNodes.add(message.nodeId);
-          return void child.nodeIds.push(message.nodeId);
-        case "ready":
-          if (child.state === "starting") child.state = "serving";
-          if (child.catalogVersion !== this.#offered.version) this.#offer(child);
-          this.#log.info({ worker: worker.id, pid: worker.process.pid }, "worker ready");
-          return ready.resolve(message);
-        case "failed":
-          child.problem = message.problem;
-          return;
-        case "leaving":
-          child.state = "ending";
-          void this.#waitForEnd(child, retireMsMax(this.#config.drainLimitMs));
-          return void this.#restartMissing(0);
-        case "idle":
-          return idle.resolve();
-        case "reloaded":
-          if (message.version === this.#offered.version) this.#catalogText = this.#offered.text;
-          return;
-        case "windows":
-          return void this.#answerWindows(message.request).then((reply) =>
-            send(child, { kind: "windows", reply }),
-          );
-        case "metrics":
-          return this.#metrics?.receive(worker.id, message.snapshot);
-        case "hint":
-          for (const other of this.#children) if (other !== child) send(other, message);
-      }
+      if (message.kind === "idle") return idle.resolve();
+      this.#read(child, message, catalogText);
+      if (message.kind === "ready") ready.resolve(message);
     });
     const onExit = (exit: Exit) => {
       if (!this.#children.delete(child)) return;
@@ -330,6 +295,50 @@ class Workers {
       onExit({ code: 1, signal: null });
     });
     return child;
+  }
+
+  /** Does what a message of a worker asks for. */
+  #read(child: Child, message: ToParent, catalogText: string): void {
+    const { worker } = child;
+    switch (message.kind) {
+      case "join":
+        if (child.state === "ending") this.#end(child, "stop");
+        else
+          send(child, {
+            kind: "start",
+            embeddedUrl: this.#embeddedUrl,
+            catalogText,
+            endedNodes: this.#endedNodes,
+          });
+        return;
+      case "node":
+        this.#ownNodes.add(message.nodeId);
+        return void child.nodeIds.push(message.nodeId);
+      case "ready":
+        if (child.state === "starting") child.state = "serving";
+        if (child.catalogVersion !== this.#offered.version) this.#offer(child);
+        this.#log.info({ worker: worker.id, pid: worker.process.pid }, "worker ready");
+        return;
+      case "failed":
+        child.problem = message.problem;
+        return;
+      case "leaving":
+        child.state = "ending";
+        void this.#waitForEnd(child, retireMsMax(this.#config.drainLimitMs));
+        return void this.#restartMissing(0);
+      case "reloaded":
+        if (message.version === this.#offered.version) this.#catalogText = this.#offered.text;
+        return;
+      case "windows":
+        return void this.#answerWindows(message.request).then((reply) =>
+          send(child, { kind: "windows", reply }),
+        );
+      case "metrics":
+        this.#metrics?.receive(worker.id, message.snapshot);
+        return;
+      case "hint":
+        for (const other of this.#children) if (other !== child) send(other, message);
+    }
   }
 
   /** The process of these nodes has exited, so the other workers need not wait for its silence. */

@@ -68,22 +68,25 @@ function asItCame(events: readonly Event[]): Joined {
     if (kind.case === "messageStart" || kind.case === "messageDelta")
       usage = mergeUsage(usage, kind.value.usage);
     if (kind.case === "messageDelta") stopReason = kind.value.stopReason ?? stopReason;
-    if (event.wireForm?.format !== Format.CHAT) {
-      // Plain text, which needs no piece.
-      const delta = kind.case === "blockDelta" ? kind.value.kind : undefined;
-      if (delta?.case === "text") fold.add({ delta: { content: delta.value } });
-      if (delta?.case === "thinking") fold.add({ delta: { reasoning_content: delta.value } });
-      continue;
-    }
+    const delta = plainDelta(event);
+    if (delta) fold.add({ delta });
+    if (event.wireForm?.format !== Format.CHAT) continue;
     const { choices, ...others } = pieceOf(event) ?? {};
     members = { ...members, ...others };
-    for (const choice of Array.isArray(choices) ? choices : [])
-      if (isObject(choice)) fold.add(choice);
+    if (Array.isArray(choices)) for (const choice of choices.filter(isObject)) fold.add(choice);
   }
   const { message, ...choice } = fold.whole();
   const reason = choice.finish_reason ?? toFinishReason(stopReason);
   const whole = withUsual(isObject(message) ? message : {});
   return { members, choice: { ...choice, message: whole, finish_reason: reason }, usage };
+}
+
+/** The delta of plain text, which needs no piece. */
+function plainDelta({ kind, wireForm }: Event): JsonObject | undefined {
+  if (wireForm?.format === Format.CHAT) return undefined;
+  const delta = kind.case === "blockDelta" ? kind.value.kind : undefined;
+  if (delta?.case === "text") return { content: delta.value };
+  return delta?.case === "thinking" ? { reasoning_content: delta.value } : undefined;
 }
 
 /** A message with the members that every client reads, where the provider left them out. */

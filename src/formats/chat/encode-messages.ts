@@ -179,16 +179,7 @@ class MessageEncoder {
     const returned = isRefused ? "model" : returnOf(attached, Format.CHAT, this.#target);
     if (attached && returned === "back") {
       this.#fit.carry("back");
-      const { list, textMembers, members = {} } = attached;
-      if (protectedMembers.has(list) && list !== "content") return;
-      const own = textMembers.filter((name) => !protectedMembers.has(name));
-      const texts = own.map((name) => [name, text] as const);
-      if (list === "content") parts.push({ type: "thinking", ...members, ...partTexts(texts) });
-      else if (list !== "") addTo(message, list, { ...members, ...Object.fromEntries(texts) });
-      else {
-        for (const [name] of texts) append(message, name, text);
-        this.#addMembers(message, attached, index);
-      }
+      this.#addReturned(message, parts, { attached, text, index });
       return;
     }
     const signature = kind.case === "thinking" ? kind.value.signature : "";
@@ -201,6 +192,24 @@ class MessageEncoder {
     }
     if (this.#needed !== undefined && text !== "") append(message, this.#needed, text);
     else this.#leaveOut(returned === "model" ? "model" : "foreign", index);
+  }
+
+  /** Adds reasoning in the form in which its provider wrote it. */
+  #addReturned(
+    message: JsonObject,
+    parts: JsonObject[],
+    { attached, text, index }: { attached: Attached; text: string; index: number },
+  ): void {
+    const { list, textMembers, members = {} } = attached;
+    if (protectedMembers.has(list) && list !== "content") return;
+    const own = textMembers.filter((name) => !protectedMembers.has(name));
+    const texts = own.map((name) => [name, text] as const);
+    if (list === "content") parts.push({ type: "thinking", ...members, ...partTexts(texts) });
+    else if (list !== "") addTo(message, list, { ...members, ...Object.fromEntries(texts) });
+    else {
+      for (const [name] of texts) append(message, name, text);
+      this.#addMembers(message, attached, index);
+    }
   }
 
   /** Members of the message itself that the provider wrote. */

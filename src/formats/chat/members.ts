@@ -133,13 +133,16 @@ export function passMembers(
       return [];
     }
     if (name === "reasoning_effort") return effortMembers(value, dialect);
-    if (name !== "metadata" || !isObject(value)) return [[name, value]];
-    const rest = withoutTags(value);
-    return Object.keys(rest).length === Object.keys(value).length || Object.keys(rest).length > 0
-      ? [[name, rest]]
-      : [];
+    return name === "metadata" && isObject(value) ? metadataMembers(value) : [[name, value]];
   });
   return Object.fromEntries(entries);
+}
+
+/** Metadata without the tags of the gateway, unless it had nothing else. */
+function metadataMembers(value: JsonObject): [string, JsonValue][] {
+  const rest = withoutTags(value);
+  const isEmptied = Object.keys(rest).length === 0 && Object.keys(value).length > 0;
+  return isEmptied ? [] : [["metadata", rest]];
 }
 
 /** An effort in the words of the provider. */

@@ -126,6 +126,10 @@ function createOrder() {
     events.push(progress({ stopReason, ...(start.usage && { usage: start.usage }) }));
   };
 
+  // Some servers stop a block twice, or start the message twice.
+  const repeats = ({ kind }: Event): boolean =>
+    (kind.case === "blockStop" && open === undefined) || kind.case === "messageStart";
+
   /** False if the event is not allowed here. Adds the events that are missing before it. */
   const prepare = ({ kind }: Event, events: Event[]): boolean => {
     switch (kind.case) {
@@ -180,11 +184,8 @@ function createOrder() {
   return {
     /** Adds `event` to `events`, with repairs before it. */
     accept(event: Event, events: Event[]): void {
-      // Some servers stop a block twice, or start the message twice.
       const { kind } = event;
-      const repeats =
-        (kind.case === "blockStop" && open === undefined) || kind.case === "messageStart";
-      if (over || (started && repeats)) return;
+      if (over || (started && repeats(event))) return;
       if (kind.case === "failure" && started) reportFailureUsage(kind.value, events);
       if (!prepare(event, events))
         fail(events, unreadableAnswer, "The model provider sent events out of order.");

@@ -6,6 +6,7 @@ import type {
   BlockDelta,
   Event,
   MessageDelta,
+  MessageStart,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { AnswerContext } from "../codec.ts";
 import { isObject, parseJsonText } from "../json.ts";
@@ -31,6 +32,15 @@ export function encodeAnswer(answer: readonly Event[], context: AnswerContext): 
   const content: JsonValue[] = [];
   let block: OpenBlock | undefined;
 
+  const begin = ({ id: own, extensions, usage: first }: MessageStart): void => {
+    id = own;
+    const { content: earlier, ...others } = extensions ?? {};
+    if (Array.isArray(earlier)) content.push(...earlier);
+    if (typeof others.stop_reason === "string") stopReason = others.stop_reason;
+    if (typeof others.stop_sequence === "string") stopSequence = others.stop_sequence;
+    message = { ...message, ...others };
+    if (first) usage = encodeUsage(first);
+  };
   const finish = (delta: MessageDelta): void => {
     stopReason = delta.stopReason ?? stopReason;
     stopSequence = delta.stopSequence ?? stopSequence;
@@ -41,16 +51,9 @@ export function encodeAnswer(answer: readonly Event[], context: AnswerContext): 
 
   for (const { kind } of events) {
     switch (kind.case) {
-      case "messageStart": {
-        id = kind.value.id;
-        const { content: earlier, ...others } = kind.value.extensions ?? {};
-        if (Array.isArray(earlier)) content.push(...earlier);
-        if (typeof others.stop_reason === "string") stopReason = others.stop_reason;
-        if (typeof others.stop_sequence === "string") stopSequence = others.stop_sequence;
-        message = { ...message, ...others };
-        if (kind.value.usage) usage = encodeUsage(kind.value.usage);
+      case "messageStart":
+        begin(kind.value);
         break;
-      }
       case "blockStart": {
         const start = kind.value.block && encodeBlock(kind.value.block, true);
         block = start && { members: { ...start }, input: "" };

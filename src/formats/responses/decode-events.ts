@@ -52,8 +52,40 @@ class ResponseDecoder implements EventDecoder {
   #read(type: string, event: JsonObject): void {
     const output = this.#output;
     const index = typeof event.output_index === "number" ? event.output_index : 0;
-    const { delta, item, response } = event;
-    const text = typeof delta === "string" ? delta : "";
+    const { delta } = event;
+    if (type.endsWith(".delta"))
+      this.#readDelta(type, index, typeof delta === "string" ? delta : "");
+    switch (type) {
+      case "response.created":
+        output.accept(objectOf(event.response));
+        return;
+      case "response.output_item.added":
+        if (isObject(event.item)) output.open(index, event.item);
+        return;
+      case "response.content_part.added":
+        output.openPart(index, partOf(event.content_index));
+        return;
+      case "response.reasoning_summary_part.added":
+        output.openPart(index, partOf(event.summary_index));
+        return;
+      case "response.output_item.done":
+        if (isObject(event.item)) output.close(index, event.item);
+        return;
+      case "response.completed":
+      case "response.incomplete":
+      case "response.failed":
+        this.#finish(type, event);
+        return;
+      case "error":
+        output.fail(
+          readResponseError(isObject(event.error) ? event : { error: event }) ??
+            failure("api_error", "The model provider failed during its answer."),
+        );
+    }
+  }
+
+  #readDelta(type: string, index: number, text: string): void {
+    const output = this.#output;
     switch (type) {
       case "response.output_text.delta":
         output.text(index, text);
@@ -70,44 +102,21 @@ class ResponseDecoder implements EventDecoder {
         return;
       case "response.refusal.delta":
         output.text(index, text, true);
-        return;
-      case "response.created":
-        output.accept(isObject(response) ? response : {});
-        return;
-      case "response.output_item.added":
-        if (isObject(item)) output.open(index, item);
-        return;
-      case "response.content_part.added":
-        output.openPart(index, partOf(event.content_index));
-        return;
-      case "response.reasoning_summary_part.added":
-        output.openPart(index, partOf(event.summary_index));
-        return;
-      case "response.output_item.done":
-        if (isObject(item)) output.close(index, item);
-        return;
-      case "response.completed":
-      case "response.incomplete":
-      case "response.failed":
-        this.#finish(type, event);
-        return;
-      case "error":
-        output.fail(
-          readResponseError(isObject(event.error) ? event : { error: event }) ??
-            failure("api_error", "The model provider failed during its answer."),
-        );
     }
   }
 
   #finish(type: string, event: JsonObject): void {
     const status = type.slice("response.".length);
-    const response = isObject(event.response) ? event.response : {};
-    this.#output.finish({ ...response, status }, event);
+    this.#output.finish({ ...objectOf(event.response), status }, event);
   }
 
   #fail(message: string, type = "api_error"): void {
     this.#output.fail(failure(type, message));
   }
+}
+
+function objectOf(value: JsonValue | undefined): JsonObject {
+  return isObject(value) ? value : {};
 }
 
 function partOf(index: JsonValue | undefined): number {

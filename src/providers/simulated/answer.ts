@@ -138,18 +138,12 @@ function finish(
   let thinkingTokens = 0;
   const limited: PlannedBlock[] = [];
   for (const planned of blocks) {
-    let block = planned;
-    if (block.kind === "text") {
-      const stop = findStop(block.text, request.stopSequences);
-      if (stop !== undefined) {
-        block = { kind: "text", text: block.text.slice(0, stop.at) };
-        stopReason = "stop_sequence";
-        stopSequence = stop.sequence;
-      }
+    const stop = findStop(planned, request.stopSequences);
+    if (stop) {
+      stopReason = "stop_sequence";
+      stopSequence = stop.sequence;
     }
-    if (block.kind === "thinking" && request.thinking?.budgetTokens !== undefined) {
-      block = { ...block, thinking: cutText(block.thinking, request.thinking.budgetTokens * 4) };
-    }
+    let block = limitBlock(planned, stop?.at, request.thinking?.budgetTokens);
     const tokens = tokensOf(Buffer.byteLength(contentOf(block)));
     const fits = tokens <= remaining;
     const granted = fits ? tokens : remaining;
@@ -174,13 +168,27 @@ function finish(
   };
 }
 
+/** A block up to the place where its text stops, or within the budget of thinking. */
+function limitBlock(
+  block: PlannedBlock,
+  stopAt: number | undefined,
+  thinkingTokens: number | undefined,
+): PlannedBlock {
+  if (block.kind === "text" && stopAt !== undefined)
+    return { ...block, text: block.text.slice(0, stopAt) };
+  if (block.kind === "thinking" && thinkingTokens !== undefined)
+    return { ...block, thinking: cutText(block.thinking, thinkingTokens * 4) };
+  return block;
+}
+
 function findStop(
-  text: string,
+  block: PlannedBlock,
   sequences: readonly string[],
 ): { at: number; sequence: string } | undefined {
+  if (block.kind !== "text") return undefined;
   let first: { at: number; sequence: string } | undefined;
   for (const sequence of sequences) {
-    const at = sequence === "" ? -1 : text.indexOf(sequence);
+    const at = sequence === "" ? -1 : block.text.indexOf(sequence);
     if (at >= 0 && (first === undefined || at < first.at)) first = { at, sequence };
   }
   return first;

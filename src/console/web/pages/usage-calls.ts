@@ -106,8 +106,6 @@ export function useUsage(chosen: Chosen): UsageCalls {
   );
   const rows = table.data?.items ?? [];
   const largest = largestOf(rows, chosen);
-  const named = (kind: By) => by === kind || second === kind;
-  const largestRows = rows.filter((row) => largest.includes(nameIn(row, chosen)));
   const areNamed = by !== "category" && table.data?.isLast === true && largest.length > 0;
   const ofLargest = useAllPages(
     queryUsage,
@@ -115,8 +113,10 @@ export function useUsage(chosen: Chosen): UsageCalls {
       ? {
           ...range,
           ...{ bucket, ...group },
-          ...(named("model") && { models: [...new Set(largestRows.map(({ model }) => model))] }),
-          ...(named("key") && { keyIds: [...new Set(largestRows.map(({ keyId }) => keyId))] }),
+          ...filterOf(
+            rows.filter((row) => largest.includes(nameIn(row, chosen))),
+            chosen,
+          ),
         }
       : undefined,
     rowsOf,
@@ -126,6 +126,15 @@ export function useUsage(chosen: Chosen): UsageCalls {
   // By category, and where nothing was used, no names are asked for.
   const report = together(chart, table, by === "category" || isEmpty ? table : ofLargest);
   return { report, rows, largest, refused: table.data?.first.refusals };
+}
+
+/** The models and keys of rows, where the page is grouped by them. */
+function filterOf(rows: readonly UsageRow[], { by, second }: Grouping) {
+  const named = (kind: By) => by === kind || second === kind;
+  return {
+    ...(named("model") && { models: [...new Set(rows.map(({ model }) => model))] }),
+    ...(named("key") && { keyIds: [...new Set(rows.map(({ keyId }) => keyId))] }),
+  };
 }
 
 /** How a row is grouped. */

@@ -120,13 +120,13 @@ type Scale = {
 };
 
 function scaleOf({ bars, areLines, height = plotHeight, leastTick = 1n }: BarsProps): Scale {
+  const values = bars.flatMap((bar) => (areLines ? bar.values : [totalOf(bar)]));
   let [largest, smallest] = [0n, 0n];
-  for (const bar of bars)
-    for (const value of areLines ? bar.values : [totalOf(bar)]) {
-      if (value === undefined) continue;
-      if (value > largest) largest = value;
-      if (value < smallest) smallest = value;
-    }
+  for (const value of values) {
+    if (value === undefined) continue;
+    if (value > largest) largest = value;
+    if (value < smallest) smallest = value;
+  }
   const [, step = 1n] = ticksUpTo(largest > -smallest ? largest : -smallest, leastTick);
   const ticks = [0n];
   while ((ticks.at(-1) ?? 0n) < largest || ticks.length === 1)

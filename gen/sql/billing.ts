@@ -261,7 +261,8 @@ export type PlaceHoldRow = { admittedAt: Date; month: string };
 /**
  * Stores one hold as PlaceHolds does, where its pool, its key and its node are as this process last
  * saw them: without limits, and the pool with the same credits. No row: one of them is not, and
- * nothing is stored. The caller has locked the pool before, so that what it waited for is seen here.
+ * nothing is stored. The caller has locked the pool before, so that what it waited for is seen
+ * here.
  * `posted`: of the pool, as the amount was decided on
  * `held`: the same
  * `allowedModels`: of the key, the same

@@ -35,8 +35,8 @@ export class KnownRows {
   readonly #keys = new BoundedMap<string, KnownKey>(knownMax);
 
   /**
-   * Takes the rows that a batch has locked and read. The returned function takes the pools again, as
-   * the batch leaves them.
+   * Takes the rows that a batch has locked and read. The returned function takes the pools again,
+   * as the batch leaves them.
    */
   see(pools: readonly sql.LockPoolsRow[], keys: readonly sql.ReadKeysRow[]): () => void {
     const own = new Set<sql.LockPoolsRow>();

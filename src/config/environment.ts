@@ -17,6 +17,14 @@ export type { SinkSettings } from "./sink.ts";
 // Shorter tokens can be guessed. The token that a first start generates has 43 characters.
 const adminTokenLengthMin = 16;
 const workersMax = 64;
+
+/**
+ * How many workers `auto` starts on so many processors. One stays for the database, one for the
+ * system and the parent; on up to three, a second worker takes from the database what it adds.
+ */
+export function workersFor(processors: number): number {
+  return processors <= 3 ? 1 : Math.min(processors - 2, workersMax);
+}
 const contentKeysMax = 2;
 const contentKeyBytes = 32;
 const contentKeyAdvice = "32 bytes in base64, as `openssl rand -base64 32` prints them";
@@ -198,7 +206,7 @@ const plain = {
       input === "auto"
         ? v.pipe(
             text,
-            v.transform(() => Math.min(availableParallelism(), workersMax)),
+            v.transform(() => workersFor(availableParallelism())),
           )
         : integer(1, workersMax, ", or auto"),
     ),

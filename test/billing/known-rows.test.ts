@@ -104,10 +104,12 @@ test("the row of its hold and its pool are as a batch writes them", async () => 
 
   const rowOf = async (hold: Hold | undefined) => {
     const [row] = await ledger.run<Record<string, unknown>>(
-      `select to_jsonb(h) - '{request_id, account_id, key_id, secret_id, nonce, admitted_at, deadline}'::text[]
-         as hold, to_jsonb(p) - '{account_id}'::text[] as pool,
+      `select to_jsonb(p) - 'account_id' as pool, to_jsonb(h)
+           - '{request_id, account_id, key_id, secret_id, nonce, admitted_at, deadline}'::text[]
+         as hold,
          h.admitted_at = $2 and h.month = $3::date as is_shown,
-         h.secret_id = $4 as has_secret, h.deadline - h.admitted_at > interval '59 s' as has_deadline
+         h.secret_id = $4 as has_secret,
+         h.deadline - h.admitted_at > interval '59 s' as has_deadline
        from holds h join pools p using (account_id, family) where h.request_id = $1`,
       [hold?.requestId, hold?.admittedAt, hold?.month, hold?.payer.secretId],
     );
@@ -185,7 +187,8 @@ test("what changes nothing for it is no hindrance", async () => {
   await ledger.run(
     `with managed as (update keys set managed_by = 'person:ana', expires_at = now() + interval '1 h'
        where account_id = $1 returning account_id, family)
-     insert into budgets (account_id, family, payer) select account_id, family, 'person:ana' from managed`,
+     insert into budgets (account_id, family, payer)
+     select account_id, family, 'person:ana' from managed`,
     [payer.accountId],
   );
   expect(await admitAlone(known, asking(payer))).toBeDefined();

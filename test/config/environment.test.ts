@@ -8,6 +8,7 @@ import {
   readCommandConfig,
   readConfig,
   secretNames,
+  workersFor,
 } from "../../src/config/environment.ts";
 import { contentKey } from "../support/content-key.ts";
 
@@ -136,11 +137,26 @@ test.for([
   ]);
 });
 
-test("WORKERS takes a number up to 64, or auto for one worker on each processor", () => {
+test("WORKERS takes a number up to 64, or auto", () => {
   expect(readConfig({ WORKERS: "64" }).workers).toBe(64);
   expect(readConfig({ WORKERS: " 2 " }).workers).toBe(2);
-  expect(readConfig({ WORKERS: "auto" }).workers).toBe(Math.min(availableParallelism(), 64));
+  expect(readConfig({ WORKERS: "auto" }).workers).toBe(workersFor(availableParallelism()));
 });
+
+test.for([
+  [1, 1],
+  [2, 1],
+  [3, 1],
+  [4, 2],
+  [8, 6],
+  [66, 64],
+  [128, 64],
+] as const)(
+  "WORKERS=auto leaves processors for the database: of %d, %d",
+  ([processors, workers]) => {
+    expect(workersFor(processors)).toBe(workers);
+  },
+);
 
 test.for(["0", "65", "-1", "1.5", "abc", "AUTO", "1e1"])("WORKERS rejects %s", (workers) => {
   expect(problemsOf({ WORKERS: workers })).toEqual([

@@ -41,7 +41,10 @@ const hold: Hold = {
   manager: undefined,
 };
 const receipt = create(ReceiptSchema, { requestId: "req_1", chargedMicrocredits: 42n });
-const billed = (tokens: Parameters<typeof usage>[0], outcome = Outcome.COMPLETED): Billed => ({
+const billed = (
+  tokens: Parameters<typeof usage>[0],
+  outcome: Outcome = Outcome.COMPLETED,
+): Billed => ({
   ...{ usage: usage(tokens), basis: Basis.REPORTED, outcome },
 });
 const total = billed({

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import * as sql from "../../gen/sql/people.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import { query } from "../support/query.ts";
+import { fillTable } from "../support/rows.ts";
 import { openStopped } from "../support/sql-clock.ts";
 
 const now = new Date(Date.UTC(2026, 10, 22, 12));
@@ -22,16 +23,7 @@ afterAll(() => close());
 
 const run = <Row>(text: string, values: readonly unknown[] = []) =>
   query<Row>(postgres, { name: "", text }, values);
-/** Replaces the rows of a table by these, whose members are named as its columns are. */
-async function fill(table: string, rows: readonly object[]): Promise<void> {
-  await run(`delete from ${table}`);
-  const columns = Object.keys(rows[0] ?? {}).join(", ");
-  await run(
-    `insert into ${table} (${columns})
-     select ${columns} from jsonb_populate_recordset(null::${table}, $1::jsonb)`,
-    [JSON.stringify(rows)],
-  );
-}
+const fill = (table: string, rows: readonly object[]) => fillTable(postgres, table, rows);
 const hex = (text: string) => `\\x${Buffer.from(text).toString("hex")}`;
 const bytes = (text: string) => Buffer.from(text);
 const byId = (one: { link_id: string }, other: { link_id: string }) =>

@@ -41,7 +41,10 @@ const hold: Hold = {
   manager: undefined,
 };
 const receipt = create(ReceiptSchema, { requestId: "req_1", chargedMicrocredits: 42n });
-const billed = (tokens: Parameters<typeof usage>[0], outcome = Outcome.COMPLETED): Billed => ({
+const billed = (
+  tokens: Parameters<typeof usage>[0],
+  outcome: Outcome = Outcome.COMPLETED,
+): Billed => ({
   ...{ usage: usage(tokens), basis: Basis.REPORTED, outcome },
 });
 const total = billed({
@@ -229,6 +232,9 @@ test("a hold is resized to each new input, one after the other, before its charg
 });
 
 test("a hold that fits stays, and so does one that cannot grow: its charge is limited to it", async () => {
+  const silent = open();
+  silent.bill.resize();
+  expect([silent.bill.resizing, asked.splice(0)]).toEqual([undefined, ["watch acc_1 req_1"]]);
   fits = true;
   const { bill } = open([events.start({ inputTokens: 11 })]);
   bill.resize();
@@ -304,6 +310,12 @@ test("a traced request has a span of its settlement, and its tokens at the provi
     await errorOf(bill.settle(total, undelivered));
   }
   for (const call of calls) call.end();
+  // Without a call that is traced, the settlement alone has a span.
+  const untraced = { provider: "one", span: undefined, isPlain: false };
+  settlement = Promise.resolve(receipt);
+  for (const provider of [undefined, untraced])
+    expect(await open([], { provider }, trace).bill.settle(total, undelivered)).toBe(receipt);
+  expect(spans.splice(4).map(({ name }) => name)).toEqual(["settle", "settle"]);
   expect(spans.map(({ name, attributes, error }) => ({ name, attributes, error }))).toEqual([
     { name: "settle", attributes: { "gateway.microcredits": 42 }, error: undefined },
     { name: "settle", attributes: {}, error: "not_found" },

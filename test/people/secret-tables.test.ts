@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import * as sql from "../../gen/sql/people.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import { query } from "../support/query.ts";
+import { fillTable } from "../support/rows.ts";
 import { openStopped } from "../support/sql-clock.ts";
 
 const now = new Date(Date.UTC(2026, 10, 22, 12));
@@ -22,23 +23,14 @@ afterAll(() => close());
 
 const run = <Row>(text: string, values: readonly unknown[] = []) =>
   query<Row>(postgres, { name: "", text }, values);
-/** Replaces the rows of a table by these, whose members are named as its columns are. */
-async function fill(table: string, rows: readonly object[]): Promise<void> {
-  await run(`delete from ${table}`);
-  const columns = Object.keys(rows[0] ?? {}).join(", ");
-  await run(
-    `insert into ${table} (${columns})
-     select ${columns} from jsonb_populate_recordset(null::${table}, $1::jsonb)`,
-    [JSON.stringify(rows)],
-  );
-}
+const fill = (table: string, rows: readonly object[]) => fillTable(postgres, table, rows);
 const hex = (text: string) => `\\x${Buffer.from(text).toString("hex")}`;
 const bytes = (text: string) => Buffer.from(text);
 const byId = (one: { link_id: string }, other: { link_id: string }) =>
   one.link_id < other.link_id ? -1 : 1;
 
 const accounts = ["acc_1", "acc_2"] as const;
-const links = ["invitation", "recovery"].flatMap((purpose) =>
+const symmetric = ["invitation", "recovery"].flatMap((purpose) =>
   [null, -5].flatMap((usedMs) =>
     [-1, 0, 1].flatMap((endsMs) =>
       accounts.flatMap((accountId) =>
@@ -50,6 +42,13 @@ const links = ["invitation", "recovery"].flatMap((purpose) =>
     ),
   ),
 );
+/** The accounts and the purposes differ in how many open links they have. */
+const links = [
+  ...symmetric,
+  ...["invitation", "recovery", "recovery"].map((purpose) => ({
+    ...{ purpose, usedMs: null, endsMs: 1, accountId: "acc_1" as const, madeMs: -7 },
+  })),
+];
 type Link = (typeof links)[number] & {
   readonly link_id: string;
   readonly person_id: string;
@@ -87,6 +86,12 @@ test("a link is found, renewed and used once, while it is open", async () => {
   }
   for (const { link_id: linkId } of all)
     await postgres.run(sql.renewLink, { linkId, digest: bytes(`new ${linkId}`) });
+  const renewed = await run<{ link_id: string }>(
+    "select link_id from links where digest = convert_to('new ' || link_id, 'UTF8')",
+  );
+  expect(renewed.map(({ link_id }) => link_id).sort()).toEqual(
+    all.filter(isOpen).map(({ link_id }) => link_id),
+  );
   for (const one of all) {
     const { link_id: linkId } = one;
     const use = (digest: string) => postgres.run(sql.useLink, { digest: bytes(digest) });
@@ -223,8 +228,7 @@ type Failures = {
 function afterAttempt({ kind, failures, lastMs, waitMs }: Failures) {
   if (waitMs > 0) return { kind, failures, counted: false, waitMs };
   if (lastMs < -hour) return { kind, failures: 1, counted: true, waitMs: null };
-  const beyond =
-    kind === "login" ? Number.NEGATIVE_INFINITY : failures + 1 - free[kind];
+  const beyond = kind === "login" ? Number.NEGATIVE_INFINITY : failures + 1 - free[kind];
   const wait = Math.min(900, 2 ** Math.min(10, beyond)) * second;
   return { kind, failures: failures + 1, counted: true, waitMs: beyond < 0 ? null : wait };
 }

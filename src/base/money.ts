@@ -31,6 +31,11 @@ export function credits(microCredits: bigint): string {
   return decimal(microCredits, 6, 0);
 }
 
+/** The micro-dollars of an amount that somebody gives away, rounded up. */
+export function usdMicroOf(microCredits: bigint): bigint {
+  return (microCredits + microCreditsPerMicroDollar - 1n) / microCreditsPerMicroDollar;
+}
+
 /** Micro-credits as a decimal number of dollars with two places or more: `1000000n` is `0.005`. */
 export function usd(microCredits: bigint): string {
   return decimal(microCredits * nanoUsdPerMicroCredit, 9, 2);

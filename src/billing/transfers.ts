@@ -19,7 +19,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { namedFamily } from "../base/families.ts";
 import { idsBetween } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import { credits, microCreditsPerMicroDollar, usd } from "../base/money.ts";
+import { credits, usd, usdMicroOf } from "../base/money.ts";
 import { checkText } from "../base/names.ts";
 import { readTimeRange } from "../base/paging.ts";
 import { microcreditsPerUsdCent, packStepUsdCents } from "../base/shown-figures.ts";
@@ -98,7 +98,7 @@ export async function createTransfer(
   const transfer = { ...toNewTransfer(request, actorOf(caller)), isOwed };
   const { accountId, amountMicro } = transfer;
   const limit = approvalLimit();
-  const usdMicro = usdOf(amountMicro);
+  const usdMicro = usdMicroOf(amountMicro);
   const isOverLimit = limit !== undefined && usdMicro > limit;
   const isPerson = personBehind(caller) !== undefined;
   const isBypass = caller.kind === "admin" && !isPerson && isOverLimit;
@@ -134,11 +134,6 @@ export async function createTransfer(
       "a token of the machine gave away what a person could not alone",
     );
   return create(CreateTransferResponseSchema, outcome);
-}
-
-/** Micro-dollars, rounded up. */
-function usdOf(micro: bigint): bigint {
-  return (micro + microCreditsPerMicroDollar - 1n) / microCreditsPerMicroDollar;
 }
 
 function toAct(request: CreateTransferRequest, transfer: NewTransfer, usdMicro: bigint): Act {

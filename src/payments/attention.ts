@@ -15,7 +15,7 @@ import {
 import * as sql from "../../gen/sql/payments.ts";
 import { invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
-import { credits, microCreditsPerMicroDollar } from "../base/money.ts";
+import { credits, microCreditsPerMicroDollar, usdMicroOf } from "../base/money.ts";
 import { readPage } from "../base/paging.ts";
 import { reopenedMinutes } from "../base/shown-figures.ts";
 import {
@@ -262,7 +262,7 @@ async function decide(
   { caller }: AuthenticatedCall,
 ): Promise<Decided> {
   const micro = made.granted.reduce((sum, one) => sum + one.micro, 0n);
-  const usdMicro = (micro + microCreditsPerMicroDollar - 1n) / microCreditsPerMicroDollar;
+  const usdMicro = usdMicroOf(micro);
   if (await mayGive(tables, caller, usdMicro, offer().secondApprovalAboveUsdMicro))
     return { decision: await carryOut(tables, { ...made, approvedBy: null }) };
   const { orderId, kind, facts, granted, reason } = made;

@@ -24,7 +24,7 @@ import { toActor } from "../base/actors.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyOf, namedFamily } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
-import { credits, microCreditsPerMicroDollar } from "../base/money.ts";
+import { credits, usdMicroOf } from "../base/money.ts";
 import { checkName, shownName } from "../base/names.ts";
 import { readPage } from "../base/paging.ts";
 import {
@@ -65,7 +65,7 @@ export async function createPromotion(
   };
   const row = { ...made, codeSha256: digestOf(code), endsAt: endsAt ?? null };
   const limit = offer().secondApprovalAboveUsdMicro;
-  const usdMicro = (bonusMicrocredits * BigInt(most)) / microCreditsPerMicroDollar;
+  const usdMicro = usdMicroOf(bonusMicrocredits * BigInt(most));
   const outcome = await store.transaction(async (tables) => {
     const isUnbounded = most === 0 && needsApproval(caller, limit);
     if (!isUnbounded && (await mayGive(tables, caller, usdMicro, limit)))

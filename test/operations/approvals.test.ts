@@ -332,6 +332,19 @@ describe("a promotion", () => {
     return { ...person, accountId };
   };
 
+  test("that could give a micro-credit more than the limit waits", async () => {
+    await run("yesterday", "update given set day = day - 1");
+    const { approval } = await core.payments.createPromotion(
+      {
+        ...{ name: "border", family: Family.V1, needsPurchase: false },
+        ...{ bonusMicrocredits: 500n * usd + 1n, maxUses: 1 },
+      },
+      ann.call,
+    );
+    expect(approval?.amountMicrodollars).toBe(500_000_001n);
+    await reject(approval);
+  });
+
   test("that could give more than the limit is of no use before another person agrees", async () => {
     // One person makes it, and another account of his would redeem it.
     const other = await owner();

@@ -217,7 +217,8 @@ test("a key that expires during a stream lets it end, and is refused on every no
   );
   const expiresAt = new Date(Date.now() + 1_000);
   await gateways.admin("gateway.keys.v1.KeysService/UpdateKey", {
-    key: { keyId, expiresAt: expiresAt.toISOString() },
+    keyId,
+    settings: { expiresAt: expiresAt.toISOString() },
     updateMask: "expiresAt",
   });
   await delay(expiresAt.getTime() - Date.now() + 50);
@@ -262,10 +263,10 @@ test("a narrower allow-list and a cap apply to the next paid call on every node,
   const accountId = await gateways.account({ v1: 1_000 });
   const narrowed = await gateways.key({ accountId });
   const capped = await gateways.key({ accountId });
-  const update = ({ keyId }: { keyId: string }, key: object, updateMask: string) =>
+  const update = ({ keyId }: { keyId: string }, settings: object, updateMask: string) =>
     gateways.admin(
       "gateway.keys.v1.KeysService/UpdateKey",
-      { key: { keyId, ...key }, updateMask },
+      { keyId, settings, updateMask },
       0,
     );
   const warm = [0, 1, 2].flatMap((index) =>

@@ -1,6 +1,7 @@
 // The settings of a key apply on several gateway processes at once.
 
 import { setTimeout as delay } from "node:timers/promises";
+import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ChildGateway } from "../support/child-gateway.ts";
 import { type Cluster, objectOf, startCluster } from "../support/cluster.ts";
@@ -263,7 +264,7 @@ test("a narrower allow-list and a cap apply to the next paid call on every node,
   const accountId = await gateways.account({ v1: 1_000 });
   const narrowed = await gateways.key({ accountId });
   const capped = await gateways.key({ accountId });
-  const update = ({ keyId }: { keyId: string }, settings: object, updateMask: string) =>
+  const update = ({ keyId }: { keyId: string }, settings: JsonObject, updateMask: string) =>
     gateways.admin(
       "gateway.keys.v1.KeysService/UpdateKey",
       { keyId, settings, updateMask },

@@ -265,11 +265,7 @@ test("a narrower allow-list and a cap apply to the next paid call on every node,
   const narrowed = await gateways.key({ accountId });
   const capped = await gateways.key({ accountId });
   const update = ({ keyId }: { keyId: string }, settings: JsonObject, updateMask: string) =>
-    gateways.admin(
-      "gateway.keys.v1.KeysService/UpdateKey",
-      { keyId, settings, updateMask },
-      0,
-    );
+    gateways.admin("gateway.keys.v1.KeysService/UpdateKey", { keyId, settings, updateMask }, 0);
   const warm = [0, 1, 2].flatMap((index) =>
     [narrowed, capped].map(({ secret }) => send(nodeAt(index), secret)),
   );

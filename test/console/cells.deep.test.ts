@@ -256,7 +256,7 @@ const order = {
   ...{ quotedCoins: "0.000307", usdPerCoin: "65000.00", payTo: "bc1qexample" },
   ...{ seenCoins: "0.00001", settledCoins: "0.00003", missingCoins: "0.000267" },
   ...{
-    state: OrderState.PARTLY_PAID,
+    ...{ state: OrderState.PARTLY_PAID, attention: Attention.NONE },
     createdBy: toActor("person:per_ana"),
     receiptNumber: "R2026-000017",
   },

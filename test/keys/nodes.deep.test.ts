@@ -1,6 +1,7 @@
 // The settings of a key apply on several gateway processes at once.
 
 import { setTimeout as delay } from "node:timers/promises";
+import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ChildGateway } from "../support/child-gateway.ts";
 import { type Cluster, objectOf, startCluster } from "../support/cluster.ts";
@@ -217,7 +218,8 @@ test("a key that expires during a stream lets it end, and is refused on every no
   );
   const expiresAt = new Date(Date.now() + 1_000);
   await gateways.admin("gateway.keys.v1.KeysService/UpdateKey", {
-    key: { keyId, expiresAt: expiresAt.toISOString() },
+    keyId,
+    settings: { expiresAt: expiresAt.toISOString() },
     updateMask: "expiresAt",
   });
   await delay(expiresAt.getTime() - Date.now() + 50);
@@ -262,12 +264,8 @@ test("a narrower allow-list and a cap apply to the next paid call on every node,
   const accountId = await gateways.account({ v1: 1_000 });
   const narrowed = await gateways.key({ accountId });
   const capped = await gateways.key({ accountId });
-  const update = ({ keyId }: { keyId: string }, key: object, updateMask: string) =>
-    gateways.admin(
-      "gateway.keys.v1.KeysService/UpdateKey",
-      { key: { keyId, ...key }, updateMask },
-      0,
-    );
+  const update = ({ keyId }: { keyId: string }, settings: JsonObject, updateMask: string) =>
+    gateways.admin("gateway.keys.v1.KeysService/UpdateKey", { keyId, settings, updateMask }, 0);
   const warm = [0, 1, 2].flatMap((index) =>
     [narrowed, capped].map(({ secret }) => send(nodeAt(index), secret)),
   );

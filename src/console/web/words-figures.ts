@@ -599,7 +599,7 @@ export const figures = {
         `More arrived than the pack costs, and you get credits for it: ${credits} in all.`,
       refunding: (what: string) => `A refund is under way: ${what}. The operator sends it by hand.`,
     },
-    waits: (state: string) => `${state}, a part waits`,
+    waits: "a part waits",
     again: "Order again",
     cancel: "Cancel order",
     cancelTitle: "Cancel this order?",

@@ -2,6 +2,7 @@
 
 import {
   create,
+  type DescField,
   type DescMessage,
   type DescMethod,
   type DescMethodServerStreaming,
@@ -51,9 +52,34 @@ export function answer(
     async run(request) {
       const replies: unknown = Reflect.apply(reply, undefined, [request]);
       const list: readonly unknown[] = Array.isArray(replies) ? replies : [replies];
-      return list.map((one) => create(method.output, Object(one)));
+      return list.map((one) => {
+        const init = Object(one);
+        const strange = strangeNames(method.output, init);
+        if (strange.length > 0) throw new Error(`no such fields: ${strange.join(", ")}`);
+        return create(method.output, init);
+      });
     },
   };
+}
+
+/** Names in a fixture that are no fields: `create` drops them, and types pass them in a spread. */
+export function strangeNames(message: DescMessage, init: object): string[] {
+  return Object.entries(init).flatMap(([name, value]) => {
+    if (name.startsWith("$")) return [];
+    const member = message.members.find(({ localName }) => localName === name);
+    if (!member) return [`${message.name}.${name}`];
+    if (member.kind !== "oneof") return strangeNamesOf(member, value);
+    const field = member.fields.find(({ localName }) => localName === Object(value).case);
+    return field ? strangeNamesOf(field, Object(value).value) : [];
+  });
+}
+
+function strangeNamesOf(field: DescField, value: unknown): string[] {
+  // Google's own types have forms of their own.
+  if (!field.message || field.message.typeName.startsWith("google.protobuf.")) return [];
+  const { message } = field;
+  const values: unknown[] = field.fieldKind === "message" ? [value] : Object.values(Object(value));
+  return values.flatMap((one) => strangeNames(message, Object(one)));
 }
 
 /** A method that never answers. */

@@ -426,7 +426,7 @@ function orderOf(of: OrderInit = {}): OrderInit {
     ...{ processor: "btcpay", method: "btcpay:btc", asset: "BTC", network: "bitcoin" },
     ...{ quotedCoins: "0.0000769", usdPerCoin: "65000.00" },
     payTo: "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu",
-    state: OrderState.OPEN,
+    ...{ state: OrderState.OPEN, attention: Attention.NONE },
     ...{ seenCoins: "0", settledCoins: "0", missingCoins: "0.0000769" },
     createdBy: toActor("person:per_ana"),
     createdAt: ago(45),
@@ -607,7 +607,11 @@ const { getOrder, getReceiptDocument, listPaymentMethods } = PaymentsService.met
 
 const creditsBase = (scale: bigint): readonly Answer[] => [
   ...pools([6_412_080_000n * scale, 200n * credit * scale], 41_500_000n * scale),
-  ...[listOrders([orders.open, orders.attention, orders.refunding, orders.expired]), account],
+  listOrders([
+    ...[orders.open, orders.attention, orders.refunding, orders.expired],
+    { ...orders.partly, orderId: "ord_5", attention: Attention.WRONG_ASSET },
+  ]),
+  account,
   transfers(scale),
 ];
 

@@ -77,7 +77,7 @@ type Summary = {
   owners: { personId: string; login: string; name: string }[];
   ownerCount: number;
   waitingOrders: number;
-  waitingTransfers: number;
+  waitingApprovals: number;
 };
 
 function summaryOf(
@@ -107,7 +107,7 @@ function summaryOf(
 
 /** Real names: long, in other scripts, and with what must stay text. */
 const summaries: readonly SummaryInit[] = [
-  summaryOf(1, "ACME Robotics", { waitingOrders: 2, waitingTransfers: 1 }),
+  summaryOf(1, "ACME Robotics", { waitingOrders: 2, waitingApprovals: 1 }),
   summaryOf(2, "a customer whose name has exactly sixty characters, a long one", {
     ownerCount: 5,
     owners: ["ana", "boris.the.very.long.login@subsidiary.customer.example", "cleo"].map(
@@ -144,7 +144,7 @@ const find = answer(operations.findAccounts, ({ query, filter }) => ({
     .filter(
       ({ debtMicrocredits = 0n }) => filter !== AccountFilter.IN_DEBT || debtMicrocredits > 0n,
     ),
-  nextPageToken: query === "" && filter === AccountFilter.UNSPECIFIED ? "more" : "",
+  nextPageToken: query === "" && filter === AccountFilter.ALL ? "more" : "",
 }));
 const findNone = answer(operations.findAccounts, () => ({}));
 

@@ -222,12 +222,14 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
   ];
   return (
     <Card flush>
-      <Table
-        caption={words.members.caption}
-        columns={columns}
-        rows={members}
-        keyOf={({ personId }) => personId}
-      />
+      <div class="dense">
+        <Table
+          caption={words.members.caption}
+          columns={columns}
+          rows={members}
+          keyOf={({ personId }) => personId}
+        />
+      </div>
       {limiting && (
         <MemberBudgetDialog
           personId={limiting.personId}

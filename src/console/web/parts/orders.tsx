@@ -30,9 +30,15 @@ export function usdText(cents: number): string {
 
 export function OrderTag({ order }: { readonly order: Order }): JSX.Element {
   const tone = toneOf(order);
-  const state = textOf(OrderState, words.purchase.states, order.state);
-  const isWaiting = order.attention !== Attention.NONE;
-  return <Tag {...(tone && { tone })}>{isWaiting ? words.purchase.waits(state) : state}</Tag>;
+  const state = (
+    <Tag {...(tone && { tone })}>{textOf(OrderState, words.purchase.states, order.state)}</Tag>
+  );
+  if (order.attention === Attention.NONE) return state;
+  return (
+    <span class="tags">
+      {state} <Tag tone="warn">{words.purchase.waits}</Tag>
+    </span>
+  );
 }
 
 function toneOf({ state, attention }: Order): Tone | undefined {

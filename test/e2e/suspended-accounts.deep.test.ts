@@ -62,7 +62,7 @@ async function suspend(accountId: string, node: number) {
   const request = { accountId, reason: "unpaid" };
   const { account } = await gateways.admin(`${accounts}/SuspendAccount`, request, node);
   expect(objectOf(account)).toMatchObject({
-    status: "ACCOUNT_STATE_SUSPENDED",
+    state: "ACCOUNT_STATE_SUSPENDED",
     stateReason: "unpaid",
   });
 }
@@ -144,7 +144,7 @@ test("every node refuses the keys at once, in each format, and serves them after
     { accountId, reason: "It paid." },
     0,
   );
-  expect(objectOf(account)).toMatchObject({ status: "ACCOUNT_STATE_ACTIVE" });
+  expect(objectOf(account)).toMatchObject({ state: "ACCOUNT_STATE_ACTIVE" });
   expect(objectOf(account)).not.toHaveProperty("stateReason");
   for (const node of [0, 1]) await expect.poll(() => statusAt(node, secret), soon).toBe(200);
 });

@@ -44,12 +44,14 @@ const all = people.map((one, index) => ({
   personId: `per_${String(index).padStart(2, "0")}`,
   login: `login${String(99 - index)}`,
   /** Of the first account: all three roles, and nobody's. Of the second, another one. */
-  role: roles[index % 4],
-  roleOfOther: roles[(index + 1) % 4],
+  role: roles[(index + Math.floor(index / 4)) % 4],
+  roleOfOther: roles[(index + 1 + Math.floor(index / 4)) % 4],
 }));
 type One = (typeof all)[number];
 const emailOf = ({ personId, hasEmail }: One) => (hasEmail ? `${personId}@example.com` : null);
 const ids = (some: readonly { readonly personId: string }[]) => some.map((one) => one.personId);
+/** No two were seen last at the same time. */
+const lastSeen = (personId: string) => new Date(now.getTime() - Number(personId.slice(4)));
 const byLogin = (one: One, other: One) => (one.login < other.login ? -1 : 1);
 
 beforeEach(async () => {
@@ -78,7 +80,7 @@ beforeEach(async () => {
     postgres,
     "sessions",
     all.flatMap(({ personId: person_id }) =>
-      [earlier, now, earlier].map((at, index) => ({
+      [earlier, lastSeen(person_id), earlier].map((at, index) => ({
         ...{ session_id: `${person_id} ${index}`, person_id, method: "password", made_at: at },
         ...{ digest: `\\x${Buffer.from(`${person_id} ${index}`).toString("hex")}` },
         ...{ used_at: at, ends_at: now, strong_until: now, address: "", agent: "" },
@@ -119,7 +121,9 @@ test("the members of an account are listed, locked and looked up with their role
     const members = membersOf(accountId);
     const listed = await postgres.run(sql.listMembers, { accountId, personId: null });
     expect(listed.map(({ personId, role, lastSeenAt }) => [personId, role, lastSeenAt])).toEqual(
-      members.toSorted(byLogin).map((one) => [one.personId, roleIn(accountId, one), now]),
+      members
+        .toSorted(byLogin)
+        .map((one) => [one.personId, roleIn(accountId, one), lastSeen(one.personId)]),
     );
     expect(await postgres.run(sql.listRoles, { accountId })).toEqual(
       members.map((one) => ({ personId: one.personId, role: roleIn(accountId, one) })),
@@ -153,9 +157,13 @@ test("the members of an account are listed, locked and looked up with their role
       .sort(),
   );
   const of = async (accountIds: string[], personIds: string[]) =>
-    (await postgres.run(sql.listLogins, { accountIds, personIds })).length;
-  expect([await of(["acc_1"], []), await of([], ["per_00"])]).toEqual([0, 0]);
-  expect(await of(["acc_1"], ["per_00"])).toBe(1);
+    (await postgres.run(sql.listLogins, { accountIds, personIds })).map((one) => one.accountId);
+  expect([await of(["acc_1"], []), await of([], ["per_00"])]).toEqual([[], []]);
+  expect(await of(["acc_1"], ["per_00"])).toEqual(["acc_1"]);
+  const account = (accountId: string) => postgres.run(sql.findAccount, { accountId });
+  expect([await account("acc_1"), await account("unknown")]).toEqual([
+    ...[{ name: "Zoo", status: "active" }, undefined],
+  ]);
 });
 
 test("a role is changed, and a member removed, in one account alone", async () => {
@@ -182,6 +190,10 @@ test("owners, accounts of a person and recipients are those of the account", asy
   const more = await postgres.run(sql.listOwners, { accountIds: ["acc_1"] });
   const members = membersOf("acc_1").toSorted(byLogin);
   expect([ids(more), more[0]?.owners]).toEqual([ids(members.slice(0, 3)), members.length]);
+  const [first] = members;
+  await postgres.run(sql.deletePerson, { personId: first?.personId ?? "" });
+  const left = await postgres.run(sql.listOwners, { accountIds: ["acc_1"] });
+  expect([ids(left), left[0]?.owners]).toEqual([ids(members.slice(1, 4)), members.length - 1]);
   await postgres.run(sql.putMember, { accountId: "acc_3", personId: "per_00", role: "viewer" });
   const own = await postgres.run(sql.listAccountsOfPerson, { personId: "per_00" });
   expect(own.map(({ accountId, role }) => [accountId, role])).toEqual([

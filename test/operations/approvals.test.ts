@@ -145,7 +145,7 @@ describe("what a person gives away", () => {
     );
     expect(
       events.find(
-        ({ reason, actor }) => reason === Reason.UNSPECIFIED && actor?.kind.value === bob.personId,
+        ({ succeeded, actor }) => succeeded && actor?.kind.value === bob.personId,
       ),
     ).toMatchObject({ facts: { approvalId: approval?.approvalId, approved: "transfer" } });
   });

@@ -79,6 +79,8 @@ export const ProviderAnswerSchema: GenMessage<ProviderAnswer> = /*@__PURE__*/
  */
 export const Reason = {
   /**
+   * Not set.
+   *
    * @generated from enum value: REASON_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -568,6 +570,8 @@ export const ReasonSchema: GenEnum<Reason> = /*@__PURE__*/
  */
 export const LimitMetric = {
   /**
+   * Not set.
+   *
    * @generated from enum value: LIMIT_METRIC_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -62,6 +62,8 @@ export const LeftOutSchema: GenMessage<LeftOut> = /*@__PURE__*/
  */
 export const LeftOutReason = {
   /**
+   * Not set.
+   *
    * @generated from enum value: LEFT_OUT_REASON_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -812,6 +812,8 @@ export const SetProviderBillResponseSchema: GenMessage<SetProviderBillResponse> 
  */
 export const SalesBucket = {
   /**
+   * Not set.
+   *
    * @generated from enum value: SALES_BUCKET_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -865,6 +867,8 @@ export const SalesBucketSchema: GenEnum<SalesBucket> = /*@__PURE__*/
  */
 export const SalesGroup = {
   /**
+   * Not set.
+   *
    * @generated from enum value: SALES_GROUP_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -918,6 +922,8 @@ export const SalesGroupSchema: GenEnum<SalesGroup> = /*@__PURE__*/
  */
 export const RevenueGroup = {
   /**
+   * Not set.
+   *
    * @generated from enum value: REVENUE_GROUP_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -978,6 +984,8 @@ export const RevenueGroupSchema: GenEnum<RevenueGroup> = /*@__PURE__*/
  */
 export const RevenueKind = {
   /**
+   * Not set.
+   *
    * @generated from enum value: REVENUE_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

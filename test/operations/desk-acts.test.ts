@@ -5,7 +5,6 @@ import type { CallOptions } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { Approval } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { Attention, OrderState, RefundState } from "../../gen/gateway/payments/v1/order_pb.ts";

@@ -4,6 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, expect, test } from "vitest";
+import { longest } from "../gen/form-limits.ts";
+import { KeySettingsSchema } from "../gen/gateway/keys/v1/keys_pb.ts";
+import { writeFormLimits } from "../src/console/generate.ts";
+import { readCredits, readWhole } from "../src/console/web/parts/bounds.ts";
+import { limitsOf } from "../src/contract/limits.ts";
 
 const root = join(import.meta.dirname, "..");
 const folder = mkdtempSync(join(tmpdir(), "gateway-gen-"));
@@ -15,9 +20,23 @@ test("gen/ is what `npm run generate` makes of the protos", async () => {
     env: withTools(),
   });
   const ofProtos = Object.entries(readTree(join(root, "gen"))).filter(
-    ([path]) => !path.startsWith("/sql/"),
+    ([path]) => !path.startsWith("/sql/") && path !== "/form-limits.ts",
   );
   expect(Object.fromEntries(ofProtos)).toEqual(readTree(join(folder, "gen")));
+});
+
+test("gen/form-limits.ts has the limits of the protos", () => {
+  expect(readFileSync(join(root, "gen/form-limits.ts"), "utf8")).toBe(writeFormLimits());
+  expect(longest.name).toBe(limitsOf(KeySettingsSchema.field.name)?.lengthMax);
+  expect(longest["SearchRequest.query"]).toBe(200);
+});
+
+test("a form refuses a number above the limit of its field, before it is sent", () => {
+  const { requestsPerMinute, monthlyCapMicrocredits } = KeySettingsSchema.field;
+  expect(readWhole("1,000,000", requestsPerMinute)).toBe(1_000_000);
+  expect(() => readWhole("1,000,001", requestsPerMinute)).toThrow("1,000,000");
+  expect(readCredits("9007199254.740992", monthlyCapMicrocredits)).toBe(2n ** 53n);
+  expect(() => readCredits("9007199254.740993", monthlyCapMicrocredits)).toThrow();
 });
 
 function withTools(): NodeJS.ProcessEnv {

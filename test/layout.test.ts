@@ -23,7 +23,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     http: ["http", "connections", "authenticate", "connect", "key-load", "sealed-content"],
     grpc: ["grpc", "client"],
-    console: ["console", "bundle"],
+    console: ["console", "bundle", "generate"],
   },
   { inference: ["inference"] },
   {
@@ -111,6 +111,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "ids",
       "json-schema",
       "keep-alive",
+      "left-out",
       "log",
       "mail-address",
       "model-facts",
@@ -123,6 +124,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "query",
       "reasoning-effort",
       "reasons",
+      "revenue-kinds",
       "secret-cache",
       "secret-lookup",
       "shortage",
@@ -134,6 +136,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "task",
       "tls-problem",
       "token-categories",
+      "transfer-kinds",
       "wait-group",
       "watched-file",
     ],

@@ -3,14 +3,14 @@
 
 import { create, type DescMessage, fromJson, type Message, toJson } from "@bufbuild/protobuf";
 import { type Any, anyUnpack, TimestampSchema } from "@bufbuild/protobuf/wkt";
-import { ErrorDetailSchema } from "../../gen/gateway/common/v1/error_pb.ts";
+import { ErrorDetailSchema, LimitMetric } from "../../gen/gateway/common/v1/error_pb.ts";
 import {
   BadRequestSchema,
   ErrorInfoSchema,
   QuotaFailureSchema,
   RetryInfoSchema,
 } from "../../gen/google/rpc/error_details_pb.ts";
-import { ApiError, isErrorReason, type Limit } from "./errors.ts";
+import { ApiError, isErrorReason, type Limit, type LimitName } from "./errors.ts";
 import { familyName, familyOf } from "./families.ts";
 
 /** `ErrorInfo.domain`. Proxies can add an ErrorInfo of another domain. */
@@ -57,7 +57,7 @@ export function toDetails({ reason, message, facts }: ApiError): ErrorDetail[] {
 
 /**
  * The error with this message and these details. A reason that this version does not know becomes
- * `internal`. Undefined: the details are not those of an ApiError. Throws for details that cannot
+ * `internal`, and a limit that it does not know is left out. Undefined: the details are not those of an ApiError. Throws for details that cannot
  * be decoded.
  */
 export function fromDetails(message: string, details: readonly Any[]): ApiError | undefined {
@@ -70,20 +70,22 @@ export function fromDetails(message: string, details: readonly Any[]): ApiError 
   const delay = find(RetryInfoSchema)?.retryDelay;
   const violation = find(BadRequestSchema)?.fieldViolations[0];
   const quota = find(QuotaFailureSchema)?.violations[0];
+  const name = quota?.quotaMetric ?? "";
   const { allowed = [], providerAnswer } = find(ErrorDetailSchema) ?? {};
   return new ApiError(isErrorReason(reason) ? reason : "internal", {
     message,
     ...(violation && { field: violation.field }),
     ...(allowed.length > 0 && { allowed }),
     ...(delay && { retryAfterMs: Number(delay.seconds) * 1000 + delay.nanos / 1_000_000 }),
-    ...(quota && {
-      limit: {
-        name: quota.quotaMetric,
-        limit: quota.quotaValue,
-        ...familyIn(quota.quotaDimensions),
-        ...factsIn(info.metadata),
-      },
-    }),
+    ...(quota &&
+      isLimitName(name) && {
+        limit: {
+          name,
+          limit: quota.quotaValue,
+          ...familyIn(quota.quotaDimensions),
+          ...factsIn(info.metadata),
+        },
+      }),
     ...(providerAnswer && {
       providerAnswer: {
         status: providerAnswer.status,
@@ -91,6 +93,12 @@ export function fromDetails(message: string, details: readonly Any[]): ApiError 
       },
     }),
   });
+}
+
+const limitNames = new Set(Object.keys(LimitMetric).map((name) => name.toLowerCase()));
+
+function isLimitName(name: string): name is LimitName {
+  return limitNames.has(name) && name !== "unspecified";
 }
 
 /** The first 500 characters, for places of limited size. */

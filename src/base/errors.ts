@@ -4,6 +4,7 @@
 import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
 import { type TimestampSchema, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
+import type { LimitMetric } from "../../gen/gateway/common/v1/error_pb.ts";
 import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 
 /** Every reason for which a call can fail, with its gRPC code and its default message. */
@@ -277,10 +278,13 @@ export function isErrorReason(name: string): name is ErrorReason {
   return Object.hasOwn(errorCatalog, name);
 }
 
+/** The names of limits, as `quota_metric` has them. */
+export type LimitName = Lowercase<Exclude<keyof typeof LimitMetric, "UNSPECIFIED">>;
+
 /** A limit that a call met. */
 export type Limit = {
-  /** Ends with the unit, as in `requests_per_minute`. `error.proto` lists the names. */
-  name: string;
+  /** Ends with the unit, as in `requests_per_minute`. */
+  name: LimitName;
   limit: bigint;
   used?: bigint;
   remaining?: bigint;
@@ -352,7 +356,7 @@ export function invalidField(field: string, fault: string, allowed?: readonly st
 
 /** How often something was done, and may be done until a time. */
 type Frequency = {
-  readonly name: string;
+  readonly name: LimitName;
   readonly most: number;
   readonly made: number;
   /** Null: not known. */

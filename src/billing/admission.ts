@@ -4,7 +4,7 @@
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { LockPoolsRow, ReadKeysRow, ReadUsedRequestsRow } from "../../gen/sql/billing.ts";
 import { type BudgetWindow, readBudget, type WindowName } from "../base/budgets.ts";
-import { ApiError, type ErrorReason, expiredSecret } from "../base/errors.ts";
+import { ApiError, type ErrorReason, expiredSecret, type LimitName } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { credits } from "../base/money.ts";
 import type { Tags } from "../base/tags.ts";
@@ -427,12 +427,20 @@ const whose: Readonly<Record<RunningBudget["of"], string>> = {
   manager: "the manager of this key",
   pool: "the pool of this key",
 };
-const adjectives: Readonly<Record<WindowName, string>> = {
+const adjectives = {
   day: "daily",
   week: "weekly",
   month: "monthly",
   total: "total",
-};
+} as const satisfies Record<WindowName, string>;
+
+/** The limit of a window. That of a key's month is older than budgets. */
+function metricOf(of: RunningBudget["of"], window: WindowName): LimitName {
+  if (of !== "key") return `${of}_${adjectives[window]}_microcredits`;
+  return window === "month"
+    ? "monthly_cap_microcredits"
+    : `${of}_${adjectives[window]}_microcredits`;
+}
 
 function reached({ of, held, left, window }: WindowLimit, neededMicro: bigint): ApiError {
   const { name, spent, resetsAt } = window;
@@ -450,7 +458,7 @@ function reached({ of, held, left, window }: WindowLimit, neededMicro: bigint): 
       `${credits(neededMicro)} set aside.${reset}`,
     neededMicro,
     limit: {
-      name: isCap ? "monthly_cap_microcredits" : `${of}_${adjectives[name]}_microcredits`,
+      name: metricOf(of, name),
       // Only what is free of what others spend, too: a key may not learn it.
       ...(of === "key" ? { limit: spent + left, used: spent + held } : { limit: remaining }),
       remaining,

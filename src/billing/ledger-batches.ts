@@ -2,10 +2,9 @@
 // decides, and writes in a second one. A settlement batch needs one round trip: its writes do not
 // depend on rows that it reads.
 
-import { toJson } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import type { Attempt } from "../../gen/gateway/billing/v1/receipt_pb.ts";
-import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
+import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { startsOf } from "../base/budgets.ts";
@@ -43,7 +42,7 @@ import {
 import { type Decided, type Decision, decision, type Sequence, sequence } from "./batch-queue.ts";
 import type { KnownRows } from "./known-rows.ts";
 import { chargedUsage } from "./price.ts";
-import { basisName, outcomeName, toPrice, writeAttempt } from "./rows.ts";
+import { basisName, outcomeName, toPrice, writeAttempt, writeLeftOut } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 
 /** A request with its ending. */
@@ -336,7 +335,7 @@ function priceOf({ hold, ending: { appliedPrice } }: EndedRequest, charged: Usag
 /** Facts of a charge that no sum needs, as JSON. Null: there are none. */
 function factsOf(leftOut: readonly LeftOut[]): string | null {
   if (leftOut.length === 0) return null;
-  return JSON.stringify({ left_out: leftOut.map((one) => toJson(LeftOutSchema, one)) });
+  return JSON.stringify({ left_out: leftOut.map(writeLeftOut) });
 }
 
 /** The number of the count in which roll-ups have the first event. Null: there was none. */

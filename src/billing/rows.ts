@@ -34,9 +34,11 @@ import { toActor } from "../base/actors.ts";
 import { attemptOutcomeName, attemptOutcomeOf } from "../base/attempt-outcomes.ts";
 import type { Metered } from "../base/cost.ts";
 import { familyOf } from "../base/families.ts";
+import { leftOutReasonName, leftOutReasonOf } from "../base/left-out.ts";
 import { shownName } from "../base/names.ts";
 import type { Tags } from "../base/tags.ts";
 import { byCategory, type TokenCategory, type UsageCount } from "../base/token-categories.ts";
+import { transferKindOf } from "../base/transfer-kinds.ts";
 import type { Json } from "../postgres/statement.ts";
 import type { AccountStatusName, PlacedHold } from "./admission.ts";
 
@@ -117,7 +119,7 @@ export function toPool({ family, posted, held }: sql.ReadPoolsRow): Pool {
 }
 
 export function toTransfer({ amount, ...row }: sql.InsertTransferRow): Transfer {
-  const kind = transferKindOf[row.kind];
+  const kind = transferKindOf(row.kind);
   return create(TransferSchema, {
     ...row,
     family: familyOf(row.family),
@@ -129,23 +131,6 @@ export function toTransfer({ amount, ...row }: sql.InsertTransferRow): Transfer 
     createdBy: toActor(row.actor),
     createdAt: timestampFromDate(row.createdAt),
   });
-}
-
-type TransferKindName = sql.InsertTransferRow["kind"];
-
-const transferKindOf: Readonly<Record<TransferKindName, TransferKind>> = {
-  purchase: TransferKind.PURCHASE,
-  bonus: TransferKind.BONUS,
-  refund: TransferKind.REFUND,
-  chargeback: TransferKind.CHARGEBACK,
-  adjustment: TransferKind.ADJUSTMENT,
-  deposit: TransferKind.DEPOSIT,
-};
-
-export function transferKindName(kind: TransferKind): TransferKindName {
-  let name: TransferKindName;
-  for (name in transferKindOf) if (transferKindOf[name] === kind) return name;
-  throw new Error(`no such kind of transfer: ${kind}`);
 }
 
 /** Of a request up to now, or of its charge. */
@@ -193,7 +178,18 @@ export function shownAttempt(attempt: Attempt): Attempt {
 
 function readLeftOut(facts: Json): LeftOut[] {
   const { left_out: list } = Object(facts);
-  return Array.isArray(list) ? list.map((one) => fromJson(LeftOutSchema, one)) : [];
+  return Array.isArray(list) ? list.map((one) => readLeftOutEntry(Object(one))) : [];
+}
+
+/** An entry as charges hold it: JSON of the message, with the name of the reason. */
+export function writeLeftOut(entry: LeftOut): object {
+  const stored = Object(toJson(LeftOutSchema, entry));
+  return { ...stored, why: leftOutReasonName(entry.why) };
+}
+
+/** The entry of such JSON. Throws if it is none. */
+export function readLeftOutEntry({ why, ...others }: { [name: string]: JsonValue }): LeftOut {
+  return { ...fromJson(LeftOutSchema, others), why: leftOutReasonOf(String(why)) };
 }
 
 export function toStoredHold(row: sql.FindHoldsRow): StoredHold {

@@ -12,6 +12,7 @@ import { timeOf, timeOrderedId } from "../base/ids.ts";
 import { parseTimeCursor, type TimeCursor } from "../base/paging.ts";
 import type { Tags } from "../base/tags.ts";
 import { byCategory } from "../base/token-categories.ts";
+import { transferKindName } from "../base/transfer-kinds.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { Payer, PlacedHold, RequestKey } from "./admission.ts";
@@ -24,7 +25,6 @@ import {
   toReceipt,
   toStoredHold,
   toTransfer,
-  transferKindName,
 } from "./rows.ts";
 import { findViolations } from "./verifier.ts";
 

@@ -23,6 +23,7 @@ import { credits, usd, usdMicroOf } from "../base/money.ts";
 import { checkText } from "../base/names.ts";
 import { readTimeRange } from "../base/paging.ts";
 import { microcreditsPerUsdCent, packStepUsdCents } from "../base/shown-figures.ts";
+import { transferKindName } from "../base/transfer-kinds.ts";
 import {
   type Act,
   type ApprovalLimit,
@@ -36,7 +37,6 @@ import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import { readOptionalReason, readReason } from "../contract/reason.ts";
 import { isUniqueViolation } from "../postgres/postgres.ts";
-import { transferKindName } from "./rows.ts";
 import {
   bookTransfer,
   checkBookable,

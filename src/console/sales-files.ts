@@ -16,8 +16,10 @@ import { familyName } from "../base/families.ts";
 import { described, oneOf, text } from "../base/json-schema.ts";
 import { credits, decimal, usd } from "../base/money.ts";
 import { choiceOf, listParam, type Query, rangeParams, textParam } from "../base/query.ts";
+import { revenueKindName } from "../base/revenue-kinds.ts";
 import { reportRowsMax } from "../base/shown-figures.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
+import { transferKindOf } from "../base/transfer-kinds.ts";
 import type { Core } from "../contract/contract.ts";
 
 const buckets = {
@@ -148,7 +150,7 @@ async function* revenueLines(
 function revenueLine(row: Revenue): string {
   return csvLine([
     ...[dayOf(row), row.packMicrodollars === 0n ? "" : dollars(row.packMicrodollars)],
-    ...[row.asset, row.network, textCell(row.processor), row.kind, row.orders],
+    ...[row.asset, row.network, textCell(row.processor), revenueKindName(row.kind), row.orders],
     ...[dollars(row.paidMicrodollars), dollars(row.refundedMicrodollars)],
     ...[dollars(row.lostMicrodollars), dollars(row.netMicrodollars)],
     textCell(row.coins.map(({ asset, coins: amount }) => `${amount} ${asset}`).join("; ")),
@@ -186,7 +188,8 @@ function liabilityLine(families: readonly Liabilities[]): string {
         one.owedMicrocredits,
         one.debtsMicrocredits,
         ...kinds.map(
-          (kind) => one.added.find((added) => added.kind === kind)?.addedMicrocredits ?? 0n,
+          (kind) =>
+            one.added.find((added) => added.kind === transferKindOf(kind))?.addedMicrocredits ?? 0n,
         ),
         one.chargedMicrocredits,
       ].map(credits),

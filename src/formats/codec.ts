@@ -14,7 +14,8 @@ import {
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Cost, Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { ApiError } from "../base/errors.ts";
+import { ApiError, type LimitName } from "../base/errors.ts";
+import { leftOutReasonName } from "../base/left-out.ts";
 import { credits } from "../base/money.ts";
 import { isObject } from "./json.ts";
 import type { Sealing, Writer } from "./packs.ts";
@@ -50,7 +51,7 @@ export function tooManyTools(): ApiError {
   return tooMany("tools", "tools", toolsMax);
 }
 
-function tooMany(name: string, what: string, max: number): ApiError {
+function tooMany(name: LimitName, what: string, max: number): ApiError {
   const message = `The request has more than ${max} ${what}.`;
   return new ApiError("request_too_large", { message, limit: { name, limit: BigInt(max) } });
 }
@@ -95,7 +96,9 @@ export function encodeCost({
 
 /** Entries of what was left out, as clients see them. */
 export function encodeLeftOut(entries: readonly LeftOut[]): JsonObject[] {
-  return entries.map(({ where, what, why, count }) => ({ where, what, why, count }));
+  return entries.map(({ where, what, why, count }) => ({
+    ...{ where, what, why: leftOutReasonName(why), count },
+  }));
 }
 
 /**

@@ -4,12 +4,13 @@ import type { JsonValue } from "@bufbuild/protobuf";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { type LeftOutReasonName, leftOutReasonOf } from "../base/left-out.ts";
 import { isObject } from "./json.ts";
 
 /** What became of the reasoning and the members that a client returned. */
 export type CarryResult = "back" | "foreign" | "model" | "placeholder" | "changed" | "age" | "size";
 
-export type LeftOutEntry = Omit<LeftOut, "$typeName" | "count">;
+export type LeftOutEntry = Pick<LeftOut, "where" | "what"> & { readonly why: LeftOutReasonName };
 
 /** Most entries of one request. Names of members are the client's, and there can be many. */
 const entriesMax = 100;
@@ -30,7 +31,7 @@ export class Fit {
         $typeName: "gateway.common.v1.LeftOut",
         where,
         what: what.slice(0, 64),
-        why,
+        why: leftOutReasonOf(why),
         count,
       });
   }

@@ -39,6 +39,7 @@ import {
   text,
   time,
 } from "../base/json-schema.ts";
+import { leftOutReasonNames } from "../base/left-out.ts";
 import { credits, creditsOfNano, parseCredits, usd } from "../base/money.ts";
 import {
   choiceOf,
@@ -215,9 +216,9 @@ const attempt = closed({
 const leftOut = closed({
   where: text,
   what: text,
-  why: oneOf(
-    ...["foreign", "model", "changed", "age", "size", "member", "unsupported", "placeholder"],
-    "hosted",
+  why: described(
+    "Why. `unknown`: for a reason that this version does not have.",
+    oneOf(...leftOutReasonNames, "unknown"),
   ),
   count,
 });

@@ -7,7 +7,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { addTo } from "../base/bounded-map.ts";
 import { type AddressMatcher, networkOf } from "../base/client-address.ts";
 import { aborted, withTimeout } from "../base/clock.ts";
-import { ApiError, shuttingDown } from "../base/errors.ts";
+import { ApiError, type LimitName, shuttingDown } from "../base/errors.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 
 /** How long an idle connection stays open for its next request once it is to be closed. */
@@ -256,7 +256,7 @@ export class AddressLoad {
 }
 
 /** A limit and how much of it is used, for an error. */
-export function shareOf(name: string, limit: number, used: number) {
+export function shareOf(name: LimitName, limit: number, used: number) {
   return {
     name,
     limit: BigInt(limit),

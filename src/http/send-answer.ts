@@ -13,6 +13,7 @@ import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { CostSchema, type Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Admission, GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { type ApiError, toApiError } from "../base/errors.ts";
+import { leftOutReasonName } from "../base/left-out.ts";
 import { credits } from "../base/money.ts";
 import { waitFor } from "../base/stopwatch.ts";
 import { type Core, callerMsMax, callHeaders, toCaller } from "../contract/contract.ts";
@@ -291,7 +292,7 @@ function writeLeftOut(entries: readonly LeftOut[]): string {
   let length = 0;
   for (const { where, what, why, count } of entries.slice(0, leftOutMax)) {
     const times = count > 1 ? `;${count}` : "";
-    const entry = `${headerText(where)}=${headerText(what)};${why}${times}`;
+    const entry = `${headerText(where)}=${headerText(what)};${leftOutReasonName(why)}${times}`;
     length += entry.length + 2;
     if (length > leftOutCharacters) break;
     shown.push(entry);

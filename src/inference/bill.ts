@@ -5,6 +5,7 @@ import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { type Clock, withTimeout } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
+import { leftOutReasonName } from "../base/left-out.ts";
 import type { Log } from "../base/log.ts";
 import { chargedUsage, type Ending, type Hold, type Holds } from "../billing/billing.ts";
 import type { PriceFacts } from "../config/catalog.ts";
@@ -140,7 +141,9 @@ export class Bill {
       this.#usage = chargedUsage(billed.usage, this.#hold.grantedOutput);
       const ending = this.#endingOf(billed);
       const { requestId } = this.#hold;
-      const leftOut = this.#answer.leftOut.map(({ where, what, why }) => ({ where, what, why }));
+      const leftOut = this.#answer.leftOut.map(({ where, what, why }) => ({
+        ...{ where, what, why: leftOutReasonName(why) },
+      }));
       if (leftOut.length > 0)
         this.#parts.log.debug({ requestId, leftOut }, "a provider did not get all of a request");
       const settle = () => this.#parts.holds.settle(this.#hold, ending);

@@ -9,7 +9,6 @@ import {
   type ListAuditEventsRequest,
   ListAuditEventsResponseSchema,
 } from "../../gen/gateway/audit/v1/audit_pb.ts";
-import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { SupportService } from "../../gen/gateway/operations/v1/support_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
@@ -103,8 +102,8 @@ async function readEvents(
     return create(AuditEventSchema, {
       ...event,
       actor: toActor(actor),
-      // A reason that was known once is still none of success.
-      reason: outcome === "ok" ? Reason.UNSPECIFIED : reasonOf(outcome) || Reason.INTERNAL,
+      succeeded: outcome === "ok",
+      reason: reasonOf(outcome),
       occurredAt: timestampFromDate(at),
       facts,
     });

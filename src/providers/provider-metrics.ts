@@ -1,6 +1,7 @@
 // Counts the calls to providers.
 
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { leftOutReasonName } from "../base/left-out.ts";
 import type { Fit } from "../formats/fit.ts";
 import type { Distribution, Metrics, Tally } from "../metrics/metrics.ts";
 
@@ -35,9 +36,10 @@ export class ProviderMetrics {
     const leftOut = origin?.leftOut ?? [];
     for (const [result, count] of Object.entries(carried))
       this.#add("gateway_carried_total", result, count);
-    for (const { why, count } of leftOut) this.#add("gateway_carried_total", why, count);
+    for (const { why, count } of leftOut)
+      this.#add("gateway_carried_total", leftOutReasonName(why), count);
     for (const { why, count } of [...leftOut, ...fitted])
-      this.#add("gateway_left_out_total", why, count);
+      this.#add("gateway_left_out_total", leftOutReasonName(why), count);
   }
 
   #add(name: "gateway_carried_total" | "gateway_left_out_total", label: string, n: number): void {

@@ -37,7 +37,9 @@ import { familyOf, namedFamily } from "../base/families.ts";
 import { decimal } from "../base/money.ts";
 import { checkText } from "../base/names.ts";
 import { askedPage, parseListCursor, readPage, wholeList } from "../base/paging.ts";
+import { revenueKindOf } from "../base/revenue-kinds.ts";
 import { byCategory } from "../base/token-categories.ts";
+import { transferKindNames, transferKindOf } from "../base/transfer-kinds.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
@@ -275,7 +277,8 @@ export async function queryRevenue(
   const rows = documents.map((row) =>
     create(RevenueSchema, {
       ...moneyOf(row),
-      ...{ asset: row.asset, network: row.network, processor: row.processor, kind: row.kind },
+      ...{ asset: row.asset, network: row.network, processor: row.processor },
+      kind: revenueKindOf(row.kind),
       startAt: timestampOf(row.bucket),
       packMicrodollars: row.pack,
       coins: toCoins(coins.get(groupName(row)) ?? []),
@@ -368,9 +371,13 @@ export async function queryLiabilities(
 }
 
 function readAdded(json: Json) {
-  return Object.entries(Object(json))
-    .map(([kind, amount]) => ({ kind, addedMicrocredits: BigInt(String(amount)) }))
-    .sort((one, other) => (one.kind < other.kind ? -1 : 1));
+  const amounts: { [name: string]: unknown } = Object(json);
+  return transferKindNames
+    .filter((name) => amounts[name] !== undefined)
+    .map((name) => ({
+      kind: transferKindOf(name),
+      addedMicrocredits: BigInt(String(amounts[name])),
+    }));
 }
 
 export async function listProviderBills(

@@ -9,7 +9,7 @@ import {
   RefusalGroup,
 } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { findRefusals } from "../../gen/sql/billing.ts";
-import { ApiError } from "../../src/base/errors.ts";
+import { ApiError, type LimitName } from "../../src/base/errors.ts";
 import { reasonName } from "../../src/base/reasons.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { Rejections } from "../../src/billing/rejections.ts";
@@ -225,7 +225,7 @@ test("while nothing can be written, accounts that flood leave room for those of 
 test("what a request needed and what was free is kept, by the limit that it met", async () => {
   const payer = await world.payer(0n);
   const rejections = new Rejections({ db: world.postgres, log });
-  const refuse = (name: string, requestId: string) =>
+  const refuse = (name: LimitName, requestId: string) =>
     rejections.count(
       payer,
       new ApiError("credits_exhausted", {

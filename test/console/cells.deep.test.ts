@@ -535,7 +535,7 @@ const events = answer(AuditService.method.listAuditEvents, () => ({
       ...{
         actor: toActor("person:per_1"),
         accountId: "acc_1",
-        reason: Reason.UNSPECIFIED,
+        succeeded: true,
         address: "203.0.113.7",
       },
       facts: { amountMicrocredits: "-2000050000", family: "V1", accountId: "acc_1" },

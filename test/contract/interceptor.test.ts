@@ -47,6 +47,7 @@ import {
 import { intercept } from "../../src/contract/interceptor.ts";
 import { checkRequest } from "../../src/contract/validate.ts";
 import { noAlerts, noOperations, noPayments, noPeople } from "../support/no-service.ts";
+import { isScripted } from "../support/observe-errors.ts";
 
 const customer = {
   kind: "key" as const,
@@ -84,17 +85,17 @@ function coreWith(methods: {
   const services: Services = {
     billing: intercept(
       serviceTypes.billing,
-      { ...rest(serviceTypes.billing), ...methods.billing },
+      isScripted({ ...rest(serviceTypes.billing), ...methods.billing }),
       { authenticate, log },
     ),
     keys: intercept(
       serviceTypes.keys,
-      { ...rest(serviceTypes.keys), ...methods.keys },
+      isScripted({ ...rest(serviceTypes.keys), ...methods.keys }),
       { authenticate, log },
     ),
     inference: intercept(
       InferenceService,
-      { ...rest(InferenceService), ...methods.inference },
+      isScripted({ ...rest(InferenceService), ...methods.inference }),
       { authenticate, log },
     ),
     people: noPeople,

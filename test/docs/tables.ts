@@ -12,6 +12,7 @@ import {
 } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { comments } from "../../gen/comments.ts";
+import { LimitMetricSchema } from "../../gen/gateway/common/v1/error_pb.ts";
 import { callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
 import {
   AccountRoleSchema,
@@ -36,6 +37,7 @@ const tables: Readonly<Record<string, Readonly<Record<string, (document: string)
   "docs/customers/errors.md": { reasons: reasonsTable },
   "docs/customers/methods.md": { methods: methodsTable },
   "docs/customers/field-limits.md": { limits: limitsTable },
+  "docs/customers/limits-and-budgets.md": { "names of limits": limitNamesTable },
   "docs/operating/watching.md": { metrics: metricsTable },
   "docs/operating/log-codes.md": { "log codes": logCodesTable },
 };
@@ -146,6 +148,16 @@ function isForCustomers(method: DescMethod): boolean {
 function defaultOf({ parent, name }: DescField): string {
   const sentences = comments[`${parent.typeName}.${name}`]?.split(/(?<=\.) /) ?? [];
   return sentences.filter((one) => /^(Absent|Empty|0|UNSPECIFIED): /.test(one)).join(" ");
+}
+
+function limitNamesTable(): string {
+  const rows = LimitMetricSchema.values
+    .filter(({ number }) => number !== 0)
+    .map(({ name, localName }) => [
+      `\`${localName.toLowerCase()}\``,
+      comments[`${LimitMetricSchema.typeName}.${name}`] ?? "",
+    ]);
+  return renderTable(["name", "what it bounds"], rows);
 }
 
 /** The limits of a field beside `required`, each in words. */

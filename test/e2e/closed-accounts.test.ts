@@ -135,7 +135,7 @@ describe("closing an account", () => {
     const method = "CloseAccount";
     const { events } = await core().people.listAuditEvents({ accountId, method }, operator);
     expect(events[0]).toMatchObject({
-      reason: Reason.UNSPECIFIED,
+      ...{ succeeded: true, reason: Reason.UNSPECIFIED },
       facts: { forfeitedMicrocredits: "1200000000", revokedKeys: "1" },
     });
   });
@@ -464,7 +464,7 @@ describe("the name and the billing details", () => {
     expect(cleared.account?.billingDetails).toBeUndefined();
     const filter = { accountId, method: "UpdateAccount" };
     const { events } = await core().people.listAuditEvents(filter, operator);
-    const done = events.filter(({ reason }) => reason === Reason.UNSPECIFIED);
+    const done = events.filter(({ succeeded }) => succeeded);
     expect(done.map(({ facts }) => facts.settings)).toEqual([
       "billing_details",
       "billing_details",

@@ -156,7 +156,7 @@ describe("a plain gRPC client", () => {
   });
 
   test("gets an error without the number that exceeds its field", async () => {
-    const limit = { name: "requests_per_minute", limit: 2n ** 70n };
+    const limit = { name: "requests_per_minute" as const, limit: 2n ** 70n };
     const script = {
       ...emptyAnswers(),
       unary: () => Promise.reject(new ApiError("rate_limited", { limit })),

@@ -7,7 +7,7 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeySchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import { ApiError } from "../../src/base/errors.ts";
+import { ApiError, type LimitName } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import type { KeyLoad, OnPayerChange, PayerChange, Turn } from "../../src/http/key-load.ts";
 import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
@@ -76,7 +76,7 @@ test("the end of a manager's budget is known of all his keys in the pool, and of
       ...{ keyId, accountId: "acc_1", family: Family.V1, managedBy: toActor("person:ana") },
       ...more,
     });
-  const over = (name: string) =>
+  const over = (name: LimitName) =>
     new ApiError("budget_reached", { limit: { name, limit: 0n, exhausted: true } });
   const [one, next] = [ofAna("key_1"), ofAna("key_2")];
   const reached = over("manager_daily_microcredits");

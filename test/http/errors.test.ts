@@ -1,8 +1,12 @@
 // The HTTP answer to every error reason, in each envelope.
 
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { globSync, readFileSync } from "node:fs";
+import { create } from "@bufbuild/protobuf";
+import { anyPack, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
-import { ReasonSchema } from "../../gen/gateway/common/v1/error_pb.ts";
+import { LimitMetricSchema, ReasonSchema } from "../../gen/gateway/common/v1/error_pb.ts";
+import { QuotaFailureSchema } from "../../gen/google/rpc/error_details_pb.ts";
+import { fromDetails, toDetails } from "../../src/base/error-details.ts";
 import { ApiError, type ErrorReason, errorCatalog } from "../../src/base/errors.ts";
 import { toErrorResponse, toStreamErrorBody } from "../../src/http/error-body.ts";
 import type { Envelope } from "../../src/http/error-table.ts";
@@ -12,6 +16,37 @@ const names = Object.keys(errorCatalog) as ErrorReason[];
 test("the proto lists every reason, and no other", () => {
   const listed = ReasonSchema.values.filter(({ number }) => number !== 0).map(({ name }) => name);
   expect(listed.sort()).toEqual(names.map((name) => `REASON_${name.toUpperCase()}`).sort());
+});
+
+test("the proto lists every limit, and no other", () => {
+  const sources = globSync("src/**/*.ts").map((path) => readFileSync(path, "utf8"));
+  const text = sources.join("\n");
+  const windows =
+    /^(key|manager|pool)_((daily|weekly|monthly|total)_microcredits|requests_at_once)$/;
+  const names = LimitMetricSchema.values
+    .filter(({ number }) => number !== 0)
+    .map(({ localName }) => localName.toLowerCase());
+  // The compiler refuses the others; those of windows are put together.
+  const unused = names.filter((name) => !text.includes(`"${name}"`) && !windows.test(name));
+  expect(unused.filter((name) => !text.includes(`  ${name}: {`))).toEqual([]);
+  expect(text).toContain("_microcredits`");
+  expect(names.filter((name) => windows.test(name)).length).toBe(3 * 5 - 1);
+});
+
+test("a limit that this version does not know is left out of its error", () => {
+  const known = { name: "views", limit: 5n } as const;
+  const details = toDetails(new ApiError("limit_reached", { limit: known }));
+  const read = (metric: string) => {
+    const packed = details.map(({ desc, value }) => {
+      const violations = [{ quotaMetric: metric, quotaValue: 5n }];
+      const quota = create(QuotaFailureSchema, { violations });
+      return desc === QuotaFailureSchema ? anyPack(desc, quota) : anyPack(desc, value);
+    });
+    return fromDetails("Too many.", packed)?.facts.limit;
+  };
+  expect(read("views")).toMatchObject(known);
+  for (const metric of ["moons_per_minute", "unspecified", ""])
+    expect(read(metric)).toBeUndefined();
 });
 
 type Expected = {
@@ -336,7 +371,7 @@ test("an exceeded request limit is shown in the rate limit headers of the format
   // Not a whole second, which would be written without a fraction.
   const resetsAt = new Date(Math.floor(Date.now() / 1000) * 1000 + 11_500);
   const limit = {
-    name: "requests_per_minute",
+    name: "requests_per_minute" as const,
     limit: 60n,
     used: 60n,
     remaining: 0n,

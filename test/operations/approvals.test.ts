@@ -5,7 +5,6 @@ import type { CallOptions } from "@connectrpc/connect";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Approval, ApprovalKind } from "../../gen/gateway/approvals/v1/approval_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import { AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
@@ -144,9 +143,7 @@ describe("what a person gives away", () => {
       ann.call,
     );
     expect(
-      events.find(
-        ({ reason, actor }) => reason === Reason.UNSPECIFIED && actor?.kind.value === bob.personId,
-      ),
+      events.find(({ succeeded, actor }) => succeeded && actor?.kind.value === bob.personId),
     ).toMatchObject({ facts: { approvalId: approval?.approvalId, approved: "transfer" } });
   });
 

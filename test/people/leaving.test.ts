@@ -326,7 +326,7 @@ describe("a person who is deleted", () => {
       .listAuditEvents({ accountId: "acc_a", method: "DeletePerson" });
     expect(events[0]).toMatchObject({
       actor: toActor(`person:${idOf(zoltan)}`),
-      reason: Reason.UNSPECIFIED,
+      ...{ succeeded: true, reason: Reason.UNSPECIFIED },
       facts: { personId: idOf(zoltan) },
     });
     const { people: found } = await node.as(owner.token).listPeople({});

@@ -332,7 +332,7 @@ describe("audit events", () => {
       actor: toActor(`person:${owner.person.personId}`),
       accountId: "acc_a",
       method: "UpdateMember",
-      reason: Reason.UNSPECIFIED,
+      ...{ succeeded: true, reason: Reason.UNSPECIFIED },
       address: "192.0.2.1",
       facts: { personId, oldRole: "VIEWER", role: "MEMBER" },
     });

@@ -718,7 +718,7 @@ describe("groups", () => {
       .listAuditEvents({ accountId: "acc_a", method: "FinishOidc" });
     expect(events[0]).toMatchObject({
       actor: toActor(`person:${person?.personId}`),
-      reason: Reason.UNSPECIFIED,
+      ...{ succeeded: true, reason: Reason.UNSPECIFIED },
       facts: { role: "MEMBER", oldRole: "UNSPECIFIED" },
     });
   });

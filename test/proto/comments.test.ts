@@ -4,6 +4,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { comments } from "../../gen/comments.ts";
 import { ReasonSchema } from "../../gen/gateway/common/v1/error_pb.ts";
+import { errorsOfAll, errorsText } from "../support/method-errors.ts";
 import { ourEnums, ourFields, ourMessages, ourMethods, shortName } from "../support/protos.ts";
 
 const methodOf = new Set(ourMethods.flatMap(({ input, output }) => [input, output]));
@@ -14,17 +15,13 @@ test("messages, fields and enums have comments, but for those of methods, which 
     ...ourFields.map(({ parent, name }) => `${parent.typeName}.${name}`),
     ...ourEnums.flatMap(({ typeName, values }) => [
       typeName,
-      ...values.filter(({ number }) => number !== 0).map(({ name }) => `${typeName}.${name}`),
+      ...values.map(({ name }) => `${typeName}.${name}`),
     ]),
   ].filter((name) => !comments[name]);
   expect(found).toEqual([]);
 });
 
-/** What a comment of a method says of errors, without their causes. */
-function errorsOf({ parent, name }: DescMethod): string | undefined {
-  const [, errors] = /Errors?: (.*)/s.exec(comments[`${parent.typeName}.${name}`] ?? "") ?? [];
-  return errors?.replaceAll(/\([^()]*\)/g, "");
-}
+const errorsOf = ({ parent, name }: DescMethod) => errorsText(`${parent.typeName}.${name}`);
 
 test("a method says which errors it has of its own", () => {
   const found = ourMethods.filter((method) => errorsOf(method) === undefined);
@@ -41,6 +38,12 @@ test("a method names its errors as the list of reasons has them, and not by anot
     return names.length === 0 && !isNone ? [method.name] : unknown;
   });
   expect(found).toEqual([]);
+});
+
+test("the errors of every method stand once, and are reasons", () => {
+  const reasons = new Set(ReasonSchema.values.map(({ localName }) => localName));
+  expect(errorsOfAll.size).toBeGreaterThan(15);
+  expect([...errorsOfAll].filter((name) => !reasons.has(name))).toEqual([]);
 });
 
 test("a method that takes an idempotency key says what another body under the same one gets", () => {

@@ -1,10 +1,15 @@
 // What charges hold as JSON: rows of years have these names, so they stay.
 
-import { fromJson, toJson } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { AttemptOutcome, AttemptSchema } from "../../gen/gateway/billing/v1/receipt_pb.ts";
-import { LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
-import { readAttempt, writeAttempt } from "../../src/billing/rows.ts";
+import { LeftOutReason, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
+import { leftOutReasonName, leftOutReasonNames } from "../../src/base/left-out.ts";
+import {
+  readAttempt,
+  readLeftOutEntry,
+  writeAttempt,
+  writeLeftOut,
+} from "../../src/billing/rows.ts";
 
 const names = [
   ["delivered", AttemptOutcome.DELIVERED],
@@ -37,10 +42,34 @@ test("an outcome that this version does not know is not set", () => {
   expect(names.length).toBe(Object.keys(AttemptOutcome).length - 1);
 });
 
-test("what was left out is read and written by the names that are stored", () => {
-  const json = { where: "tools[0]", what: "web_search", why: "hosted", count: 2 };
-  expect(toJson(LeftOutSchema, fromJson(LeftOutSchema, json))).toEqual(json);
-  expect(Object.keys(json).sort()).toEqual(
-    LeftOutSchema.fields.map(({ jsonName }) => jsonName).sort(),
-  );
+const leftOut = [
+  ["hosted", LeftOutReason.HOSTED],
+  ["foreign", LeftOutReason.FOREIGN],
+  ["changed", LeftOutReason.CHANGED],
+  ["age", LeftOutReason.AGE],
+  ["model", LeftOutReason.MODEL],
+  ["size", LeftOutReason.SIZE],
+  ["unsupported", LeftOutReason.UNSUPPORTED],
+  ["member", LeftOutReason.MEMBER],
+  ["placeholder", LeftOutReason.PLACEHOLDER],
+] as const;
+
+test.for(leftOut)(
+  "what was left out as %s is read and written by the names that are stored",
+  ([why, value]) => {
+    const json = { where: "tools[0]", what: "web_search", why, count: 2 };
+    const entry = readLeftOutEntry(json);
+    expect(entry.why).toBe(value);
+    expect(writeLeftOut(entry)).toEqual(json);
+    const fields = LeftOutSchema.fields.map(({ jsonName }) => jsonName);
+    expect(Object.keys(json).sort()).toEqual(fields.sort());
+  },
+);
+
+test("a reason that this version does not know is shown as unknown", () => {
+  const entry = readLeftOutEntry({ where: "seed", what: "seed", why: "lost", count: 1 });
+  expect(entry.why).toBe(LeftOutReason.UNSPECIFIED);
+  expect(leftOutReasonName(entry.why)).toBe("unknown");
+  expect(leftOutReasonNames).toEqual(leftOut.map(([why]) => why));
+  expect(leftOutReasonNames.length).toBe(Object.keys(LeftOutReason).length - 1);
 });

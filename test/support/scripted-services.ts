@@ -20,6 +20,7 @@ import {
   serviceTypes,
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
+import { isScripted } from "./observe-errors.ts";
 import { leastAccountId } from "./samples/messages.ts";
 
 export const key = "sk-gw2-1-of-the-tests";
@@ -121,5 +122,5 @@ export function scriptedService<S extends Methods>(service: S, script: Script): 
       ? (request: Message, call: AuthenticatedCall) => script.unary(desc, request, call)
       : (request: Message, call: AuthenticatedCall) => script.stream(desc, request, call),
   );
-  return intercept(service, implementation, { authenticate, log });
+  return intercept(service, isScripted(implementation), { authenticate, log });
 }

@@ -2,12 +2,15 @@
 //
 // - A JSON answer of our HTTP listener that is not what /openapi.json says fails its test, and so
 //   does a request that is served although the document refuses it.
+// - A method that throws a reason that its comment does not name fails its suite.
 // - A warning of Node fails its suite.
 
 import { afterAll, afterEach } from "vitest";
 import { throwFault } from "./observe-answers.ts";
+import { throwUndocumented } from "./observe-errors.ts";
 import { throwWarning } from "./worker.ts";
 
 afterEach(throwFault);
 afterAll(throwFault);
+afterAll(throwUndocumented);
 afterAll(throwWarning);

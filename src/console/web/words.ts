@@ -423,7 +423,7 @@ export const words = {
     auditAbout: "Among the newest 1,000 acts in this account.",
     noAudit: "Nothing among the newest acts.",
     act: "What",
-    refused: (outcome: string) => `refused: ${outcome.replaceAll("_", " ")}`,
+    refused: (outcome: string) => `refused: ${outcome.replaceAll("_", " ") || "unknown"}`,
     missingTitle: "There is no such key",
     missing: "It may belong to another account, or the address may be wrong.",
   },

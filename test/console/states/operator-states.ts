@@ -210,7 +210,7 @@ const acts = [
 const events = answer(people.listAuditEvents, () => ({
   events: acts.map(([method, actor, outcome, facts], index) => ({
     ...{ eventId: `evt_${index}`, occurredAt: ago(index * 17 * minute), method },
-    reason: outcome === "ok" ? Reason.UNSPECIFIED : reasonOf(outcome),
+    ...{ succeeded: outcome === "ok", reason: reasonOf(outcome) },
     actor: toActor(actor),
     ...{ accountId: index % 3 === 1 ? "" : idOf(1), address: "203.0.113.7", facts: { ...facts } },
   })),

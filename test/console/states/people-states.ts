@@ -363,7 +363,7 @@ const acts = answer(people.listAuditEvents, () => ({
     occurredAt: ago(Number(seconds)),
     method: String(method),
     actor: toActor(String(actor)),
-    reason: index === 1 ? Reason.NOT_PERMITTED : Reason.UNSPECIFIED,
+    ...(index === 1 ? { reason: Reason.NOT_PERMITTED } : { succeeded: true }),
     address: "203.0.113.7",
     facts: { keyId: "key_0001" },
   })),

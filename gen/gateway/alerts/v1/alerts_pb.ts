@@ -763,6 +763,8 @@ export const ResendDeliveryResponseSchema: GenMessage<ResendDeliveryResponse> = 
  */
 export const AlertKind = {
   /**
+   * Not set.
+   *
    * @generated from enum value: ALERT_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -953,6 +955,8 @@ export const AlertKindSchema: GenEnum<AlertKind> = /*@__PURE__*/
  */
 export const AlertChannel = {
   /**
+   * Not set.
+   *
    * @generated from enum value: ALERT_CHANNEL_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -999,6 +1003,8 @@ export const AlertChannelSchema: GenEnum<AlertChannel> = /*@__PURE__*/
  */
 export const WebhookForm = {
   /**
+   * Not set.
+   *
    * @generated from enum value: WEBHOOK_FORM_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1040,6 +1046,8 @@ export const WebhookFormSchema: GenEnum<WebhookForm> = /*@__PURE__*/
  */
 export const DeliveryState = {
   /**
+   * Not set.
+   *
    * @generated from enum value: DELIVERY_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -124,6 +124,8 @@ export const ApprovalSchema: GenMessage<Approval> = /*@__PURE__*/
  */
 export const ApprovalKind = {
   /**
+   * Not set.
+   *
    * @generated from enum value: APPROVAL_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -136,6 +136,8 @@ export const BillingDetailsSchema: GenMessage<BillingDetails> = /*@__PURE__*/
  */
 export const AccountState = {
   /**
+   * Not set.
+   *
    * @generated from enum value: ACCOUNT_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

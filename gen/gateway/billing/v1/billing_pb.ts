@@ -953,6 +953,8 @@ export const ListBudgetsResponseSchema: GenMessage<ListBudgetsResponse> = /*@__P
  */
 export const TransferKind = {
   /**
+   * Not set.
+   *
    * @generated from enum value: TRANSFER_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1021,6 +1023,8 @@ export const TransferKindSchema: GenEnum<TransferKind> = /*@__PURE__*/
  */
 export const InputCategory = {
   /**
+   * Not set.
+   *
    * @generated from enum value: INPUT_CATEGORY_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -242,6 +242,8 @@ export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
  */
 export const Outcome = {
   /**
+   * Not set.
+   *
    * @generated from enum value: OUTCOME_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -359,6 +361,8 @@ export const OutcomeSchema: GenEnum<Outcome> = /*@__PURE__*/
  */
 export const Basis = {
   /**
+   * Not set.
+   *
    * @generated from enum value: BASIS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -412,6 +416,8 @@ export const BasisSchema: GenEnum<Basis> = /*@__PURE__*/
  */
 export const AttemptOutcome = {
   /**
+   * Not set.
+   *
    * @generated from enum value: ATTEMPT_OUTCOME_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

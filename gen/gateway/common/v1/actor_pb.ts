@@ -19,6 +19,8 @@ export const file_gateway_common_v1_actor: GenFile = /*@__PURE__*/
  */
 export type Actor = Message<"gateway.common.v1.Actor"> & {
   /**
+   * Who it was. Not set: nobody, or not known.
+   *
    * @generated from oneof gateway.common.v1.Actor.kind
    */
   kind: {
@@ -78,6 +80,8 @@ export const ActorSchema: GenMessage<Actor> = /*@__PURE__*/
  */
 export const Part = {
   /**
+   * Not set.
+   *
    * @generated from enum value: PART_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -75,6 +75,8 @@ export const BudgetLimitsSchema: GenMessage<BudgetLimits> = /*@__PURE__*/
  */
 export type Payer = Message<"gateway.common.v1.Payer"> & {
   /**
+   * Whose budget it is. Required.
+   *
    * @generated from oneof gateway.common.v1.Payer.payer
    */
   payer: {
@@ -233,6 +235,8 @@ export const BudgetWindowSchema: GenMessage<BudgetWindow> = /*@__PURE__*/
  */
 export const BudgetWindow_Name = {
   /**
+   * Not set.
+   *
    * @generated from enum value: NAME_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -20,6 +20,8 @@ export const file_gateway_common_v1_family: GenFile = /*@__PURE__*/
  */
 export const Family = {
   /**
+   * Not set.
+   *
    * @generated from enum value: FAMILY_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

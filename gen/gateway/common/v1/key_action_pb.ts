@@ -19,6 +19,8 @@ export const file_gateway_common_v1_key_action: GenFile = /*@__PURE__*/
  */
 export const KeyAction = {
   /**
+   * Not set.
+   *
    * @generated from enum value: KEY_ACTION_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -2,15 +2,16 @@
 // @generated from file gateway/common/v1/left_out.proto (package gateway.common.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Message } from "@bufbuild/protobuf";
+import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import { file_buf_validate_validate } from "../../../buf/validate/validate_pb.ts";
+import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
 /**
  * Describes the file gateway/common/v1/left_out.proto.
  */
 export const file_gateway_common_v1_left_out: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2NvbW1vbi92MS9sZWZ0X291dC5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEiQgoHTGVmdE91dBINCgV3aGVyZRgBIAEoCRIMCgR3aGF0GAIgASgJEgsKA3doeRgDIAEoCRINCgVjb3VudBgEIAEoDUI/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM");
+  fileDesc("CiBnYXRld2F5L2NvbW1vbi92MS9sZWZ0X291dC5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEibAoHTGVmdE91dBINCgV3aGVyZRgBIAEoCRIMCgR3aGF0GAIgASgJEjUKA3doeRgDIAEoDjIgLmdhdGV3YXkuY29tbW9uLnYxLkxlZnRPdXRSZWFzb25CBrpIA8gBARINCgVjb3VudBgEIAEoDSqyAgoNTGVmdE91dFJlYXNvbhIfChtMRUZUX09VVF9SRUFTT05fVU5TUEVDSUZJRUQQABIaChZMRUZUX09VVF9SRUFTT05fSE9TVEVEEAESGwoXTEVGVF9PVVRfUkVBU09OX0ZPUkVJR04QAhIbChdMRUZUX09VVF9SRUFTT05fQ0hBTkdFRBADEhcKE0xFRlRfT1VUX1JFQVNPTl9BR0UQBBIZChVMRUZUX09VVF9SRUFTT05fTU9ERUwQBRIYChRMRUZUX09VVF9SRUFTT05fU0laRRAGEh8KG0xFRlRfT1VUX1JFQVNPTl9VTlNVUFBPUlRFRBAHEhoKFkxFRlRfT1VUX1JFQVNPTl9NRU1CRVIQCBIfChtMRUZUX09VVF9SRUFTT05fUExBQ0VIT0xERVIQCUI/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM", [file_buf_validate_validate]);
 
 /**
  * Something that a request or an answer contains and that does not reach the other side.
@@ -33,15 +34,11 @@ export type LeftOut = Message<"gateway.common.v1.LeftOut"> & {
   what: string;
 
   /**
-   * `foreign`: another provider wrote it. `model`: another model did. `changed`: it does not open,
-   * because it was changed, is of another account, or its key is gone. `age`: it is too old.
-   * `size`: it is too large. `member`: no provider is known to want it. `unsupported`: the other
-   * side has no place for it. `placeholder`: it was missing, and something stands in its place.
-   * `hosted`: its vendor would run it itself, which is not offered or which the provider cannot.
+   * Why. Required in a request.
    *
-   * @generated from field: string why = 3;
+   * @generated from field: gateway.common.v1.LeftOutReason why = 3;
    */
-  why: string;
+  why: LeftOutReason;
 
   /**
    * How often.
@@ -57,4 +54,94 @@ export type LeftOut = Message<"gateway.common.v1.LeftOut"> & {
  */
 export const LeftOutSchema: GenMessage<LeftOut> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_left_out, 0);
+
+/**
+ * Why something is left out.
+ *
+ * @generated from enum gateway.common.v1.LeftOutReason
+ */
+export const LeftOutReason = {
+  /**
+   * Not set.
+   *
+   * @generated from enum value: LEFT_OUT_REASON_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Its vendor would run it itself, which is not offered or which the provider cannot.
+   *
+   * @generated from enum value: LEFT_OUT_REASON_HOSTED = 1;
+   */
+  HOSTED: 1,
+
+  /**
+   * Another provider wrote it.
+   *
+   * @generated from enum value: LEFT_OUT_REASON_FOREIGN = 2;
+   */
+  FOREIGN: 2,
+
+  /**
+   * It does not open, because it was changed, is of another account, or its key is gone.
+   *
+   * @generated from enum value: LEFT_OUT_REASON_CHANGED = 3;
+   */
+  CHANGED: 3,
+
+  /**
+   * It is too old.
+   *
+   * @generated from enum value: LEFT_OUT_REASON_AGE = 4;
+   */
+  AGE: 4,
+
+  /**
+   * Another model wrote it.
+   *
+   * @generated from enum value: LEFT_OUT_REASON_MODEL = 5;
+   */
+  MODEL: 5,
+
+  /**
+   * It is too large.
+   *
+   * @generated from enum value: LEFT_OUT_REASON_SIZE = 6;
+   */
+  SIZE: 6,
+
+  /**
+   * The other side has no place for it.
+   *
+   * @generated from enum value: LEFT_OUT_REASON_UNSUPPORTED = 7;
+   */
+  UNSUPPORTED: 7,
+
+  /**
+   * No provider is known to want it.
+   *
+   * @generated from enum value: LEFT_OUT_REASON_MEMBER = 8;
+   */
+  MEMBER: 8,
+
+  /**
+   * It was missing, and something stands in its place.
+   *
+   * @generated from enum value: LEFT_OUT_REASON_PLACEHOLDER = 9;
+   */
+  PLACEHOLDER: 9,
+} as const;
+
+/**
+ * Why something is left out.
+ *
+ * @generated from enum gateway.common.v1.LeftOutReason
+ */
+export type LeftOutReason = (typeof LeftOutReason)[keyof typeof LeftOutReason] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.common.v1.LeftOutReason.
+ */
+export const LeftOutReasonSchema: GenEnum<LeftOutReason> = /*@__PURE__*/
+  enumDesc(file_gateway_common_v1_left_out, 0);
 

@@ -96,6 +96,8 @@ export const CallersSchema: GenMessage<Callers> = /*@__PURE__*/
  */
 export const Recorded = {
   /**
+   * Not set.
+   *
    * @generated from enum value: RECORDED_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

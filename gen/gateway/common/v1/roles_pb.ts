@@ -74,6 +74,8 @@ export const AdminScopeSchema: GenEnum<AdminScope> = /*@__PURE__*/
  */
 export const ManagementScope = {
   /**
+   * Not set.
+   *
    * @generated from enum value: MANAGEMENT_SCOPE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -166,6 +166,8 @@ export const SystemPromptSchema: GenMessage<SystemPrompt> = /*@__PURE__*/
  */
 export type Block = Message$1<"gateway.inference.v1.Block"> & {
   /**
+   * What the block is.
+   *
    * @generated from oneof gateway.inference.v1.Block.kind
    */
   kind: {
@@ -355,6 +357,8 @@ export const DocumentBlockSchema: GenMessage<DocumentBlock> = /*@__PURE__*/
  */
 export type Source = Message$1<"gateway.inference.v1.Source"> & {
   /**
+   * Where the content is.
+   *
    * @generated from oneof gateway.inference.v1.Source.kind
    */
   kind: {
@@ -813,6 +817,8 @@ export const FormatSchema: GenEnum<Format> = /*@__PURE__*/
  */
 export const Role = {
   /**
+   * Not set.
+   *
    * @generated from enum value: ROLE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

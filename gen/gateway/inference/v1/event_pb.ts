@@ -27,6 +27,8 @@ export const file_gateway_inference_v1_event: GenFile = /*@__PURE__*/
  */
 export type Event = Message<"gateway.inference.v1.Event"> & {
   /**
+   * What happened.
+   *
    * @generated from oneof gateway.inference.v1.Event.kind
    */
   kind: {
@@ -250,6 +252,8 @@ export type BlockDelta = Message<"gateway.inference.v1.BlockDelta"> & {
   index: number;
 
   /**
+   * What is added to the block.
+   *
    * @generated from oneof gateway.inference.v1.BlockDelta.kind
    */
   kind: {

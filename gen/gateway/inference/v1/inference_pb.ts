@@ -258,6 +258,8 @@ export const OriginSchema: GenMessage<Origin> = /*@__PURE__*/
  */
 export type GenerateResponse = Message<"gateway.inference.v1.GenerateResponse"> & {
   /**
+   * What the message of the stream is.
+   *
    * @generated from oneof gateway.inference.v1.GenerateResponse.kind
    */
   kind: {

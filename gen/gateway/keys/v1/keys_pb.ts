@@ -1187,6 +1187,8 @@ export const KeyResultSchema: GenMessage<KeyResult> = /*@__PURE__*/
  */
 export const KeyResult_Outcome = {
   /**
+   * Not set.
+   *
    * @generated from enum value: OUTCOME_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1703,6 +1705,8 @@ export const MembershipSchema: GenMessage<Membership> = /*@__PURE__*/
  */
 export const KeyState = {
   /**
+   * Not set.
+   *
    * @generated from enum value: KEY_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1756,6 +1760,8 @@ export const KeyStateSchema: GenEnum<KeyState> = /*@__PURE__*/
  */
 export const KeyAttention = {
   /**
+   * Not set.
+   *
    * @generated from enum value: KEY_ATTENTION_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1802,6 +1808,8 @@ export const KeyAttentionSchema: GenEnum<KeyAttention> = /*@__PURE__*/
  */
 export const KeyOrder = {
   /**
+   * Not set.
+   *
    * @generated from enum value: KEY_ORDER_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -1189,6 +1189,8 @@ export const PricePeriodSchema: GenMessage<PricePeriod> = /*@__PURE__*/
  */
 export const AccountFilter = {
   /**
+   * Not set.
+   *
    * @generated from enum value: ACCOUNT_FILTER_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1250,6 +1252,8 @@ export const AccountFilterSchema: GenEnum<AccountFilter> = /*@__PURE__*/
  */
 export const SearchHitKind = {
   /**
+   * Not set.
+   *
    * @generated from enum value: SEARCH_HIT_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1368,6 +1372,8 @@ export const SearchHitKindSchema: GenEnum<SearchHitKind> = /*@__PURE__*/
  */
 export const SetupPart = {
   /**
+   * Not set.
+   *
    * @generated from enum value: SETUP_PART_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1457,6 +1463,8 @@ export const SetupPartSchema: GenEnum<SetupPart> = /*@__PURE__*/
  */
 export const SetupState = {
   /**
+   * Not set.
+   *
    * @generated from enum value: SETUP_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1503,6 +1511,8 @@ export const SetupStateSchema: GenEnum<SetupState> = /*@__PURE__*/
  */
 export const LimitsStore = {
   /**
+   * Not set.
+   *
    * @generated from enum value: LIMITS_STORE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1549,6 +1559,8 @@ export const LimitsStoreSchema: GenEnum<LimitsStore> = /*@__PURE__*/
  */
 export const ProviderHealth = {
   /**
+   * Not set.
+   *
    * @generated from enum value: PROVIDER_HEALTH_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1595,6 +1607,8 @@ export const ProviderHealthSchema: GenEnum<ProviderHealth> = /*@__PURE__*/
  */
 export const ProviderKind = {
   /**
+   * Not set.
+   *
    * @generated from enum value: PROVIDER_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -629,6 +629,8 @@ export const AccountNoteSchema: GenMessage<AccountNote> = /*@__PURE__*/
  */
 export const DocumentReceiver = {
   /**
+   * Not set.
+   *
    * @generated from enum value: DOCUMENT_RECEIVER_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -472,6 +472,8 @@ export const RefundSchema: GenMessage<Refund> = /*@__PURE__*/
  */
 export const OrderState = {
   /**
+   * Not set.
+   *
    * @generated from enum value: ORDER_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -546,6 +548,8 @@ export const OrderStateSchema: GenEnum<OrderState> = /*@__PURE__*/
  */
 export const Attention = {
   /**
+   * Not set.
+   *
    * @generated from enum value: ATTENTION_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -657,6 +661,8 @@ export const AttentionSchema: GenEnum<Attention> = /*@__PURE__*/
  */
 export const OrderEventKind = {
   /**
+   * Not set.
+   *
    * @generated from enum value: ORDER_EVENT_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -731,6 +737,8 @@ export const OrderEventKindSchema: GenEnum<OrderEventKind> = /*@__PURE__*/
  */
 export const DepositState = {
   /**
+   * Not set.
+   *
    * @generated from enum value: DEPOSIT_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -777,6 +785,8 @@ export const DepositStateSchema: GenEnum<DepositState> = /*@__PURE__*/
  */
 export const RefundState = {
   /**
+   * Not set.
+   *
    * @generated from enum value: REFUND_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -235,6 +235,8 @@ export const ListAttentionResponseSchema: GenMessage<ListAttentionResponse> = /*
  */
 export type Grant = Message<"gateway.payments.v1.Grant"> & {
   /**
+   * How many credits are granted.
+   *
    * @generated from oneof gateway.payments.v1.Grant.what
    */
   what: {
@@ -305,6 +307,8 @@ export type DecideOrderRequest = Message<"gateway.payments.v1.DecideOrderRequest
   orderId: string;
 
   /**
+   * What is decided. Required.
+   *
    * @generated from oneof gateway.payments.v1.DecideOrderRequest.choice
    */
   choice: {
@@ -464,6 +468,8 @@ export type BeginRefundRequest = Message<"gateway.payments.v1.BeginRefundRequest
   orderId: string;
 
   /**
+   * What is refunded.
+   *
    * @generated from oneof gateway.payments.v1.BeginRefundRequest.what
    */
   what: {
@@ -731,6 +737,8 @@ export const SimulateDepositResponseSchema: GenMessage<SimulateDepositResponse> 
  */
 export const GrantRate = {
   /**
+   * Not set.
+   *
    * @generated from enum value: GRANT_RATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -770,6 +778,8 @@ export const GrantRateSchema: GenEnum<GrantRate> = /*@__PURE__*/
  */
 export const SimulatedEvent = {
   /**
+   * Not set.
+   *
    * @generated from enum value: SIMULATED_EVENT_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

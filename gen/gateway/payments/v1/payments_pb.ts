@@ -973,6 +973,8 @@ export const ReceiveWebhookResponseSchema: GenMessage<ReceiveWebhookResponse> = 
  */
 export const DocumentKind = {
   /**
+   * Not set.
+   *
    * @generated from enum value: DOCUMENT_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -510,6 +510,8 @@ export const RemoveMemberResponseSchema: GenMessage<RemoveMemberResponse> = /*@_
  */
 export const MailState = {
   /**
+   * Not set.
+   *
    * @generated from enum value: MAIL_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

@@ -303,6 +303,8 @@ export const CreateSignInLinkResponseSchema: GenMessage<CreateSignInLinkResponse
  */
 export const LinkDelivery = {
   /**
+   * Not set.
+   *
    * @generated from enum value: LINK_DELIVERY_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

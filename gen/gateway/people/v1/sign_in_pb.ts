@@ -664,6 +664,8 @@ export const LinkSchema: GenMessage<Link> = /*@__PURE__*/
  */
 export const OidcPurpose = {
   /**
+   * Not set.
+   *
    * @generated from enum value: OIDC_PURPOSE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -711,6 +713,8 @@ export const OidcPurposeSchema: GenEnum<OidcPurpose> = /*@__PURE__*/
  */
 export const LinkPurpose = {
   /**
+   * Not set.
+   *
    * @generated from enum value: LINK_PURPOSE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

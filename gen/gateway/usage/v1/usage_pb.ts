@@ -1139,6 +1139,8 @@ export const GetForecastResponseSchema: GenMessage<GetForecastResponse> = /*@__P
  */
 export const Bucket = {
   /**
+   * Not set.
+   *
    * @generated from enum value: BUCKET_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1192,6 +1194,8 @@ export const BucketSchema: GenEnum<Bucket> = /*@__PURE__*/
  */
 export const UsageGroup = {
   /**
+   * Not set.
+   *
    * @generated from enum value: USAGE_GROUP_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
@@ -1245,6 +1249,8 @@ export const UsageGroupSchema: GenEnum<UsageGroup> = /*@__PURE__*/
  */
 export const RefusalGroup = {
   /**
+   * Not set.
+   *
    * @generated from enum value: REFUSAL_GROUP_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,

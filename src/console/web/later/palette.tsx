@@ -3,6 +3,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { longest } from "../../../../gen/form-limits.ts";
 import {
   OperationsService,
   type SearchHit,
@@ -39,7 +40,6 @@ type Group = { readonly label: string; readonly options: readonly Option[] };
 /** So long nobody types before the service is asked. */
 const restMs = 120;
 /** As long a text as the service takes. */
-const lengthMax = 200;
 
 type PaletteProps = {
   /** What was typed before it stood there. */
@@ -96,7 +96,7 @@ export function Palette({ typed: before = "", onClose }: PaletteProps): JSX.Elem
           aria-controls={`${id}-list`}
           aria-activedescendant={active && `${id}-${active.id}`}
           aria-autocomplete="list"
-          maxLength={lengthMax}
+          maxLength={longest["SearchRequest.query"]}
           value={typed}
           spellcheck={false}
           autocomplete="off"

@@ -205,8 +205,12 @@ export function useEventColumns(ofAll = false): readonly Column<AuditEvent>[] {
       name: "outcome",
       head: head.outcome,
       sortBy: ({ reason }) => reasonName(reason),
-      cell: ({ reason }) =>
-        reason ? <Tag tone="warn">{words.audit.refused(reasonName(reason))}</Tag> : words.audit.ok,
+      cell: ({ succeeded, reason }) =>
+        succeeded ? (
+          words.audit.ok
+        ) : (
+          <Tag tone="warn">{words.audit.refused(reasonName(reason))}</Tag>
+        ),
     },
     { name: "facts", head: head.facts, cell: ({ facts }) => <FactsText facts={facts} /> },
     {

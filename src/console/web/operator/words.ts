@@ -753,7 +753,7 @@ export const words = {
       facts: "Facts",
     },
     ok: "ok",
-    refused: (outcome: string) => outcome.replaceAll("_", " "),
+    refused: (outcome: string) => outcome.replaceAll("_", " ") || "refused",
     emptyTitle: "No event yet",
     empty: "Sign-ins, keys, credits and roles leave an event here when they change.",
     noMatchTitle: "No event matches",

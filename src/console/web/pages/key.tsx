@@ -353,10 +353,10 @@ function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
       name: "method",
       head: words.key.act,
       sortBy: ({ method }) => actText(method),
-      cell: ({ method, reason }) => (
+      cell: ({ method, succeeded, reason }) => (
         <>
           {actText(method)}{" "}
-          {reason > 0 && <Tag tone="bad">{words.key.refused(reasonName(reason))}</Tag>}
+          {!succeeded && <Tag tone="bad">{words.key.refused(reasonName(reason))}</Tag>}
         </>
       ),
     },

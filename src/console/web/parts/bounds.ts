@@ -1,6 +1,7 @@
-// Numbers that people type, within what a field of a request can hold by its type in the proto.
+// Numbers that people type, within the limits of a field of a request in the proto.
 
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
+import { largest } from "../../../../gen/form-limits.ts";
 import { packStepUsdCents } from "../../../base/shown-figures.ts";
 import { fieldError } from "../call-error.ts";
 import { count, credits, parseCredits } from "../format.ts";
@@ -13,8 +14,10 @@ const most: Readonly<Partial<Record<ScalarType, bigint>>> = {
   [ScalarType.UINT64]: 2n ** 64n - 1n,
 };
 
-/** The largest number that a field holds. No field of a form takes a negative one. */
+/** The largest number that a field takes. No field of a form takes a negative one. */
 function mostOf({ scalar, name }: DescField): bigint {
+  const limit = largest[name];
+  if (limit !== undefined) return BigInt(limit);
   const bound = scalar === undefined ? undefined : most[scalar];
   if (bound === undefined) throw new Error(`${name} is no whole number`);
   return bound;

@@ -3,6 +3,7 @@
 
 import { type ComponentChildren, createContext, type JSX, type TargetedInputEvent } from "preact";
 import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
+import { longest } from "../../../../gen/form-limits.ts";
 import { type CallError, toCallError } from "../api.ts";
 import { words } from "../words.ts";
 import { Button, type ButtonKind } from "./button.tsx";
@@ -175,6 +176,8 @@ export function TextField(props: TextFieldProps): JSX.Element {
     id: field.id,
     name,
     value,
+    // Numbers are bounded where they are read.
+    maxLength: type === "number" ? undefined : longest[name],
     required: props.required,
     placeholder: props.placeholder,
     readOnly: props.isFixed,

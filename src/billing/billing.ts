@@ -55,7 +55,7 @@ import { onceFor } from "../contract/replays.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
-import { updateAccount } from "./account-settings.ts";
+import { createAccount, updateAccount } from "./account-settings.ts";
 import {
   type AccountExport,
   type AccountParts,
@@ -479,12 +479,7 @@ function createService({
 }): Implementation<typeof serviceTypes.billing, AuthenticatedCall> {
   return {
     async createAccount(request, call) {
-      const name = checkName("name", request.name);
-      const once = onceFor(AccountsService.method.createAccount, request, call);
-      const made = { id: timeOrderedId("acc_"), secret: "" };
-      const { id } = await store.transaction((tx) =>
-        once(tx, made, () => tx.run(sql.insertAccount, { accountId: made.id, name })),
-      );
+      const id = await createAccount(budgets, request, call);
       return create(CreateAccountResponseSchema, { account: await store.findAccount(id) });
     },
     async getAccount(_, { accountId }) {

@@ -988,7 +988,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.keys.v1.Key.month_spent_microcredits": "Charged in the current UTC month, by the time of settlement, in micro-credits.",
   "gateway.keys.v1.Key.monthly_cap_microcredits": "The most micro-credits that the key may spend in a UTC calendar month. Absent: unlimited.",
   "gateway.keys.v1.Key.name": "What people call it. Two keys may have the same name.",
-  "gateway.keys.v1.Key.paused": "True after PauseKey, until ResumeKey. `paused_by_owner` says who may resume it.",
+  "gateway.keys.v1.Key.paused_at": "When it was paused, also if it has expired or was revoked since. `paused_by_owner` says who may resume it. Absent: it is not paused.",
   "gateway.keys.v1.Key.paused_by_owner": "True: an owner, an operator or one of their programs has paused the key, or the person who manages it was shut out. Members cannot resume it.",
   "gateway.keys.v1.Key.requests_at_once": "The most requests that may run at the same time. Absent: unlimited. 0: none.",
   "gateway.keys.v1.Key.requests_per_minute": "The most admitted requests in any 60 seconds. Absent: unlimited. 0: none.",

@@ -41,9 +41,8 @@ import {
 import * as sql from "../../gen/sql/billing.ts";
 import { type Clock, withTimeout } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { isRequestId, requestIdRule, timeOrderedId } from "../base/ids.ts";
+import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import { checkName } from "../base/names.ts";
 import { encodeTimeCursor, readPage } from "../base/paging.ts";
 import { reportRowsMax } from "../base/shown-figures.ts";
 import { checkTags } from "../base/tags.ts";
@@ -51,7 +50,6 @@ import type { PriceFacts } from "../config/catalog.ts";
 import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
 import { actorOf, confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation, serviceTypes } from "../contract/contract.ts";
-import { onceFor } from "../contract/replays.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";

@@ -3,11 +3,11 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import {
+  type SimulateDepositRequest,
+  SimulateDepositResponseSchema,
   type SimulatedChange,
   type SimulatedDeposit,
   SimulatedEvent,
-  type SimulateDepositRequest,
-  SimulateDepositResponseSchema,
 } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { invalidField } from "../base/errors.ts";

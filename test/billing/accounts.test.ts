@@ -63,14 +63,14 @@ test("a suspended account admits nothing, its running requests are charged, and 
 
 test("fifty creations at once with one idempotency key make one account", async () => {
   const request = create(CreateAccountRequestSchema, {
-    name: "once",
+    settings: { name: "once" },
     idempotencyKey: crypto.randomUUID(),
   });
   const make = () => world.billing.createAccount(request, world.admin);
   const made = await Promise.all(Array.from({ length: 50 }, make));
   expect(new Set(made.map(({ account }) => account?.accountId)).size).toBe(1);
   expect(made[0]?.account?.name).toBe("once");
-  const other = create(CreateAccountRequestSchema, { ...request, name: "other" });
+  const other = create(CreateAccountRequestSchema, { ...request, settings: { name: "other" } });
   expect((await errorOf(world.billing.createAccount(other, world.admin))).reason).toBe(
     "idempotency_key_reused",
   );
@@ -115,7 +115,7 @@ test("many suspensions and resumptions at once leave the pools as the account is
 describe("of several accounts", () => {
   const make = async (name: string) => {
     const { account } = await world.billing.createAccount(
-      create(CreateAccountRequestSchema, { name }),
+      create(CreateAccountRequestSchema, { settings: { name } }),
       world.admin,
     );
     return account?.accountId ?? "";
@@ -211,8 +211,12 @@ test("an unknown account cannot be suspended or resumed", async () => {
 
 describe("the name of an account", () => {
   const createNamed = async (name: string) =>
-    (await world.billing.createAccount(create(CreateAccountRequestSchema, { name }), world.admin))
-      .account?.name;
+    (
+      await world.billing.createAccount(
+        create(CreateAccountRequestSchema, { settings: { name } }),
+        world.admin,
+      )
+    ).account?.name;
 
   test.for([
     ["is kept as text, whatever it looks like", "<b>&amp;'\"; --", "<b>&amp;'\"; --"],

@@ -18,7 +18,10 @@ beforeAll(async () => {
   const { core, call } = gateway.admin;
   const { accountId } = gateway;
   for (let index = 0; index < 30; index++)
-    await core.keys.createKey({ accountId, family: Family.V1, name: `key ${index}` }, call);
+    await core.keys.createKey(
+      { accountId, family: Family.V1, settings: { name: `key ${index}` } },
+      call,
+    );
 });
 afterAll(() => gateway.stop());
 

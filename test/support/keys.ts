@@ -103,7 +103,11 @@ export function keysClient({ service }: Keys) {
   return {
     createKey: (request: MessageInitShape<typeof CreateKeyRequestSchema>) =>
       service.createKey(
-        create(CreateKeyRequestSchema, { family: Family.V1, name: "a key", ...request }),
+        create(CreateKeyRequestSchema, {
+          family: Family.V1,
+          ...request,
+          settings: { name: "a key", ...request.settings },
+        }),
         callBy(environmentToken, { accountId: request.accountId ?? "" }),
       ),
     getKey: (keyId: string) => service.getKey(create(GetKeyRequestSchema, { keyId }), adminCall),

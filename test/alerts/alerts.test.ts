@@ -958,13 +958,11 @@ test("what a mail server says of an address names no whole one to owners or in t
 
 test("a webhook is tried six times, and given up with its problem", async () => {
   const { accountId } = await nodes.payer(0n);
-  await nodes
-    .as(member(accountId))
-    .updateAlertSettings({
-      accountId,
-      settings: settingsBy({ webhook: true }),
-      updateMask: allSettings,
-    });
+  await nodes.as(member(accountId)).updateAlertSettings({
+    accountId,
+    settings: settingsBy({ webhook: true }),
+    updateMask: allSettings,
+  });
   let posts = 0;
   const node = nodes.node({
     post: async () => {

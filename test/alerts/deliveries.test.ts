@@ -292,13 +292,11 @@ test("Slack and Discord get one text without a signature, which mentions nobody"
   for (const webhookUrl of [hook, "https://discord.com/api/webhooks/1/x", "https://slack.com/"])
     expect(
       await errorOf(
-        node
-          .as(owner)
-          .updateAlertSettings({
-            accountId,
-            settings: { ...slack, webhookUrl },
-            updateMask: allSettings,
-          }),
+        node.as(owner).updateAlertSettings({
+          accountId,
+          settings: { ...slack, webhookUrl },
+          updateMask: allSettings,
+        }),
       ),
     ).toBe("invalid_request settings.webhook_url");
   const addresses = [

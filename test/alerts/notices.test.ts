@@ -5,7 +5,10 @@ import { create } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { AlertKind, NewestAlertsSchema } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { SimulatedEvent } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
+import {
+  type SimulatedDepositSchema,
+  SimulatedEvent,
+} from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import * as sql from "../../gen/sql/alerts.ts";
 import { raise } from "../../src/alerts/raise.ts";
 import { WebhookSecrets } from "../../src/alerts/secrets.ts";
@@ -15,6 +18,7 @@ import { createLog } from "../../src/base/log.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
 import { allSettings, channelsBy } from "../support/alerts.ts";
+import type { Fields } from "../support/keys.ts";
 import { type Notices, type NoticesNode, startNotices } from "../support/notices.ts";
 import { admin, memberOf, order } from "../support/payments.ts";
 
@@ -53,7 +57,7 @@ type Case = {
 };
 
 const pay =
-  (amount: string, more: Partial<MessageInitShape<typeof SimulatedDepositSchema>> = {}) =>
+  (amount: string, more: Fields<typeof SimulatedDepositSchema> = {}) =>
   (orderId: string) => {
     const value = { coins: amount, confirmations: 1, ...more };
     return node.payments.admin.simulateDeposit({ orderId, event: { case: "deposit", value } });
@@ -338,25 +342,21 @@ describe("kinds and channels", () => {
         expect(body.data.facts).toMatchObject({ order_id: orderId, family: "v1" });
       });
     test(`${kind} switched off`, async () => {
-      await node
-        .as(owner)
-        .updateAlertSettings({
-          accountId,
-          settings: { rules: rulesBy({}) },
-          updateMask: allSettings,
-        });
+      await node.as(owner).updateAlertSettings({
+        accountId,
+        settings: { rules: rulesBy({}) },
+        updateMask: allSettings,
+      });
       const orderId = await orderOf(one, buyer);
       await one.run(orderId);
       await node.notice();
       expect(await stage.told(orderId)).toEqual([]);
       // Nor is it told once it is switched on: that is past.
-      await node
-        .as(owner)
-        .updateAlertSettings({
-          accountId,
-          settings: { rules: rulesBy({ page: true }) },
-          updateMask: allSettings,
-        });
+      await node.as(owner).updateAlertSettings({
+        accountId,
+        settings: { rules: rulesBy({ page: true }) },
+        updateMask: allSettings,
+      });
       await node.notice();
       expect(await stage.told(orderId)).toEqual([]);
     });

@@ -70,7 +70,8 @@ test("fifty creations at once with one idempotency key make one account", async 
   const made = await Promise.all(Array.from({ length: 50 }, make));
   expect(new Set(made.map(({ account }) => account?.accountId)).size).toBe(1);
   expect(made[0]?.account?.name).toBe("once");
-  const other = create(CreateAccountRequestSchema, { ...request, settings: { name: "other" } });
+  const { idempotencyKey } = request;
+  const other = create(CreateAccountRequestSchema, { settings: { name: "other" }, idempotencyKey });
   expect((await errorOf(world.billing.createAccount(other, world.admin))).reason).toBe(
     "idempotency_key_reused",
   );

@@ -7,12 +7,7 @@ import {
   type MessageInitShape,
   setExtension,
 } from "@bufbuild/protobuf";
-import {
-  durationFromMs,
-  FieldOptionsSchema,
-  timestampFromDate,
-  timestampFromMs,
-} from "@bufbuild/protobuf/wkt";
+import { durationFromMs, FieldOptionsSchema, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
 import {
   FieldRulesSchema,
@@ -28,6 +23,7 @@ import { ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   ChangeKeysRequestSchema,
   CreateKeyRequestSchema,
+  KeySettingsSchema,
   RotateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { CreateManagementKeyRequestSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";

@@ -11,11 +11,7 @@ import {
   ManagementScope,
   OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
-import {
-  type CreateKeyRequestSchema,
-  KeyState,
-  type UpdateKeyRequestSchema,
-} from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyState, type UpdateKeyRequestSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { ManagementKeySettingsSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import { actorText, toActor } from "../../src/base/actors.ts";
 import { createLog } from "../../src/base/log.ts";
@@ -29,7 +25,14 @@ import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
 import type { Keys } from "../../src/keys/keys.ts";
 import { isManagementSecret, isSecret } from "../../src/keys/secret.ts";
 import { ManualClock, passUntil } from "../support/clock.ts";
-import { bearer, createNodeKeys, errorOf, startTestKeys } from "../support/keys.ts";
+import {
+  bearer,
+  createNodeKeys,
+  errorOf,
+  type Fields,
+  type NewKey,
+  startTestKeys,
+} from "../support/keys.ts";
 import { query } from "../support/query.ts";
 
 const { READ, KEYS, ALL_KEYS, BUY } = ManagementScope;
@@ -64,13 +67,11 @@ function open(caller?: Caller, keys: Keys = fixture.keys) {
 }
 
 type UpdateKey = MessageInitShape<typeof UpdateKeyRequestSchema>;
-type Settings = MessageInitShape<typeof ManagementKeySettingsSchema>;
-async function make(settings: Settings = {}, idempotencyKey = "") {
+type Settings = Fields<typeof ManagementKeySettingsSchema>;
+async function make(settings: Settings = {}, idempotencyKey = "", accountId = "acc_a") {
   const { managementKey, secret } = await open(owner).createManagementKey({
-    accountId: "acc_a",
-    idempotencyKey,
-    settings: { name: "deploy", scopes: [KEYS] },
-    ...settings,
+    ...{ accountId, idempotencyKey },
+    settings: { name: "deploy", scopes: [KEYS], ...settings },
   });
   expect.assert(managementKey);
   const id = managementKey.managementKeyId;
@@ -84,7 +85,7 @@ const by = (secret: string, more: Record<string, string> = {}) => {
   const child = { accountId: "acc_a", family: Family.V1 };
   return {
     events,
-    createKey: async (request: MessageInitShape<typeof CreateKeyRequestSchema> = {}) => {
+    createKey: async (request: NewKey = {}) => {
       const settings = { name: "a child", ...request.settings };
       return (await service.createKey({ ...child, ...request, settings }, options)).key;
     },
@@ -129,28 +130,31 @@ describe("a new management key", () => {
   });
 
   test.for<[string, Settings, string]>([
-    ["without a name", { name: "" }, "invalid_request name"],
-    ["without a scope", { scopes: [] }, "invalid_request scopes"],
-    ["with a scope twice", { scopes: [KEYS, KEYS] }, "invalid_request scopes[1]"],
-    ["with too many keys", { maxKeys: 1001 }, "invalid_request max_keys"],
+    ["without a name", { name: "" }, "invalid_request settings.name"],
+    ["without a scope", { scopes: [] }, "invalid_request settings.scopes"],
+    ["with a scope twice", { scopes: [KEYS, KEYS] }, "invalid_request settings.scopes[1]"],
+    ["with too many keys", { maxKeys: 1001 }, "invalid_request settings.max_keys"],
     [
       "with a limit that no key has",
       { childLimits: { requestsPerMinute: 1_000_001 } },
-      "invalid_request child_limits.requests_per_minute",
+      "invalid_request settings.child_limits.requests_per_minute",
     ],
     [
       "with addresses that are none",
       { allowedAddresses: ["10.0.0.1/8"] },
-      "invalid_request allowed_addresses[0]",
+      "invalid_request settings.allowed_addresses[0]",
     ],
     [
       "that has expired",
       { expiresAt: timestampFromDate(new Date(0)) },
-      "invalid_request expires_at",
+      "invalid_request settings.expires_at",
     ],
-    ["of another account", { accountId: "acc_b" }, "not_found account_id"],
   ])("%s is refused", async ([, settings, expected]) => {
     expect(await errorOf(make(settings))).toBe(expected);
+  });
+
+  test("of another account is refused", async () => {
+    expect(await errorOf(make({}, "", "acc_b"))).toBe("not_found account_id");
   });
 
   test("is for owners alone, who have confirmed who they are", async () => {

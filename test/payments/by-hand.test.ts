@@ -1,7 +1,6 @@
 // Every case of the lifecycle, played by hand: a tester needs SimulateDeposit and the methods of
 // customers and operators, no database, and no waiting for days.
 
-import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
@@ -17,7 +16,7 @@ import {
   type SimulatedDepositSchema,
   SimulatedEvent,
 } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
-import { errorOf } from "../support/keys.ts";
+import { errorOf, type Fields } from "../support/keys.ts";
 import {
   movableTime,
   order,
@@ -39,9 +38,7 @@ const { OPEN, SEEN, PARTLY_PAID, PAID, EXPIRED, CANCELLED, CLOSED } = OrderState
 const NONE = Attention.NONE;
 const reason = "played by hand";
 
-type Happening = NonNullable<
-  Exclude<MessageInitShape<typeof SimulateDepositRequestSchema>, { $typeName: string }>["event"]
->;
+type Happening = NonNullable<Fields<typeof SimulateDepositRequestSchema>["event"]>;
 
 /** What a tester does to an order. */
 type Step = (orderId: string) => Promise<unknown>;
@@ -49,15 +46,13 @@ const simulate =
   (event: Happening): Step =>
   (orderId) =>
     admin.simulateDeposit({ event, orderId });
-const pays = (
-  amount: string,
-  more: Partial<MessageInitShape<typeof SimulatedDepositSchema>> = {},
-) => simulate({ case: "deposit", value: { coins: amount, confirmations: 1, ...more } });
+const pays = (amount: string, more: Fields<typeof SimulatedDepositSchema> = {}) =>
+  simulate({ case: "deposit", value: { coins: amount, confirmations: 1, ...more } });
 const shows = (amount: string) => simulate({ case: "deposit", value: { coins: amount } });
 const event = (one: SimulatedEvent) => simulate({ case: "orderEvent", value: one });
 const cancels: Step = (orderId) => admin.cancelOrder({ orderId });
 const ofFirst =
-  (more: Partial<MessageInitShape<typeof SimulatedChangeSchema>>): Step =>
+  (more: Fields<typeof SimulatedChangeSchema>): Step =>
   async (orderId) => {
     const { order: found } = await admin.getOrder({ orderId });
     const depositId = found?.deposits[0]?.depositId ?? "";

@@ -96,12 +96,10 @@ test("money that comes later is a further line of the same receipt", async () =>
   const accountId = await world.newAccount();
   const orderId = await world.paidOrder(accountId);
   const before = await documentsOf(orderId);
-  await world
-    .as(admin)
-    .simulateDeposit({
-      orderId,
-      event: { case: "deposit", value: { coins: "2", confirmations: 1 } },
-    });
+  await world.as(admin).simulateDeposit({
+    orderId,
+    event: { case: "deposit", value: { coins: "2", confirmations: 1 } },
+  });
   await world.until(async () => expect((await world.transfers(accountId)).length).toBe(2));
   const { receipt } = await documentsOf(orderId);
   expect(receipt?.number).toBe(before.receipt?.number);

@@ -11,10 +11,13 @@ import {
   OrderState,
   RefundState,
 } from "../../gen/gateway/payments/v1/order_pb.ts";
-import { GrantRate } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
+import {
+  GrantRate,
+  type SimulatedDepositSchema,
+} from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { actorText, toActor } from "../../src/base/actors.ts";
-import { errorOf } from "../support/keys.ts";
+import { errorOf, type Fields } from "../support/keys.ts";
 import {
   memberOf,
   movableTime,
@@ -47,7 +50,7 @@ async function freshAccount(): Promise<string> {
 async function pay(
   orderId: string,
   amount: string,
-  of: Partial<MessageInitShape<typeof SimulatedDepositSchema>> = {},
+  of: Fields<typeof SimulatedDepositSchema> = {},
   withoutHook = false,
 ): Promise<string> {
   const value = { coins: amount, confirmations: 1, ...of };

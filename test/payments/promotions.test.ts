@@ -332,12 +332,10 @@ test("a refund of that order takes the bonus first", async () => {
 
 test("a payment that is lost takes the bonus with it, once, and no refund takes it again", async () => {
   const { accountId, orderId, paid, refund } = await withPurchase(10_000_000n);
-  await world
-    .as(admin)
-    .simulateDeposit({
-      orderId,
-      event: { case: "deposit", value: { coins: "3", confirmations: 1 } },
-    });
+  await world.as(admin).simulateDeposit({
+    orderId,
+    event: { case: "deposit", value: { coins: "3", confirmations: 1 } },
+  });
   const kept = 600_000_000n;
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([paid + kept + bonus, 0n]),
@@ -351,12 +349,10 @@ test("a payment that is lost takes the bonus with it, once, and no refund takes 
   expect(await world.posted(accountId)).toEqual([kept - 200_000_000n, 0n]);
   await world.as(admin).cancelRefund({ orderId });
   expect(await world.posted(accountId)).toEqual([kept, 0n]);
-  const { depositId } = await world
-    .as(admin)
-    .simulateDeposit({
-      orderId,
-      event: { case: "deposit", value: { coins: "8", confirmations: 1 } },
-    });
+  const { depositId } = await world.as(admin).simulateDeposit({
+    orderId,
+    event: { case: "deposit", value: { coins: "8", confirmations: 1 } },
+  });
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([kept + 1_600_000_000n + bonus, 0n]),
   );
@@ -374,12 +370,10 @@ test("a payment that is lost takes the bonus with it, once, and no refund takes 
 
 test("a lost payment that leaves the purchase leaves the bonus", async () => {
   const { accountId, orderId, paid } = await withPurchase(10_000_000n);
-  await world
-    .as(admin)
-    .simulateDeposit({
-      orderId,
-      event: { case: "deposit", value: { coins: "2", confirmations: 1 } },
-    });
+  await world.as(admin).simulateDeposit({
+    orderId,
+    event: { case: "deposit", value: { coins: "2", confirmations: 1 } },
+  });
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([paid + 400_000_000n + bonus, 0n]),
   );

@@ -79,7 +79,7 @@ export async function startCluster(count: number): Promise<Cluster> {
       }
       return accountId;
     },
-    async key({ accountId, family = "FAMILY_V1", ...settings }) {
+    async key({ accountId = "", family = "FAMILY_V1", ...settings }) {
       const created = await admin("gateway.keys.v1.KeysService/CreateKey", {
         accountId,
         family,

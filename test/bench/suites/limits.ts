@@ -17,7 +17,7 @@ export async function limits(): Promise<Result> {
   const provider = await lab.provider();
   const redis = await lab.redis();
   const gateway = await lab.gateway(provider);
-  const limited = await lab.createKey(gateway, { settings: { requestsPerMinute: perMinute } });
+  const limited = await lab.createKey(gateway, { requestsPerMinute: perMinute });
   const job = (key: string) => ({
     path: "/v1/messages",
     headers: { ...nativeHeaders(gateway), "x-api-key": key },

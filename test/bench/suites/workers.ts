@@ -35,7 +35,7 @@ export async function workers(): Promise<Result> {
   const one = await lab.gateway(provider);
   const two = await lab.gateway(provider);
   const parent = await lab.gateway(provider, { env: { WORKERS: "2" } });
-  const limited = await lab.createKey(one, { settings: { requestsPerMinute: perMinute } });
+  const limited = await lab.createKey(one, { requestsPerMinute: perMinute });
   const targets = {
     one: { servers: [one, one], key: one.key },
     two: { servers: [one, two], key: one.key },

@@ -1083,6 +1083,62 @@ test("settings are kept, and the secret of a webhook is shown once", async () =>
   expect(await again("https://elsewhere.example/")).toMatch(/^whsec_/);
 });
 
+test("an update changes the settings that its mask names, and no others", async () => {
+  const { accountId } = await nodes.payer(0n);
+  const owner = nodes.as(member(accountId));
+  const update = (...paths: string[]) => ({ accountId, updateMask: { paths } });
+  const all = { ...settingsBy({ webhook: true }), belowDays: 7, percents: [50] };
+  const first = await owner.updateAlertSettings({
+    accountId,
+    settings: all,
+    updateMask: allSettings,
+  });
+  expect.assert(first.settings);
+  const settings = { belowDays: 9 };
+  const second = await owner.updateAlertSettings({ ...update("below_days"), settings });
+  expect(second).toMatchObject({
+    settings: { ...first.settings, belowDays: 9 },
+    webhookSecret: "",
+  });
+  // What is named and absent is cleared: of percents, to the defaults.
+  const third = await owner.updateAlertSettings(update("below_days", "percents"));
+  const { belowDays, percents, webhookUrl } = third.settings ?? {};
+  expect([belowDays, percents, webhookUrl]).toEqual([undefined, [80, 100], all.webhookUrl]);
+  // The address is gone, which the rules need.
+  for (const [request, field] of [
+    [update("webhook_url"), "settings.webhook_url"],
+    [{ accountId }, "update_mask"],
+    [{ ...update(), rotateWebhookSecret: true }, "update_mask"],
+    [update("*"), "update_mask"],
+    [update("secret"), "update_mask"],
+    [{ ...update("percents"), settings }, "settings.below_days"],
+    [{ accountId, settings, rotateWebhookSecret: true }, "update_mask"],
+  ] as const)
+    expect(await errorOf(owner.updateAlertSettings(request))).toContain(field);
+  const rotated = await owner.updateAlertSettings({ accountId, rotateWebhookSecret: true });
+  expect(rotated.webhookSecret).toMatch(/^whsec_/);
+  expect(rotated.settings).toEqual(third.settings);
+});
+
+test("two first updates at once keep the settings of both", async () => {
+  const { accountId } = await nodes.payer(0n);
+  const owner = nodes.as(member(accountId));
+  await Promise.all([
+    owner.updateAlertSettings({
+      accountId,
+      settings: { belowDays: 9 },
+      updateMask: { paths: ["below_days"] },
+    }),
+    owner.updateAlertSettings({
+      accountId,
+      settings: { percents: [50] },
+      updateMask: { paths: ["percents"] },
+    }),
+  ]);
+  const { settings } = await owner.listAlerts({ accountId });
+  expect([settings?.belowDays, settings?.percents]).toEqual([9, [50]]);
+});
+
 test("settings that cannot be are refused at their field, and change nothing", async () => {
   const { accountId } = await nodes.payer(0n);
   const owner = nodes.as(member(accountId));

@@ -1,9 +1,10 @@
 // Accounts: suspending and resuming them, and what they may be called.
 
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import {
+  type AccountSettingsSchema,
   CreateAccountRequestSchema,
   GetAccountRequestSchema,
   ListAccountsRequestSchema,
@@ -12,6 +13,7 @@ import {
   UpdateAccountRequestSchema,
 } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { ListBudgetsRequestSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createAlertFigures } from "../../src/billing/alert-figures.ts";
 import { createOverview } from "../../src/billing/overview.ts";
@@ -75,6 +77,30 @@ test("fifty creations at once with one idempotency key make one account", async 
   expect((await errorOf(world.billing.createAccount(other, world.admin))).reason).toBe(
     "idempotency_key_reused",
   );
+});
+
+test("an account has what its creation sets, and a fault is named", async () => {
+  const settings = {
+    name: "ACME",
+    billingDetails: { name: "ACME Ltd", address: "1 Main Street", taxId: "DE1" },
+    defaultMemberLimits: { dailyMicrocredits: 5n },
+  };
+  const make = (given: MessageInitShape<typeof AccountSettingsSchema>) =>
+    world.billing.createAccount(
+      create(CreateAccountRequestSchema, { settings: given }),
+      world.admin,
+    );
+  const { account } = await make(settings);
+  expect(account).toMatchObject({ name: "ACME", billingDetails: settings.billingDetails });
+  const { accountId = "" } = account ?? {};
+  const { defaultMemberLimits } = await world.billing.listBudgets(
+    create(ListBudgetsRequestSchema, { accountId }),
+    { ...world.admin, accountId },
+  );
+  expect(defaultMemberLimits?.dailyMicrocredits).toBe(5n);
+  expect((await errorOf(make({ name: "" }))).field).toBe("settings.name");
+  const details = await errorOf(make({ name: "a", billingDetails: { taxId: "\u0007" } }));
+  expect(details.field).toBe("settings.billing_details.tax_id");
 });
 
 test("a suspension can be repeated with another reason, and a resumption without effect", async () => {

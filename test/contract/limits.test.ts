@@ -163,6 +163,13 @@ describe("the sentence of an error comes from the rule", () => {
       "settings.allowed_models: has more than 100 entries",
     ],
     [
+      errorOf(CreateKeyRequestSchema, {
+        family,
+        settings: { expiresAt: timestampFromDate(new Date(0)) },
+      }),
+      "settings.expires_at: has to be in the future",
+    ],
+    [
       errorOf(CreateKeyRequestSchema, { ...key, settings: { tags: { "a b": "c" } } }),
       `settings.tags: the key of an entry is ${tagForm}`,
     ],

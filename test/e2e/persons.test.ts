@@ -39,9 +39,8 @@ for (const split of [false, true]) {
       return Object(await answer.json());
     }
 
-    const createKey = async (more: object = {}) => {
-      const { accountId } = gateway;
-      const key = { accountId, family: "FAMILY_V1", settings: { name: "k" }, ...more };
+    const createKey = async (settings: object = {}, { accountId } = gateway) => {
+      const key = { accountId, family: "FAMILY_V1", settings: { name: "k", ...settings } };
       return call("keys.v1.KeysService/CreateKey", key);
     };
 
@@ -62,13 +61,13 @@ for (const split of [false, true]) {
     });
 
     test("an operator has to name the account", async () => {
-      const { details } = await createKey({ accountId: "" });
+      const { details } = await createKey({}, { ...gateway, accountId: "" });
       expect(details[0].debug.reason).toBe("INVALID_REQUEST");
     });
 
     test("a key sees its own receipt and what is free, an account reader everything", async () => {
       const { secret: plain } = await createKey();
-      const { secret: reader } = await createKey({ settings: { accountReader: true } });
+      const { secret: reader } = await createKey({ accountReader: true });
       const { secret: other } = await createKey();
       const answer = await fetch(`${gateway.address}/v1/messages`, {
         method: "POST",
@@ -117,7 +116,7 @@ for (const split of [false, true]) {
     });
 
     test("what the person did is in the audit, with where from and without the secret", async () => {
-      const { key, secret } = await createKey({ settings: { requestsPerMinute: 7 } });
+      const { key, secret } = await createKey({ requestsPerMinute: 7 });
       const { accountId } = gateway;
       const { events } = await call("audit.v1.AuditService/ListAuditEvents", { accountId });
       const event = events.find(

@@ -95,7 +95,7 @@ test("an account has what its creation sets, and a fault is named", async () => 
   const { accountId = "" } = account ?? {};
   const { defaultMemberLimits } = await world.billing.listBudgets(
     create(ListBudgetsRequestSchema, { accountId }),
-    { ...world.admin, accountId },
+    world.admin,
   );
   expect(defaultMemberLimits?.dailyMicrocredits).toBe(5n);
   expect((await errorOf(make({ name: "" }))).field).toBe("settings.name");

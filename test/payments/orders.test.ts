@@ -382,7 +382,7 @@ describe("crediting", () => {
         await errorOf(
           admin.simulateDeposit({ orderId, event: { case: "deposit", value: { coins: amount } } }),
         ),
-      ]).toEqual([amount, "invalid_request amount"]);
+      ]).toEqual([amount, "invalid_request deposit.coins"]);
     expect(
       await errorOf(
         admin.simulateDeposit({
@@ -390,7 +390,7 @@ describe("crediting", () => {
           event: { case: "deposit", value: { coins: "5", asset: "DOGE" } },
         }),
       ),
-    ).toBe("invalid_request asset");
+    ).toBe("invalid_request deposit.asset");
     expect(
       await errorOf(
         admin.simulateDeposit({

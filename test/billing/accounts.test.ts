@@ -265,6 +265,9 @@ describe("the name of an account", () => {
     ["does not turn the direction of a line", "Acme \u202Ecni"],
     ["has no letters without width", "Ac\u200Bme"],
   ])("%s", async ([, name = ""]) => {
-    expect(await errorOf(createNamed(name))).toEqual({ reason: "invalid_request", field: "name" });
+    expect(await errorOf(createNamed(name))).toEqual({
+      reason: "invalid_request",
+      field: "settings.name",
+    });
   });
 });

@@ -171,8 +171,10 @@ describe("an idempotency key", () => {
   test("is refused for another method although its request has the same bytes", async () => {
     const idempotencyKey = newIdempotencyKey();
     const [accountId, name] = ["acc_a", "ana"];
-    const key = { accountId, family: Family.V1, name };
-    const invitation = { accountId, role: AccountRole.VIEWER, login: name };
+    const key = { accountId, family: Family.V1, settings: { name } };
+    // The bytes of a message with the name as its first field.
+    const login = `\n\u0003${name}`;
+    const invitation = { accountId, role: AccountRole.VIEWER, login };
     expect(toBinary(CreateKeyRequestSchema, create(CreateKeyRequestSchema, key))).toEqual(
       toBinary(CreateInvitationRequestSchema, create(CreateInvitationRequestSchema, invitation)),
     );

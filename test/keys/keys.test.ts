@@ -407,26 +407,35 @@ test("the error of an invalid request names its field, and nothing is stored", a
     [client.createKey({ accountId, family: Family.UNSPECIFIED }), "invalid_request family"],
     [
       client.createKey({ accountId, settings: { requestsPerMinute: 1_000_001 } }),
-      "invalid_request requests_per_minute",
+      "invalid_request settings.requests_per_minute",
     ],
     [
       client.createKey({ accountId, settings: { monthlyCapMicrocredits: -1n } }),
-      "invalid_request monthly_cap_microcredits",
+      "invalid_request settings.monthly_cap_microcredits",
     ],
     [
       client.createKey({ accountId, settings: { monthlyCapMicrocredits: 2n ** 53n + 1n } }),
-      "invalid_request monthly_cap_microcredits",
+      "invalid_request settings.monthly_cap_microcredits",
     ],
-    [client.createKey({ accountId, settings: { name: "x".repeat(201) } }), "invalid_request name"],
-    [client.createKey({ accountId, settings: { name: "a\u0000b" } }), "invalid_request name"],
-    [client.createKey({ accountId, settings: { name: "\ud800" } }), "invalid_request name"],
+    [
+      client.createKey({ accountId, settings: { name: "x".repeat(201) } }),
+      "invalid_request settings.name",
+    ],
+    [
+      client.createKey({ accountId, settings: { name: "a\u0000b" } }),
+      "invalid_request settings.name",
+    ],
+    [
+      client.createKey({ accountId, settings: { name: "\ud800" } }),
+      "invalid_request settings.name",
+    ],
     [
       client.createKey({ accountId, settings: { allowedModels: ["opus", "gpt"] } }),
-      "model_not_found allowed_models[1]",
+      "model_not_found settings.allowed_models[1]",
     ],
     [
       client.createKey({ accountId, settings: { allowedModels: Array<string>(101).fill("opus") } }),
-      "invalid_request allowed_models",
+      "invalid_request settings.allowed_models",
     ],
     [client.getKey("key_unknown"), "not_found key_id"],
     [client.getKey("'; drop table keys; --"), "not_found key_id"],

@@ -587,8 +587,9 @@ where provider = $1 and model = $2 and answered_at is not null`,
 
 /**
  * Replaces the settings of an account, and switches its webhook on.
+ * `keepsWebhook`: it stays as it is: on, failing or off
  */
-export const putSettings: Run<{ accountId: string; belowCredits: bigint | number | null; belowDays: number | null; percents: readonly number[]; rules: string; webhookUrl: string | null; webhookSecret: Buffer | null; webhookForm: "standard" | "slack" }> = run(
+export const putSettings: Run<{ accountId: string; belowCredits: bigint | number | null; belowDays: number | null; percents: readonly number[]; rules: string; webhookUrl: string | null; webhookSecret: Buffer | null; webhookForm: "standard" | "slack"; keepsWebhook: boolean }> = run(
   "alerts/put-settings",
   `-- alerts/put-settings
 insert into alert_settings
@@ -600,8 +601,11 @@ on conflict (account_id) do update
 set below_credits = excluded.below_credits, below_days = excluded.below_days,
   percents = excluded.percents, rules = excluded.rules, webhook_url = excluded.webhook_url,
   webhook_secret = excluded.webhook_secret, webhook_form = excluded.webhook_form,
-  failing_since = null, last_failed_at = null, webhook_off_at = null, changed_at = now()`,
-  (p) => [p.accountId, p.belowCredits, p.belowDays, p.percents, p.rules, p.webhookUrl, p.webhookSecret, p.webhookForm],
+  failing_since = case when $9::boolean then alert_settings.failing_since end,
+  last_failed_at = case when $9 then alert_settings.last_failed_at end,
+  webhook_off_at = case when $9 then alert_settings.webhook_off_at end,
+  changed_at = now()`,
+  (p) => [p.accountId, p.belowCredits, p.belowDays, p.percents, p.rules, p.webhookUrl, p.webhookSecret, p.webhookForm, p.keepsWebhook],
   5000,
 );
 
@@ -622,11 +626,24 @@ where account_id = any($1::text[])`,
   5000,
 );
 
+/**
+ * Stores the settings of an account that has none, so that LockSettings finds a row to lock.
+ */
+export const ensureSettings: Run<{ accountId: string; belowDays: number | null; percents: readonly number[]; rules: string }> = run(
+  "alerts/ensure-settings",
+  `-- alerts/ensure-settings
+insert into alert_settings (account_id, below_days, percents, rules)
+values ($1, $2, $3, $4)
+on conflict (account_id) do nothing`,
+  (p) => [p.accountId, p.belowDays, p.percents, p.rules],
+  5000,
+);
+
 export type LockSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; percents: number[]; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; webhookForm: "standard" | "slack"; failingSince: Date | null; webhookOffAt: Date | null };
 /**
  * Reads the settings of an account, and locks them.
  */
-export const lockSettings: Optional<{ accountId: string }, LockSettingsRow> = optional(
+export const lockSettings: One<{ accountId: string }, LockSettingsRow> = one(
   "alerts/lock-settings",
   `-- alerts/lock-settings
 select account_id, below_credits, below_days, percents, rules, webhook_url, webhook_secret,

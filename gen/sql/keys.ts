@@ -268,7 +268,7 @@ select $15, $16, key_id, $17 from created`,
   5000,
 );
 
-export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; pausedByOwner: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; revision: number; tags: Json; status: "active" | "paused" | "expired" | "revoked"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; lastUsedAt: Date | null; budget: bigint[]; at: Date };
+export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; pausedAt: Date | null; pausedByOwner: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; revision: number; tags: Json; status: "active" | "paused" | "expired" | "revoked"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; lastUsedAt: Date | null; budget: bigint[]; at: Date };
 /**
  * Keys with their budgets, as `base/budgets.ts` reads them, and the time of this, oldest first.
  */
@@ -289,7 +289,8 @@ with running as materialized (
    group by key_id
 )
 select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
-       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
+       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner,
+       case when k.paused then coalesce(k.paused_at, k.created_at) end as paused_at,
        k.paused_by_owner, k.expires_at, k.created_at, k.revoked_at, k.allowed_addresses,
        k.revision,
        coalesce((select jsonb_object_agg(t.tag, t.value) from key_tags t where t.key_id = k.key_id),
@@ -311,8 +312,8 @@ select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allo
  where k.key_id = any($1::text[])
  order by k.key_id`,
   (p) => [p.keyIds],
-  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], accountReader: v[6], createdBy: v[7], managedBy: v[8], limitedByOwner: v[9], paused: v[10], pausedByOwner: v[11], expiresAt: v[12], createdAt: v[13], revokedAt: v[14], allowedAddresses: v[15], revision: v[16], tags: v[17], status: v[18], dayLimit: v[19], weekLimit: v[20], monthLimit: v[21], totalLimit: v[22], runningLimit: v[23], lastUsedAt: v[24], budget: v[25], at: v[26] }) as never,
-  "requestsPerMinute expiresAt revokedAt dayLimit weekLimit monthLimit totalLimit runningLimit lastUsedAt",
+  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], accountReader: v[6], createdBy: v[7], managedBy: v[8], limitedByOwner: v[9], pausedAt: v[10], pausedByOwner: v[11], expiresAt: v[12], createdAt: v[13], revokedAt: v[14], allowedAddresses: v[15], revision: v[16], tags: v[17], status: v[18], dayLimit: v[19], weekLimit: v[20], monthLimit: v[21], totalLimit: v[22], runningLimit: v[23], lastUsedAt: v[24], budget: v[25], at: v[26] }) as never,
+  "requestsPerMinute pausedAt expiresAt revokedAt dayLimit weekLimit monthLimit totalLimit runningLimit lastUsedAt",
   5000,
 );
 
@@ -1171,7 +1172,7 @@ select calls_from from management_keys where management_key_id = $1`,
 
 // secrets.sql
 
-export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; pausedByOwner: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; accountStatus: "active" | "suspended" | "closed"; priceListId: string | null; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
+export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; pausedAt: Date | null; pausedByOwner: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; accountStatus: "active" | "suspended" | "closed"; priceListId: string | null; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
 /**
  * The secrets with these digests, with their keys. No row for an unknown digest.
  */
@@ -1191,6 +1192,7 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
             else 'active' end as status,
        k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
        k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
+       case when k.paused then coalesce(k.paused_at, k.created_at) end as paused_at,
        k.paused_by_owner, k.expires_at,
        k.created_at, k.revoked_at, k.allowed_addresses, a.status as account_status,
        a.price_list_id,
@@ -1206,8 +1208,8 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
   join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where s.digest = any($1::bytea[])`,
   (p) => [p.digests],
-  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], accountReader: v[15], createdBy: v[16], managedBy: v[17], limitedByOwner: v[18], paused: v[19], pausedByOwner: v[20], expiresAt: v[21], createdAt: v[22], revokedAt: v[23], allowedAddresses: v[24], accountStatus: v[25], priceListId: v[26], dayLimit: v[27], weekLimit: v[28], monthLimit: v[29], totalLimit: v[30], runningLimit: v[31], isLimited: v[32] }) as never,
-  "secretExpiresAt secretRevokedAt expiresInMs requestsPerMinute expiresAt revokedAt priceListId dayLimit weekLimit monthLimit totalLimit runningLimit",
+  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], accountReader: v[15], createdBy: v[16], managedBy: v[17], limitedByOwner: v[18], paused: v[19], pausedAt: v[20], pausedByOwner: v[21], expiresAt: v[22], createdAt: v[23], revokedAt: v[24], allowedAddresses: v[25], accountStatus: v[26], priceListId: v[27], dayLimit: v[28], weekLimit: v[29], monthLimit: v[30], totalLimit: v[31], runningLimit: v[32], isLimited: v[33] }) as never,
+  "secretExpiresAt secretRevokedAt expiresInMs requestsPerMinute pausedAt expiresAt revokedAt priceListId dayLimit weekLimit monthLimit totalLimit runningLimit",
   5000,
 );
 

@@ -7,7 +7,6 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type Alert,
   AlertSchema,
-  AlertSettingsSchema,
   AlertsService,
   type Delivery,
   DeliverySchema,
@@ -42,6 +41,7 @@ import { Task, warnOnce } from "../base/task.ts";
 import { type AlertsConfig, readProxy } from "../config/catalog.ts";
 import { roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
+import { readMask } from "../contract/update-mask.ts";
 import type { Mailer } from "../mail/mail.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
@@ -50,7 +50,15 @@ import { type BillingFigures, createEvaluation, type Sources } from "./evaluate.
 import { kindOf, titleOf } from "./kinds.ts";
 import { type ListRecipients, mailTriedMs, recipientsOf, webhookTriedMs } from "./raise.ts";
 import { secretBytes, WebhookSecrets } from "./secrets.ts";
-import { defaultSettings, readSettings, type StoredSettings, toMessage } from "./settings.ts";
+import {
+  defaultSettings,
+  type KeptWebhook,
+  maskRule,
+  readSettings,
+  type StoredSettings,
+  toMessage,
+  withChanges,
+} from "./settings.ts";
 import {
   type AlertStore,
   createAlertStore,
@@ -227,6 +235,7 @@ export function createAlerts(parts: {
           alerts: entries.map((one) => toAlert(one, byAlert.get(one.alertId) ?? [])),
           nextPageToken,
           ...(settings && { settings: toMessage(accountId, settings) }),
+          ...troubleOf(settings?.webhook),
           mails: all.mails,
         });
       },
@@ -353,33 +362,45 @@ function createWaits(message: string) {
 
 async function setAlerts(
   { store, statusOf }: ServiceParts,
-  {
-    settings = create(AlertSettingsSchema),
-    rotateWebhookSecret: newWebhookSecret,
-  }: UpdateAlertSettingsRequest,
+  { settings: given, updateMask, rotateWebhookSecret: isRenewed }: UpdateAlertSettingsRequest,
   { accountId, note }: AuthenticatedCall,
 ) {
-  const { webhookUrl, form, ...given } = readSettings(accountId, settings);
+  const paths = isRenewed && !updateMask && !given ? [] : readMask(maskRule, given, updateMask);
+  const isOfWebhook = isRenewed || paths.includes("webhook_url") || paths.includes("form");
   if (accountId !== "") {
     const status = await statusOf.readStatus(accountId);
     if (status === undefined) throw noSuchAccount();
     if (status === "closed") throw new ApiError("account_closed");
   }
   const { stored, isNew } = await store.transaction(async (tables) => {
-    const before = (await tables.lockSettings(accountId))?.webhook;
-    const webhook =
-      webhookUrl && nextWebhook(before, { url: webhookUrl, form, isRenewed: newWebhookSecret });
-    const next: StoredSettings = { ...given, webhook };
-    await tables.putSettings(accountId, next);
+    const before = await tables.lockSettings(accountId, defaultSettings(accountId));
+    const asked = withChanges(toMessage(accountId, before), given, paths);
+    const { webhookUrl, form, ...others } = readSettings(accountId, asked);
+    const webhook = !isOfWebhook
+      ? before.webhook
+      : webhookUrl && nextWebhook(before.webhook, { url: webhookUrl, form, isRenewed });
+    const next: StoredSettings = { ...others, webhook };
+    await tables.putSettings(accountId, next, !isOfWebhook);
     // What is not signed needs no secret.
     const isSigned = webhook !== undefined && webhook.form === "standard";
-    return { stored: next, isNew: isSigned && webhook.secret !== before?.secret };
+    return { stored: next, isNew: isSigned && webhook.secret !== before.webhook?.secret };
   });
-  note?.({ webhook: isNew ? "new secret" : stored.webhook ? "same secret" : "none" });
+  note?.({
+    settings: paths.join(" "),
+    webhook: isNew ? "new secret" : stored.webhook ? "same secret" : "none",
+  });
   return create(UpdateAlertSettingsResponseSchema, {
     settings: toMessage(accountId, stored),
     ...(isNew && stored.webhook?.secret && { webhookSecret: showSecret(stored.webhook.secret) }),
   });
+}
+
+/** Since when a webhook takes no posts, as lists show it. */
+function troubleOf(webhook: KeptWebhook | undefined) {
+  return {
+    ...(webhook?.failingSince && { webhookFailingSince: timestampFromDate(webhook.failingSince) }),
+    ...(webhook?.offAt && { webhookOffAt: timestampFromDate(webhook.offAt) }),
+  };
 }
 
 /**

@@ -1,7 +1,6 @@
 // Which alerts an account gets, and by which channels.
 
-import { create } from "@bufbuild/protobuf";
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { clearField, clone, create, isFieldSet } from "@bufbuild/protobuf";
 import {
   AlertChannel,
   type AlertRule,
@@ -73,7 +72,30 @@ export function storedRules(json: Json): StoredSettings["rules"] {
   return rules;
 }
 
-/** The settings of a request, without the secret. Throws `invalid_request`. */
+/** What masks over alert settings may name. */
+export const maskRule = {
+  type: AlertSettingsSchema,
+  changeable: ["below_microcredits", "below_days", "rules", "webhook_url", "percents", "form"],
+  values: "settings.",
+};
+
+/** The settings of before with those that a mask names; absent ones are cleared. */
+export function withChanges(
+  before: AlertSettings,
+  given: AlertSettings = create(AlertSettingsSchema),
+  paths: readonly string[],
+): AlertSettings {
+  const next = clone(AlertSettingsSchema, before);
+  for (const field of AlertSettingsSchema.fields) {
+    if (!paths.includes(field.name)) continue;
+    clearField(next, field);
+    if (isFieldSet(given, field))
+      Reflect.set(next, field.localName, Reflect.get(given, field.localName));
+  }
+  return next;
+}
+
+/** All settings of an account, without the secret. Throws `invalid_request`. */
 export function readSettings(
   accountId: string,
   { belowMicrocredits, belowDays, percents, rules, webhookUrl, form }: AlertSettings,
@@ -164,7 +186,5 @@ export function toMessage(accountId: string, settings: StoredSettings): AlertSet
     })),
     webhookUrl: webhook?.url ?? "",
     form: webhook?.form === "slack" ? WebhookForm.SLACK : WebhookForm.STANDARD,
-    ...(webhook?.failingSince && { failingSince: timestampFromDate(webhook.failingSince) }),
-    ...(webhook?.offAt && { webhookOffAt: timestampFromDate(webhook.offAt) }),
   });
 }

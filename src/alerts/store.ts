@@ -110,12 +110,23 @@ function tablesOn(db: Runner, secrets: WebhookSecrets) {
       const rows = await db.run(sql.readSettings, { accountIds });
       return new Map(rows.map((row) => [row.accountId, toSettings(row, secrets)] as const));
     },
-    /** Locks the settings, if there are any. */
-    async lockSettings(accountId: string): Promise<StoredSettings | undefined> {
-      const row = await db.run(sql.lockSettings, { accountId });
-      return row && toSettings(row, secrets);
+    /** The settings, locked: an account that has none gets `first`, in this transaction. */
+    async lockSettings(accountId: string, first: StoredSettings): Promise<StoredSettings> {
+      const { belowDays, percents, rules } = first;
+      await db.run(sql.ensureSettings, {
+        accountId,
+        belowDays: belowDays ?? null,
+        percents,
+        rules: JSON.stringify(rules),
+      });
+      return toSettings(await db.run(sql.lockSettings, { accountId }), secrets);
     },
-    async putSettings(accountId: string, settings: StoredSettings): Promise<void> {
+    /** `keepsWebhook`: a webhook that fails or is off stays so. */
+    async putSettings(
+      accountId: string,
+      settings: StoredSettings,
+      keepsWebhook: boolean,
+    ): Promise<void> {
       const { belowMicro, belowDays, percents, rules, webhook } = settings;
       await db.run(sql.putSettings, {
         accountId,
@@ -126,6 +137,7 @@ function tablesOn(db: Runner, secrets: WebhookSecrets) {
         webhookUrl: webhook?.url ?? null,
         webhookSecret: webhook?.secret ? secrets.seal(webhook.secret, accountId) : null,
         webhookForm: webhook?.form ?? "standard",
+        keepsWebhook,
       });
     },
     /** Seals each secret that is not sealed, or not with the first key. */

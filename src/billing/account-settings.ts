@@ -3,13 +3,17 @@
 import { create } from "@bufbuild/protobuf";
 import {
   AccountSettingsSchema,
+  AccountsService,
+  type CreateAccountRequest,
   type UpdateAccountRequest,
   UpdateAccountResponseSchema,
 } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import type { BillingDetails } from "../../gen/gateway/billing/v1/account_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
+import { timeOrderedId } from "../base/ids.ts";
 import { checkName, checkOptionalName, checkText } from "../base/names.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
+import { onceFor } from "../contract/replays.ts";
 import { readMask } from "../contract/update-mask.ts";
 import { lockOpenAccount } from "./accounts.ts";
 import {
@@ -26,6 +30,28 @@ const rule = {
   changeable: ["name", "billing_details", "default_member_limits"],
   values: "settings.",
 };
+
+/** Makes an account with its first settings. Returns its id. */
+export async function createAccount(
+  { transaction }: Pick<BudgetParts, "transaction">,
+  request: CreateAccountRequest,
+  call: AuthenticatedCall,
+): Promise<string> {
+  const { settings } = request;
+  const name = checkName("settings.name", settings?.name ?? "");
+  const details = settings?.billingDetails && checkDetails(settings.billingDetails);
+  const limits = readDefaultLimits(settings?.defaultMemberLimits).stored;
+  const once = onceFor(AccountsService.method.createAccount, request, call);
+  const accountId = timeOrderedId("acc_");
+  const made = await transaction((tx) =>
+    once(tx, { id: accountId, secret: "" }, async () => {
+      await tx.run(sql.insertAccount, { accountId, name });
+      if (details) await tx.run(sql.setBillingDetails, { accountId, ...details });
+      if (limits !== null) await tx.run(sql.setDefaultLimits, { accountId, limits });
+    }),
+  );
+  return made.id;
+}
 
 /** Changes the settings of the mask in one transaction; after it, its members get their limits. */
 export async function updateAccount(

@@ -41,9 +41,8 @@ import {
 import * as sql from "../../gen/sql/billing.ts";
 import { type Clock, withTimeout } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { isRequestId, requestIdRule, timeOrderedId } from "../base/ids.ts";
+import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import { checkName } from "../base/names.ts";
 import { encodeTimeCursor, readPage } from "../base/paging.ts";
 import { reportRowsMax } from "../base/shown-figures.ts";
 import { checkTags } from "../base/tags.ts";
@@ -51,11 +50,10 @@ import type { PriceFacts } from "../config/catalog.ts";
 import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
 import { actorOf, confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation, serviceTypes } from "../contract/contract.ts";
-import { onceFor } from "../contract/replays.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
-import { updateAccount } from "./account-settings.ts";
+import { createAccount, updateAccount } from "./account-settings.ts";
 import {
   type AccountExport,
   type AccountParts,
@@ -479,12 +477,7 @@ function createService({
 }): Implementation<typeof serviceTypes.billing, AuthenticatedCall> {
   return {
     async createAccount(request, call) {
-      const name = checkName("name", request.name);
-      const once = onceFor(AccountsService.method.createAccount, request, call);
-      const made = { id: timeOrderedId("acc_"), secret: "" };
-      const { id } = await store.transaction((tx) =>
-        once(tx, made, () => tx.run(sql.insertAccount, { accountId: made.id, name })),
-      );
+      const id = await createAccount(budgets, request, call);
       return create(CreateAccountResponseSchema, { account: await store.findAccount(id) });
     },
     async getAccount(_, { accountId }) {

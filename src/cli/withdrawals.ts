@@ -2,14 +2,15 @@
 // tokens that were revoked, accounts that are suspended, people who are disabled. A restored ledger
 // has them as they were before.
 
-import { type DescMethod, getOption } from "@bufbuild/protobuf";
+import { create, type DescMethod, getOption } from "@bufbuild/protobuf";
+import { FieldMaskSchema } from "@bufbuild/protobuf/wkt";
 import { AccountsService } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { KeyState, KeysService, type Secret } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { AdminTokensService } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
-import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { PeopleService, PersonSettingsSchema } from "../../gen/gateway/people/v1/people_pb.ts";
 import { toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { budgetsOfKeys, createBilling } from "../billing/billing.ts";
@@ -222,7 +223,8 @@ async function withdraw({ keys, people, billing }: Services, act: Act): Promise<
       {
         $typeName: "gateway.people.v1.UpdatePersonRequest",
         personId: id,
-        disabled: true,
+        settings: create(PersonSettingsSchema, { disabled: true }),
+        updateMask: create(FieldMaskSchema, { paths: ["disabled"] }),
         // What was revoked with them is an act of its own.
         keys: KeyAction.PAUSE,
         keysToPersonId: "",

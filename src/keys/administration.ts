@@ -111,7 +111,7 @@ export async function createKey(
 ): Promise<CreateKeyResponse> {
   const family = familyOf(namedFamily(request.family));
   const { caller, note } = call;
-  const asked = checkControls(request, parts.resolveModel);
+  const asked = checkControls(request.settings, parts.resolveModel);
   const accountId = checkId("account_id", call.accountId);
   const createdBy = actorOf(caller);
   // Programs of an account have a pace of their own.
@@ -121,7 +121,7 @@ export async function createKey(
     once: onceFor(KeysService.method.createKey, request, call),
     admit: admitTo(parts, { accountId, managedBy: toActor(createdBy) }, call, { bounds: true }),
     async decide(tx, { rank, parent }) {
-      const controls = parent ? { ...asked, ...boundByParent(asked, parent, "") } : asked;
+      const controls = parent ? { ...asked, ...boundByParent(asked, parent, "settings.") } : asked;
       if (liveMax !== undefined) await checkBounds(tx, accountId, { liveMax, perHourMax });
       if (parent) await checkManaged(tx, createdBy, parent.mostKeys);
       const limitedByOwner = rank !== "member" && hasLimit(controls);
@@ -677,17 +677,21 @@ export function checkId(field: string, id: string): string {
   return id;
 }
 
-/** Throws `invalid_request` and `model_not_found`. */
-function checkControls(request: CreateKeyRequest, resolve: ResolveModel): Controls {
+/** All settings, of a new key. Throws `invalid_request` and `model_not_found`. */
+function checkControls(
+  settings: KeySettings = create(KeySettingsSchema),
+  resolve: ResolveModel,
+): Controls {
+  const { allowedModels, allowedAddresses, tags } = settings;
   return {
-    name: checkName("name", request.name),
-    requestsPerMinute: request.requestsPerMinute ?? null,
-    allowedModels: resolveModels("allowed_models", request.allowedModels, resolve),
-    budget: budgetOf(request),
-    accountReader: request.accountReader,
-    expiresAt: checkExpiry("expires_at", request.expiresAt),
-    allowedAddresses: checkAddresses("allowed_addresses", request.allowedAddresses),
-    tags: checkTags(request.tags, "tags"),
+    name: checkName("settings.name", settings.name),
+    requestsPerMinute: settings.requestsPerMinute ?? null,
+    allowedModels: resolveModels("settings.allowed_models", allowedModels, resolve),
+    budget: budgetOf(settings),
+    accountReader: settings.accountReader,
+    expiresAt: checkExpiry("settings.expires_at", settings.expiresAt),
+    allowedAddresses: checkAddresses("settings.allowed_addresses", allowedAddresses),
+    tags: checkTags(tags, "settings.tags"),
   };
 }
 

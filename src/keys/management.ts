@@ -197,7 +197,7 @@ export async function createManagementKey(
   call: AuthenticatedCall,
 ) {
   const { accountId, caller } = call;
-  const settings = checkSettings(request);
+  const settings = checkSettings(request.settings);
   const minted = mint();
   const id = timeOrderedId("mgk_");
   const once = onceFor(ManagementKeysService.method.createManagementKey, request, call);
@@ -421,15 +421,16 @@ function mint() {
 
 type Settings = ReturnType<typeof checkSettings>;
 
-function checkSettings(request: CreateManagementKeyRequest) {
-  const { childLimits } = request;
+/** All settings, of a new one. Throws `invalid_request`. */
+function checkSettings(settings: ManagementKeySettings = create(ManagementKeySettingsSchema)) {
+  const { name, scopes, maxKeys, childLimits, allowedAddresses, expiresAt } = settings;
   return {
-    name: checkName("name", request.name),
-    scopes: scopeNames(request.scopes),
-    mostKeys: request.maxKeys || mostKeysDefault,
+    name: checkName("settings.name", name),
+    scopes: checkScopes("settings.scopes", scopes),
+    mostKeys: maxKeys || mostKeysDefault,
     childLimits: childLimitsText(childLimits),
-    allowedAddresses: checkAddresses("allowed_addresses", request.allowedAddresses),
-    expiresAt: checkExpiry("expires_at", request.expiresAt),
+    allowedAddresses: checkAddresses("settings.allowed_addresses", allowedAddresses),
+    expiresAt: checkExpiry("settings.expires_at", expiresAt),
   };
 }
 
@@ -453,8 +454,7 @@ function checkChanges(
         changed.name = checkName(field, key.name);
         break;
       case "scopes":
-        if (key.scopes.length === 0) throw invalidField(field, "has to name at least one scope");
-        changed.scopes = scopeNames(key.scopes);
+        changed.scopes = checkScopes(field, key.scopes);
         break;
       case "max_keys":
         if (key.maxKeys === 0) throw invalidField(field, "is at least 1");
@@ -474,7 +474,9 @@ function checkChanges(
   return changed;
 }
 
-function scopeNames(scopes: readonly ManagementScope[]): string[] {
+/** The names of scopes, as rows have them. Throws `invalid_request` for none. */
+function checkScopes(field: string, scopes: readonly ManagementScope[]): string[] {
+  if (scopes.length === 0) throw invalidField(field, "has to name at least one scope");
   return Object.keys(scopesByName).filter((name) => {
     const scope = scopesByName[name];
     return scope !== undefined && scopes.includes(scope);

@@ -854,6 +854,7 @@ function keyMembers({ family, status, requestsPerMinute, ...row }: KeyRow) {
     requestsAtOnce: requestsAtOnce ?? undefined,
     expiresAt: stamp(row.expiresAt),
     createdAt: stamp(row.createdAt),
+    pausedAt: stamp(row.pausedAt),
     revokedAt: stamp(row.revokedAt),
   };
 }

@@ -5,6 +5,8 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import {
   type SimulateDepositRequest,
   SimulateDepositResponseSchema,
+  type SimulatedChange,
+  type SimulatedDeposit,
   SimulatedEvent,
 } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
@@ -21,22 +23,17 @@ import type { PaymentsStore, SimulatedPayment, StoredOrder } from "./store.ts";
 
 export async function simulateDeposit(
   parts: Parts,
-  request: SimulateDepositRequest,
+  { orderId, event, withoutHook }: SimulateDepositRequest,
   call: AuthenticatedCall,
 ) {
   const { store, processors, wake } = parts;
-  const order = await findVisible(parts, request.orderId, call);
+  const order = await findVisible(parts, orderId, call);
   call.note?.({ accountId: order.accountId });
   if (!processors().get(order.processor)?.isSimulated)
     throw invalidField("order_id", "is no order of a simulated processor");
-  checkText("deposit_id", request.depositId);
-  const isDeposit =
-    request.simulatedEvent === SimulatedEvent.UNSPECIFIED ||
-    request.simulatedEvent === SimulatedEvent.DEPOSIT;
-  if (!isDeposit) await happen(parts, order, request);
-  const depositId = isDeposit ? await deposit(store, order, request) : "";
+  const depositId = await happen(store, order, event);
   const { processor, externalId } = order;
-  if (!request.withoutHook && externalId !== null) {
+  if (!withoutHook && externalId !== null) {
     await store.run(sql.hookOrder, { processor, externalId });
     wake();
   }
@@ -46,90 +43,99 @@ export async function simulateDeposit(
   });
 }
 
+/** Stores what happens. Returns the id of the deposit that it is about, or an empty one. */
 async function happen(
-  { store }: Parts,
-  { orderId }: StoredOrder,
-  request: SimulateDepositRequest,
-): Promise<void> {
-  const { simulatedEvent: event } = request;
-  for (const [field, isSet] of Object.entries({
-    coins: request.coins !== "",
-    confirmations: request.confirmations > 0,
-    deposit_id: request.depositId !== "",
-    lost: request.lost,
-    asset: request.asset !== "",
-    network: request.network !== "",
-    first_seen_at: request.firstSeenAt !== undefined,
-  }))
-    if (isSet) throw invalidField(field, "is for a deposit: leave it out with an event");
-  if (event === SimulatedEvent.MARKED)
-    await store.run(sql.putSimulatedFault, { orderId, fault: "marked" });
-  else if (event === SimulatedEvent.FAILED)
-    await store.run(sql.putSimulatedFault, { orderId, fault: "failed" });
-  else {
-    const withWatching = event === SimulatedEvent.WATCHING_OVER;
-    await store.run(sql.endSimulated, { orderId, withWatching });
+  store: PaymentsStore,
+  order: StoredOrder,
+  event: SimulateDepositRequest["event"],
+): Promise<string> {
+  const { orderId } = order;
+  switch (event.case) {
+    case "deposit": {
+      const payment = newPayment(order, event.value);
+      await store.run(sql.putSimulated, { ...payment, orderId });
+      return payment.depositId;
+    }
+    case "change": {
+      const payment = await changed(store, order, event.value);
+      await store.run(sql.putSimulated, { ...payment, orderId });
+      return payment.depositId;
+    }
+    case "orderEvent":
+      await happenToOrder(store, orderId, event.value);
+      return "";
+    default:
+      throw invalidField("event", "is required");
   }
 }
 
-/** Stores what arrives, or what became of it. Returns the id of the deposit. */
-async function deposit(
+async function happenToOrder(
   store: PaymentsStore,
-  order: StoredOrder,
-  request: SimulateDepositRequest,
-): Promise<string> {
-  const { orderId } = order;
-  const earlier = (await store.listSimulated(orderId)).find(
-    ({ depositId }) => depositId === request.depositId,
-  );
-  const payment = earlier ? continued(earlier, request) : newPayment(order, request);
-  if ((await store.run(sql.putSimulated, { ...payment, orderId })) === 0)
-    throw invalidField("deposit_id", "is a deposit of another order");
-  return payment.depositId;
+  orderId: string,
+  event: SimulatedEvent,
+): Promise<void> {
+  switch (event) {
+    case SimulatedEvent.UNSPECIFIED:
+      throw invalidField("order_event", "is required");
+    case SimulatedEvent.MARKED:
+      await store.run(sql.putSimulatedFault, { orderId, fault: "marked" });
+      break;
+    case SimulatedEvent.FAILED:
+      await store.run(sql.putSimulatedFault, { orderId, fault: "failed" });
+      break;
+    default: {
+      const withWatching = event === SimulatedEvent.WATCHING_OVER;
+      await store.run(sql.endSimulated, { orderId, withWatching });
+    }
+  }
 }
 
-function continued(earlier: SimulatedPayment, request: SimulateDepositRequest): SimulatedPayment {
-  for (const field of ["coins", "asset", "network"] as const)
-    if (request[field] !== "")
-      throw invalidField(field, "must be empty: the deposit exists, and does not change");
-  if (request.firstSeenAt)
-    throw invalidField("first_seen_at", "must be absent: the deposit was seen before");
+/** A deposit of the order, with what became of it. */
+async function changed(
+  store: PaymentsStore,
+  { orderId }: StoredOrder,
+  { depositId, confirmations, lost }: SimulatedChange,
+): Promise<SimulatedPayment> {
+  checkText("change.deposit_id", depositId);
+  const known = await store.listSimulated(orderId);
+  const earlier = known.find((one) => one.depositId === depositId);
+  if (!earlier) throw invalidField("change.deposit_id", "is no deposit of this order");
   return {
     ...earlier,
-    confirmations: Math.max(earlier.confirmations, request.confirmations),
-    isLost: request.lost,
+    confirmations: Math.max(earlier.confirmations, confirmations),
+    isLost: lost,
   };
 }
 
-function newPayment(order: StoredOrder, request: SimulateDepositRequest): SimulatedPayment {
-  const asset = assetOf(order, request);
-  const { coins: amount, confirmations, firstSeenAt, lost } = request;
+function newPayment(order: StoredOrder, deposit: SimulatedDeposit): SimulatedPayment {
+  const asset = assetOf(order, deposit);
+  const { coins: amount, confirmations, firstSeenAt, lost } = deposit;
   const seenAt = firstSeenAt ? timestampDate(firstSeenAt) : new Date();
   const year = seenAt.getUTCFullYear();
   if (!(year >= 2009 && year < 2100))
-    throw invalidField("first_seen_at", "is no time of a payment");
+    throw invalidField("deposit.first_seen_at", "is no time of a payment");
   return {
     ...asset,
-    depositId: request.depositId === "" ? randomId("sim_") : request.depositId,
-    atoms: parseCoins("amount", amount, asset.decimals),
+    depositId: randomId("sim_"),
+    atoms: parseCoins("deposit.coins", amount, asset.decimals),
     confirmations,
     isLost: lost,
     firstSeenAt: seenAt,
   };
 }
 
-function assetOf(order: StoredOrder, request: SimulateDepositRequest): Asset {
-  const name = request.asset === "" ? order.asset : request.asset;
+function assetOf(order: StoredOrder, deposit: SimulatedDeposit): Asset {
+  const name = deposit.asset === "" ? order.asset : deposit.asset;
   const coin = coins.find(({ asset }) => asset === name);
   if (!coin)
     throw invalidField(
-      "asset",
+      "deposit.asset",
       "is no asset of the simulated processor",
       coins.map(({ asset }) => asset),
     );
   const usual = usualOf(coin);
-  checkText("network", request.network);
+  checkText("deposit.network", deposit.network);
   const { decimals } = usual;
-  if (request.network !== "") return { asset: name, network: request.network, decimals };
+  if (deposit.network !== "") return { asset: name, network: deposit.network, decimals };
   return name === order.asset ? { asset: name, network: order.network, decimals } : usual;
 }

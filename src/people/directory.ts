@@ -11,6 +11,7 @@ import {
   type ListPeopleRequest,
   ListPeopleResponseSchema,
   PeopleService,
+  PersonSettingsSchema,
   type UpdatePersonRequest,
   UpdatePersonResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
@@ -28,6 +29,7 @@ import { actorOf, clientOf } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
 import { readReason } from "../contract/reason.ts";
 import { type Creation, onceFor } from "../contract/replays.ts";
+import { readMask } from "../contract/update-mask.ts";
 import { insertLink, linkAddress, type MintedLink, mailLink, makeLink, mintLink } from "./links.ts";
 import { checkFate, checkSaid, keyFacts, settleKeys, toLabels } from "./managed-keys.ts";
 import { checkStillAdmin, type ManagedKey, type Parts } from "./parts.ts";
@@ -48,20 +50,39 @@ export async function listPeople(
   return create(ListPeopleResponseSchema, { people, nextPageToken });
 }
 
+const maskRule = {
+  type: PersonSettingsSchema,
+  changeable: ["disabled", "operator_role"],
+  values: "settings.",
+};
+
 export async function updatePerson(
   parts: Parts,
   request: UpdatePersonRequest,
   call: AuthenticatedCall,
 ) {
   const { store, keys, publish } = parts;
-  const { personId, disabled, operatorRole: operator } = request;
+  const { personId, settings, updateMask } = request;
   const { caller, note } = call;
-  if (disabled === undefined && operator === undefined)
-    throw invalidField("disabled", "give disabled, operator, or both");
+  const paths = readMask(maskRule, settings, updateMask);
+  const disabled = paths.includes("disabled") ? (settings?.disabled ?? false) : undefined;
+  const operator = paths.includes("operator_role")
+    ? (settings?.operatorRole ?? OperatorRole.UNSPECIFIED)
+    : undefined;
+  // A setting that is cleared is none of the request's fields.
+  note?.({
+    ...(disabled !== undefined && { disabled: String(disabled) }),
+    ...(operator !== undefined && {
+      operatorRole: OperatorRoleSchema.value[operator]?.localName ?? "",
+    }),
+  });
   checkFate(request);
   const waits = operator === OperatorRole.ADMIN && needsApproval(caller, parts.approvalLimit());
   if (waits && disabled !== undefined)
-    throw invalidField("disabled", "change it by itself: the operator role needs another person");
+    throw invalidField(
+      "settings.disabled",
+      "change it by itself: the operator role needs another person",
+    );
   if (waits) return create(UpdatePersonResponseSchema, await askForRole(parts, personId, call));
   const change = async (tables: PeopleTables) => {
     // Members, operators, people: in this order, as everybody who locks several of them.

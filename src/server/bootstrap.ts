@@ -178,7 +178,7 @@ async function createKeys(
     const found = keys.find((key) => key.name === keyName && key.state !== KeyState.REVOKED);
     const { secret } = found
       ? await core.keys.rotateKey({ keyId: found.keyId, overlap: { seconds: 0n } }, call)
-      : await core.keys.createKey({ accountId, family, name: keyName }, call);
+      : await core.keys.createKey({ accountId, family, settings: { name: keyName } }, call);
     return secret;
   };
   return { v1: await secretOf(families[0]), v2: await secretOf(families[1]) };

@@ -22,7 +22,13 @@ import { budgetsOfKeys } from "../../src/billing/billing.ts";
 import { setLimits } from "../../src/billing/budgets.ts";
 import { type Caller, environmentToken } from "../../src/contract/contract.ts";
 import { createMailer } from "../../src/mail/mail.ts";
-import { type AlertNodes, member, settingsBy, startAlertNodes } from "../support/alerts.ts";
+import {
+  type AlertNodes,
+  allSettings,
+  member,
+  settingsBy,
+  startAlertNodes,
+} from "../support/alerts.ts";
 import { callBy } from "../support/calls.ts";
 import { errorOf } from "../support/keys.ts";
 import { checker } from "../support/openapi.ts";
@@ -89,6 +95,7 @@ test("low credits are told once for each time that the pool was filled above the
   await nodes.as(member(accountId)).updateAlertSettings({
     accountId,
     settings: { ...settingsBy({ page: true }), belowMicrocredits: 500n * credit },
+    updateMask: allSettings,
   });
   await look();
   expect(await titlesOf(accountId)).toEqual([]);
@@ -111,6 +118,7 @@ test("a pool that was never filled is not low", async () => {
   await nodes.as(member(accountId)).updateAlertSettings({
     accountId,
     settings: { ...settingsBy({ page: true }), belowMicrocredits: 500n * credit },
+    updateMask: allSettings,
   });
   await look();
   expect(await titlesOf(accountId)).toEqual([]);
@@ -301,7 +309,8 @@ test("each percent that the owner chose of a limit raises one alert a window", a
   const owner = nodes.as(member(accountId));
   const choose = async (...percents: number[]) => {
     const settings = { ...settingsBy({ page: true }), percents };
-    return (await owner.updateAlertSettings({ accountId, settings })).settings?.percents;
+    return (await owner.updateAlertSettings({ accountId, settings, updateMask: allSettings }))
+      .settings?.percents;
   };
   expect(await choose(90, 25, 50)).toEqual([25, 50, 90]);
   expect((await owner.listAlerts({ accountId })).settings?.percents).toEqual([25, 50, 90]);
@@ -415,7 +424,7 @@ test("alerts of limits of members, management keys and pools name their window",
 test("a new key and a paused one are told, by the feed of keys", async () => {
   const { accountId } = await nodes.payer(0n);
   await look();
-  const { key } = await nodes.keys.createKey({ accountId, name: "nightly <b>build" });
+  const { key } = await nodes.keys.createKey({ accountId, settings: { name: "nightly <b>build" } });
   const keyId = key?.keyId ?? "";
   await look();
   expect(await titlesOf(accountId)).toEqual(["The key “nightly b build” was created."]);
@@ -442,8 +451,12 @@ test("no alert tells of a key of a credit and an hour, and of a larger one each 
   const { accountId } = await nodes.payer(10n * credit);
   const make = async (name: string, totalCapMicrocredits: bigint, seconds: number | null) => {
     const { key } = await nodes.keys.createKey({
-      ...{ accountId, name, totalCapMicrocredits },
-      ...(seconds !== null && { expiresAt: timestampFromDate(new Date(Date.now() + 9_000_000)) }),
+      accountId,
+      settings: {
+        name,
+        totalCapMicrocredits,
+        ...(seconds !== null && { expiresAt: timestampFromDate(new Date(Date.now() + 9_000_000)) }),
+      },
     });
     const keyId = key?.keyId ?? "";
     // Exactly so long, whenever it was made.
@@ -509,7 +522,7 @@ test("a key of which a look that failed did not read is told by the next look", 
       },
     },
   });
-  await nodes.keys.createKey({ accountId, name: "first" });
+  await nodes.keys.createKey({ accountId, settings: { name: "first" } });
   // Longer ago than what a look repeats of the one before.
   const longAgo = "now() - interval '5 minutes'";
   await nodes.run(`update keys set created_at = ${longAgo} where account_id = $1`, [accountId]);
@@ -702,6 +715,7 @@ test("two nodes that look at once raise each alert once, also when both are at i
     await nodes.as(member(accountId)).updateAlertSettings({
       accountId,
       settings: { ...settingsBy({ page: true, mail: true }), belowMicrocredits: 5n * credit },
+      updateMask: allSettings,
     });
   }
   // Without a lease, nothing keeps the second from looking while the first does.
@@ -810,7 +824,8 @@ test("an owner gets one mail an hour about each kind, which counts the others", 
   const node = nodes.node({ mailer: mailer() });
   const mailed = () => smtp.mails.filter(({ to }) => to.includes("hanna@example.com"));
   const states = async () => (await deliveries(accountId)).map(({ state }) => state).toSorted();
-  for (const name of ["one", "two", "three"]) await nodes.keys.createKey({ accountId, name });
+  for (const name of ["one", "two", "three"])
+    await nodes.keys.createKey({ accountId, settings: { name } });
   await look(node);
   node.alerts.start();
   await until(states).toEqual(["sent", "sent", "sent"]);
@@ -820,7 +835,7 @@ test("an owner gets one mail an hour about each kind, which counts the others", 
   expect(problems.filter((problem) => problem.endsWith("counted it."))).toHaveLength(2);
 
   // Within the hour it waits, and another kind does not.
-  const { key } = await nodes.keys.createKey({ accountId, name: "four" });
+  const { key } = await nodes.keys.createKey({ accountId, settings: { name: "four" } });
   await nodes.keys.pauseKey(key?.keyId ?? "");
   await look(node);
   await until(states).toEqual(["sent", "sent", "sent", "sent", "waiting"]);
@@ -848,13 +863,13 @@ test("an account gets fifty mails a day, and the rest is on its page", async () 
     [accountId],
   );
   const node = nodes.node({ mailer: mailer() });
-  await nodes.keys.createKey({ accountId, name: "beyond" });
+  await nodes.keys.createKey({ accountId, settings: { name: "beyond" } });
   await look(node);
   node.alerts.start();
   // Another account is mailed meanwhile.
   const other = await nodes.payer(0n);
   await nodes.person(other.accountId, "frida");
-  await nodes.keys.createKey({ accountId: other.accountId, name: "usual" });
+  await nodes.keys.createKey({ accountId: other.accountId, settings: { name: "usual" } });
   await look(node);
   await until(async () => (await deliveries(other.accountId))[0]?.state).toBe("sent");
   const toFred = () => smtp.mails.filter(({ to }) => to.includes("fred@example.com"));
@@ -873,7 +888,7 @@ test("a mail server that is away for an hour loses nothing, and stops no other d
   const away = nodes.node({
     mailer: createMailer({ url: new URL(gone.url), from: "gw@localhost" }),
   });
-  await nodes.keys.createKey({ accountId, name: "kept" });
+  await nodes.keys.createKey({ accountId, settings: { name: "kept" } });
   await look(away);
   away.alerts.start();
   await until(async () => (await deliveries(accountId))[0]?.failures).toBe(1);
@@ -901,7 +916,7 @@ test("an address that is refused for good, and a person who left, are given up",
   await nodes.person(accountId, "rita");
   const left = await nodes.person(accountId, "lena");
   const node = nodes.node({ mailer: mailer() });
-  await nodes.keys.createKey({ accountId, name: "refused" });
+  await nodes.keys.createKey({ accountId, settings: { name: "refused" } });
   await look(node);
   await nodes.run("delete from members where person_id = $1", [left]);
   refusal = { code: 550, message: "no such user" };
@@ -928,7 +943,7 @@ test("what a mail server says of an address names no whole one to owners or in t
   const lines: unknown[] = [];
   const log = Object.assign(createLog("silent"), { warn: (line: unknown) => lines.push(line) });
   const node = nodes.node({ mailer: mailer(), log });
-  await nodes.keys.createKey({ accountId, name: "refused" });
+  await nodes.keys.createKey({ accountId, settings: { name: "refused" } });
   await look(node);
   refusal = { code: 550, message: "<mara@example.com> moved to mara.new@example.org" };
   const problem = "The mail server refused the mail: 550 <m…@example.com> moved to m…@example.org";
@@ -946,9 +961,11 @@ test("what a mail server says of an address names no whole one to owners or in t
 
 test("a webhook is tried six times, and given up with its problem", async () => {
   const { accountId } = await nodes.payer(0n);
-  await nodes
-    .as(member(accountId))
-    .updateAlertSettings({ accountId, settings: settingsBy({ webhook: true }) });
+  await nodes.as(member(accountId)).updateAlertSettings({
+    accountId,
+    settings: settingsBy({ webhook: true }),
+    updateMask: allSettings,
+  });
   let posts = 0;
   const node = nodes.node({
     post: async () => {
@@ -956,7 +973,7 @@ test("a webhook is tried six times, and given up with its problem", async () => 
       throw new Error("whatever");
     },
   });
-  await nodes.keys.createKey({ accountId, name: "hooked" });
+  await nodes.keys.createKey({ accountId, settings: { name: "hooked" } });
   await look(node);
   node.alerts.start();
   for (let failures = 1; failures <= 6; failures++) {
@@ -978,6 +995,7 @@ test("an account whose receiver fails keeps no other account waiting", async () 
         ...settingsBy({ webhook: true }),
         webhookUrl: `https://hooks.example/${accountId}`,
       },
+      updateMask: allSettings,
     });
   const posted: string[] = [];
   const node = nodes.node({
@@ -987,9 +1005,9 @@ test("an account whose receiver fails keeps no other account waiting", async () 
     },
   });
   for (let index = 0; index < 30; index++)
-    await nodes.keys.createKey({ accountId: slow.accountId, name: `slow ${index}` });
+    await nodes.keys.createKey({ accountId: slow.accountId, settings: { name: `slow ${index}` } });
   await look(node);
-  await nodes.keys.createKey({ accountId: fast.accountId, name: "fast" });
+  await nodes.keys.createKey({ accountId: fast.accountId, settings: { name: "fast" } });
   await look(node);
   node.alerts.start();
   await until(async () => (await deliveries(fast.accountId))[0]?.state).toBe("sent");
@@ -1003,6 +1021,7 @@ test("what a process that died had taken is delivered by another, with the same 
   await nodes.as(member(accountId)).updateAlertSettings({
     accountId,
     settings: settingsBy({ page: true, webhook: true }),
+    updateMask: allSettings,
   });
   const ids: string[] = [];
   const bodies: unknown[] = [];
@@ -1015,7 +1034,7 @@ test("what a process that died had taken is delivered by another, with the same 
       );
     },
   });
-  await nodes.keys.createKey({ accountId, name: "twice" });
+  await nodes.keys.createKey({ accountId, settings: { name: "twice" } });
   await look(dead);
   dead.alerts.start();
   await until(async () => ids.length).toBe(1);
@@ -1045,7 +1064,7 @@ test("settings are kept, and the secret of a webhook is shown once", async () =>
   const before = await owner.listAlerts({ accountId });
   expect([before.settings?.belowDays, before.settings?.rules.length]).toEqual([3, 15]);
   const settings = { ...settingsBy({ mail: true, webhook: true }), belowDays: 7 };
-  const set = await owner.updateAlertSettings({ accountId, settings });
+  const set = await owner.updateAlertSettings({ accountId, settings, updateMask: allSettings });
   expect(set.webhookSecret).toMatch(/^whsec_[0-9A-Za-z+/]{43}=$/);
   const { settings: kept } = await owner.listAlerts({ accountId });
   expect(kept).toEqual(set.settings);
@@ -1058,12 +1077,69 @@ test("settings are kept, and the secret of a webhook is shown once", async () =>
       await owner.updateAlertSettings({
         accountId,
         settings: { ...settings, webhookUrl },
+        updateMask: allSettings,
         rotateWebhookSecret: newWebhookSecret,
       })
     ).webhookSecret;
   expect(await again("https://hooks.example/other")).toBe("");
   expect(await again("https://hooks.example/other", true)).toMatch(/^whsec_/);
   expect(await again("https://elsewhere.example/")).toMatch(/^whsec_/);
+});
+
+test("an update changes the settings that its mask names, and no others", async () => {
+  const { accountId } = await nodes.payer(0n);
+  const owner = nodes.as(member(accountId));
+  const update = (...paths: string[]) => ({ accountId, updateMask: { paths } });
+  const all = { ...settingsBy({ webhook: true }), belowDays: 7, percents: [50] };
+  const first = await owner.updateAlertSettings({
+    accountId,
+    settings: all,
+    updateMask: allSettings,
+  });
+  expect.assert(first.settings);
+  const settings = { belowDays: 9 };
+  const second = await owner.updateAlertSettings({ ...update("below_days"), settings });
+  expect(second).toMatchObject({
+    settings: { ...first.settings, belowDays: 9 },
+    webhookSecret: "",
+  });
+  // What is named and absent is cleared: of percents, to the defaults.
+  const third = await owner.updateAlertSettings(update("below_days", "percents"));
+  const { belowDays, percents, webhookUrl } = third.settings ?? {};
+  expect([belowDays, percents, webhookUrl]).toEqual([undefined, [80, 100], all.webhookUrl]);
+  // The address is gone, which the rules need.
+  for (const [request, field] of [
+    [update("webhook_url"), "settings.webhook_url"],
+    [{ accountId }, "update_mask"],
+    [{ ...update(), rotateWebhookSecret: true }, "update_mask"],
+    [update("*"), "update_mask"],
+    [update("secret"), "update_mask"],
+    [{ ...update("percents"), settings }, "settings.below_days"],
+    [{ accountId, settings, rotateWebhookSecret: true }, "update_mask"],
+  ] as const)
+    expect(await errorOf(owner.updateAlertSettings(request))).toContain(field);
+  const rotated = await owner.updateAlertSettings({ accountId, rotateWebhookSecret: true });
+  expect(rotated.webhookSecret).toMatch(/^whsec_/);
+  expect(rotated.settings).toEqual(third.settings);
+});
+
+test("two first updates at once keep the settings of both", async () => {
+  const { accountId } = await nodes.payer(0n);
+  const owner = nodes.as(member(accountId));
+  await Promise.all([
+    owner.updateAlertSettings({
+      accountId,
+      settings: { belowDays: 9 },
+      updateMask: { paths: ["below_days"] },
+    }),
+    owner.updateAlertSettings({
+      accountId,
+      settings: { percents: [50] },
+      updateMask: { paths: ["percents"] },
+    }),
+  ]);
+  const { settings } = await owner.listAlerts({ accountId });
+  expect([settings?.belowDays, settings?.percents]).toEqual([9, [50]]);
 });
 
 test("settings that cannot be are refused at their field, and change nothing", async () => {
@@ -1088,28 +1164,48 @@ test("settings that cannot be are refused at their field, and change nothing", a
     [{ rules: [{ kind: KEY_CREATED }, { kind: KEY_CREATED }] }, "settings.rules[1].kind"],
   ];
   for (const [settings, field] of wrong)
-    expect(await errorOf(owner.updateAlertSettings({ accountId, settings }))).toContain(field);
+    expect(
+      await errorOf(owner.updateAlertSettings({ accountId, settings, updateMask: allSettings })),
+    ).toContain(field);
   const { settings } = await owner.listAlerts({ accountId });
   expect(settings?.belowDays).toBe(3);
   const operator = nodes.as(environmentToken);
   expect(
-    await errorOf(operator.updateAlertSettings({ allAccounts: true, settings: { belowDays: 3 } })),
+    await errorOf(
+      operator.updateAlertSettings({
+        allAccounts: true,
+        settings: { belowDays: 3 },
+        updateMask: allSettings,
+      }),
+    ),
   ).toContain("settings.below_days");
   expect(
     await errorOf(
-      operator.updateAlertSettings({ allAccounts: true, settings: { percents: [80] } }),
+      operator.updateAlertSettings({
+        allAccounts: true,
+        settings: { percents: [80] },
+        updateMask: allSettings,
+      }),
     ),
   ).toContain("settings.percents");
   expect((await operator.listAlerts({ allAccounts: true })).settings?.percents).toEqual([]);
   expect(
-    await errorOf(operator.updateAlertSettings({ accountId: "acc_none", settings: {} })),
+    await errorOf(
+      operator.updateAlertSettings({
+        accountId: "acc_none",
+        settings: {},
+        updateMask: allSettings,
+      }),
+    ),
   ).toContain("not_found");
 });
 
 test("only owners and operator admins set alerts, and only after a confirmation", async () => {
   const { accountId } = await nodes.payer(0n);
   const set = (caller: Caller) =>
-    errorOf(nodes.as(caller).updateAlertSettings({ accountId, settings: {} }));
+    errorOf(
+      nodes.as(caller).updateAlertSettings({ accountId, settings: {}, updateMask: allSettings }),
+    );
   expect(await set(member(accountId, AccountRole.MEMBER))).toContain("not_permitted");
   const owner = member(accountId);
   if (owner.kind !== "person") return expect.unreachable();
@@ -1122,7 +1218,7 @@ test("only owners and operator admins set alerts, and only after a confirmation"
 test("an alert is marked as read for everybody, and lists go on at their page", async () => {
   const { accountId } = await nodes.payer(0n);
   for (let index = 0; index < 5; index++)
-    await nodes.keys.createKey({ accountId, name: `key ${index}` });
+    await nodes.keys.createKey({ accountId, settings: { name: `key ${index}` } });
   await look();
   const owner = nodes.as(member(accountId));
   const all = await owner.listAlerts({ accountId });
@@ -1150,7 +1246,11 @@ test("a webhook is tested once in five seconds, and its problem is told", async 
   });
   const owner = node.as(member(accountId));
   expect(await errorOf(owner.testWebhook({ accountId }))).toContain("wrong_state");
-  await owner.updateAlertSettings({ accountId, settings: settingsBy({ webhook: true }) });
+  await owner.updateAlertSettings({
+    accountId,
+    settings: settingsBy({ webhook: true }),
+    updateMask: allSettings,
+  });
   expect((await owner.testWebhook({ accountId })).problem).toBe("");
   expect(bodies).toEqual([expect.objectContaining({ type: "alert.test" })]);
   const { checkPost } = await checker();
@@ -1161,6 +1261,7 @@ test("a webhook is tested once in five seconds, and its problem is told", async 
   await owner.updateAlertSettings({
     accountId,
     settings: { ...settingsBy({ webhook: true }), webhookUrl: "https://127.0.0.1/" },
+    updateMask: allSettings,
   });
   const { problem } = await nodes.as(member(accountId)).testWebhook({ accountId });
   expect(problem).toBe("The address of the host is not a public one");

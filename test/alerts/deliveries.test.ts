@@ -6,7 +6,7 @@ import { AlertKind, DeliveryState, WebhookForm } from "../../gen/gateway/alerts/
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { WebhookSecrets } from "../../src/alerts/secrets.ts";
 import { type Webhook, WebhookError } from "../../src/alerts/webhook.ts";
-import { channelsBy } from "../support/alerts.ts";
+import { allSettings, channelsBy } from "../support/alerts.ts";
 import { errorOf } from "../support/keys.ts";
 import { type Notices, type NoticesNode, startNotices } from "../support/notices.ts";
 import { memberOf, order } from "../support/payments.ts";
@@ -30,7 +30,10 @@ const settings = { rules, webhookUrl: hook };
 /** Something that is posted. */
 async function happens(node: NoticesNode): Promise<void> {
   const { orderId } = await order(node.payments.admin);
-  await node.payments.admin.simulateDeposit({ orderId, coins: "2", confirmations: 0 });
+  await node.payments.admin.simulateDeposit({
+    orderId,
+    event: { case: "deposit", value: { coins: "2", confirmations: 0 } },
+  });
   await node.look(orderId);
   await node.notice();
 }
@@ -42,8 +45,7 @@ const posts = () =>
 const due = () => stage.run("update alert_deliveries set next_at = now() where state = 'waiting'");
 /** Failed attempts that are over: none of them puts off what is due from now on. */
 const failures = async () => (await posts()).reduce((sum, post) => sum + post.failures, 0);
-const settingsOf = async (node: NoticesNode) =>
-  (await node.as(owner).listAlerts({ accountId })).settings;
+const troubleOf = (node: NoticesNode) => node.as(owner).listAlerts({ accountId });
 
 /** A receiver that does as `answer` says. */
 function receiver() {
@@ -77,6 +79,7 @@ test("deliveries are listed to owners, page by page, and kept for 30 days", asyn
         },
       ],
     },
+    updateMask: allSettings,
   });
   await happens(node);
   await happens(node);
@@ -116,7 +119,7 @@ test("deliveries are listed to owners, page by page, and kept for 30 days", asyn
 test("a delivery is sent again with its id, once however often it is asked for", async () => {
   const { got, post } = receiver();
   const node = stage.node({ post });
-  await node.as(owner).updateAlertSettings({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings, updateMask: allSettings });
   await happens(node);
   const [{ alertId = "" } = {}] = (await node.as(owner).listAlerts({ accountId })).alerts;
   node.alerts.start();
@@ -137,7 +140,9 @@ test("a delivery is sent again with its id, once however often it is asked for",
   // What is not there takes no turn.
   for (let times = 0; times < 2; times++)
     expect(await again("payment_seen/acc_b/other/1")).toBe("not_found alert_id");
-  await node.as(owner).updateAlertSettings({ accountId, settings: { rules: [] } });
+  await node
+    .as(owner)
+    .updateAlertSettings({ accountId, settings: { rules: [] }, updateMask: allSettings });
   expect(await again(alertId)).toBe("wrong_state");
 });
 
@@ -145,28 +150,28 @@ test("five days of failures alone switch a webhook off, and the owners are maile
   await stage.member("olga");
   const { got, post, fail, manners } = receiver();
   const node = stage.node({ post });
-  await node.as(owner).updateAlertSettings({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings, updateMask: allSettings });
   node.alerts.start();
   fail();
   await happens(node);
   await expect.poll(failures).toBe(1);
-  expect((await settingsOf(node))?.failingSince).toBeDefined();
+  expect((await troubleOf(node)).webhookFailingSince).toBeDefined();
   // One that is taken begins the days anew.
   manners.answer = () => {};
   await due();
-  await expect.poll(async () => (await settingsOf(node))?.failingSince).toBeUndefined();
+  await expect.poll(async () => (await troubleOf(node)).webhookFailingSince).toBeUndefined();
   fail();
   await happens(node);
   await expect.poll(failures).toBe(2);
-  expect((await settingsOf(node))?.failingSince).toBeDefined();
+  expect((await troubleOf(node)).webhookFailingSince).toBeDefined();
   await stage.run("update alert_settings set failing_since = now() - interval '119 hours'");
   await due();
   await expect.poll(failures).toBe(3);
-  expect((await settingsOf(node))?.webhookOffAt).toBeUndefined();
+  expect((await troubleOf(node)).webhookOffAt).toBeUndefined();
   await stage.run("update alert_settings set failing_since = now() - interval '121 hours'");
   await happens(node);
   await due();
-  await expect.poll(async () => (await settingsOf(node))?.webhookOffAt).toBeDefined();
+  await expect.poll(async () => (await troubleOf(node)).webhookOffAt).toBeDefined();
   await expect.poll(() => stage.smtp.mails.length).toBe(1);
   expect(stage.smtp.mails[0]?.text).toContain("The webhook at hooks.example was switched off.");
   expect((await posts()).map(({ state }) => state)).not.toContain("waiting");
@@ -176,8 +181,8 @@ test("five days of failures alone switch a webhook off, and the owners are maile
   expect([got.length, stage.smtp.mails.length]).toEqual([sent, 1]);
   // Its settings switch it on.
   manners.answer = () => {};
-  await node.as(owner).updateAlertSettings({ accountId, settings });
-  expect((await settingsOf(node))?.webhookOffAt).toBeUndefined();
+  await node.as(owner).updateAlertSettings({ accountId, settings, updateMask: allSettings });
+  expect((await troubleOf(node)).webhookOffAt).toBeUndefined();
   await happens(node);
   await expect.poll(() => got.length).toBe(sent + 1);
 });
@@ -186,7 +191,7 @@ test("two failures a month apart are no month of failures, those of every day ar
   const { post, fail } = receiver();
   fail();
   const node = stage.node({ post });
-  await node.as(owner).updateAlertSettings({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings, updateMask: allSettings });
   node.alerts.start();
   await happens(node);
   await expect.poll(failures).toBe(1);
@@ -196,19 +201,19 @@ test("two failures a month apart are no month of failures, those of every day ar
   await before(718, "last_failed_at");
   await happens(node);
   await expect.poll(failures).toBe(2);
-  const { failingSince, webhookOffAt } = (await settingsOf(node)) ?? {};
+  const { webhookFailingSince: failingSince, webhookOffAt } = await troubleOf(node);
   expect(Number(failingSince?.seconds)).toBeGreaterThan(Date.now() / 1000 - 3_600);
   expect(webhookOffAt).toBeUndefined();
   await before(121, "failing_since");
   await before(23, "last_failed_at");
   await due();
-  await expect.poll(async () => (await settingsOf(node))?.webhookOffAt).toBeDefined();
+  await expect.poll(async () => (await troubleOf(node)).webhookOffAt).toBeDefined();
 });
 
 test("a post that is taken ends failures that another process noted meanwhile", async () => {
   const noted = Promise.withResolvers<void>();
   const node = stage.node({ post: () => noted.promise });
-  await node.as(owner).updateAlertSettings({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings, updateMask: allSettings });
   await happens(node);
   node.alerts.start();
   // Both begin while nothing has failed.
@@ -220,13 +225,13 @@ test("a post that is taken ends failures that another process noted meanwhile", 
   );
   noted.resolve();
   await expect.poll(async () => (await posts())[0]?.state).toBe("sent");
-  await expect.poll(async () => (await settingsOf(node))?.failingSince).toBeUndefined();
+  await expect.poll(async () => (await troubleOf(node)).webhookFailingSince).toBeUndefined();
 });
 
 test("a post that was taken leaves soon although its webhook could not be read", async () => {
   const { got, post } = receiver();
   const node = stage.node({ post });
-  await node.as(owner).updateAlertSettings({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings, updateMask: allSettings });
   await happens(node);
   let [isTaken, failed] = [false, 0];
   const flaky = stage.node({
@@ -256,11 +261,11 @@ test("a receiver that is gone for good (410) is switched off at once", async () 
   await stage.member("olga");
   const { post, fail } = receiver();
   const node = stage.node({ post });
-  await node.as(owner).updateAlertSettings({ accountId, settings });
+  await node.as(owner).updateAlertSettings({ accountId, settings, updateMask: allSettings });
   fail(true);
   node.alerts.start();
   await happens(node);
-  await expect.poll(async () => (await settingsOf(node))?.webhookOffAt).toBeDefined();
+  await expect.poll(async () => (await troubleOf(node)).webhookOffAt).toBeDefined();
   await expect.poll(() => stage.smtp.mails.length).toBe(1);
   expect(stage.smtp.mails[0]?.text).toContain("it is gone for good");
 });
@@ -287,7 +292,11 @@ test("Slack and Discord get one text without a signature, which mentions nobody"
   for (const webhookUrl of [hook, "https://discord.com/api/webhooks/1/x", "https://slack.com/"])
     expect(
       await errorOf(
-        node.as(owner).updateAlertSettings({ accountId, settings: { ...slack, webhookUrl } }),
+        node.as(owner).updateAlertSettings({
+          accountId,
+          settings: { ...slack, webhookUrl },
+          updateMask: allSettings,
+        }),
       ),
     ).toBe("invalid_request settings.webhook_url");
   const addresses = [
@@ -295,7 +304,7 @@ test("Slack and Discord get one text without a signature, which mentions nobody"
     "https://discord.com/api/webhooks/1/x/slack",
   ];
   for (const webhookUrl of addresses) {
-    const set = { accountId, settings: { ...slack, webhookUrl } };
+    const set = { accountId, settings: { ...slack, webhookUrl }, updateMask: allSettings };
     const answer = await node.as(owner).updateAlertSettings(set);
     expect([answer.webhookSecret, answer.settings?.form]).toEqual(["", WebhookForm.SLACK]);
   }
@@ -313,7 +322,9 @@ test("Slack and Discord get one text without a signature, which mentions nobody"
     text: "A payment of 2 channel &amp; everyone was seen.",
   });
   // A signed one gets a secret that nobody has seen before.
-  const signed = await node.as(owner).updateAlertSettings({ accountId, settings });
+  const signed = await node
+    .as(owner)
+    .updateAlertSettings({ accountId, settings, updateMask: allSettings });
   expect(signed.webhookSecret).toMatch(/^whsec_/);
 });
 
@@ -321,7 +332,9 @@ test("signing secrets are sealed, each for its account, and sealed anew after a 
   const { got, post } = receiver();
   const [older, newer] = [Buffer.alloc(32, "o"), Buffer.alloc(32, "n")];
   const first = stage.node({ post, contentKeys: [older] });
-  const { webhookSecret } = await first.as(owner).updateAlertSettings({ accountId, settings });
+  const { webhookSecret } = await first
+    .as(owner)
+    .updateAlertSettings({ accountId, settings, updateMask: allSettings });
   const secret = Buffer.from(webhookSecret.replace("whsec_", ""), "base64");
   const stored = async () => {
     const [row] = await stage.run<{ webhook_secret: Buffer }>(
@@ -353,6 +366,8 @@ test("signing secrets are sealed, each for its account, and sealed anew after a 
 
   // Without its key it signs nothing, and the owner makes another.
   const lost = stage.node({ post, contentKeys: [Buffer.alloc(32, "x")] });
-  const other = await lost.as(owner).updateAlertSettings({ accountId, settings });
+  const other = await lost
+    .as(owner)
+    .updateAlertSettings({ accountId, settings, updateMask: allSettings });
   expect(other.webhookSecret).toMatch(/^whsec_/);
 });

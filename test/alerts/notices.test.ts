@@ -5,7 +5,10 @@ import { create } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { AlertKind, NewestAlertsSchema } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { SimulatedEvent } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
+import {
+  type SimulatedDepositSchema,
+  SimulatedEvent,
+} from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import * as sql from "../../gen/sql/alerts.ts";
 import { raise } from "../../src/alerts/raise.ts";
 import { WebhookSecrets } from "../../src/alerts/secrets.ts";
@@ -14,7 +17,8 @@ import { createAlertWatch } from "../../src/alerts/watch.ts";
 import { createLog } from "../../src/base/log.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
-import { channelsBy } from "../support/alerts.ts";
+import { allSettings, channelsBy } from "../support/alerts.ts";
+import type { Fields } from "../support/keys.ts";
 import { type Notices, type NoticesNode, startNotices } from "../support/notices.ts";
 import { admin, memberOf, order } from "../support/payments.ts";
 
@@ -53,9 +57,17 @@ type Case = {
 };
 
 const pay =
-  (amount: string, more: object = {}) =>
-  (orderId: string) =>
-    node.payments.admin.simulateDeposit({ orderId, coins: amount, confirmations: 1, ...more });
+  (amount: string, more: Fields<typeof SimulatedDepositSchema> = {}) =>
+  (orderId: string) => {
+    const value = { coins: amount, confirmations: 1, ...more };
+    return node.payments.admin.simulateDeposit({ orderId, event: { case: "deposit", value } });
+  };
+const loses = async (orderId: string) => {
+  const { order } = await node.payments.admin.getOrder({ orderId });
+  const depositId = order?.deposits[0]?.depositId ?? "";
+  const value = { depositId, lost: true };
+  await node.payments.admin.simulateDeposit({ orderId, event: { case: "change", value } });
+};
 const look = (orderId: string) => node.look(orderId);
 const steps =
   (...all: ((orderId: string) => Promise<unknown>)[]) =>
@@ -163,12 +175,7 @@ const cases: readonly Case[] = [
   },
   {
     name: "8: what was credited is gone",
-    run: steps(
-      pay("5", { depositId: "gone" }),
-      look,
-      pay("", { depositId: "gone", lost: true }),
-      look,
-    ),
+    run: steps(pay("5"), look, loses, look),
     told: ["seen", "credited", "lost"],
     waits: true,
   },
@@ -176,7 +183,10 @@ const cases: readonly Case[] = [
     name: "9: the processor calls it paid",
     run: steps(
       (orderId) =>
-        node.payments.admin.simulateDeposit({ orderId, simulatedEvent: SimulatedEvent.MARKED }),
+        node.payments.admin.simulateDeposit({
+          orderId,
+          event: { case: "orderEvent", value: SimulatedEvent.MARKED },
+        }),
       look,
     ),
     told: [],
@@ -310,6 +320,7 @@ describe("kinds and channels", () => {
             rules: [{ kind: kindOf(kind), channels: channelsBy({ [channel]: true }) }],
             webhookUrl: channel === "webhook" ? "https://hooks.example/alerts" : "",
           },
+          updateMask: allSettings,
         });
         const orderId = await orderOf(one, buyer);
         await one.run(orderId);
@@ -331,15 +342,21 @@ describe("kinds and channels", () => {
         expect(body.data.facts).toMatchObject({ order_id: orderId, family: "v1" });
       });
     test(`${kind} switched off`, async () => {
-      await node.as(owner).updateAlertSettings({ accountId, settings: { rules: rulesBy({}) } });
+      await node.as(owner).updateAlertSettings({
+        accountId,
+        settings: { rules: rulesBy({}) },
+        updateMask: allSettings,
+      });
       const orderId = await orderOf(one, buyer);
       await one.run(orderId);
       await node.notice();
       expect(await stage.told(orderId)).toEqual([]);
       // Nor is it told once it is switched on: that is past.
-      await node
-        .as(owner)
-        .updateAlertSettings({ accountId, settings: { rules: rulesBy({ page: true }) } });
+      await node.as(owner).updateAlertSettings({
+        accountId,
+        settings: { rules: rulesBy({ page: true }) },
+        updateMask: allSettings,
+      });
       await node.notice();
       expect(await stage.told(orderId)).toEqual([]);
     });

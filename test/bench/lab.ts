@@ -199,7 +199,10 @@ export class Lab {
   ): Promise<string> {
     const core = grpcCore({ addresses: [grpcAddress] });
     const headers = { authorization: `Bearer ${adminToken}` };
-    const { account } = await core.billing.createAccount({ name: "bench" }, { headers });
+    const { account } = await core.billing.createAccount(
+      { settings: { name: "bench" } },
+      { headers },
+    );
     const accountId = account?.accountId ?? "";
     core.close();
     if (amountMicrocredits > 0n) await fund(grpcAddress, accountId, amountMicrocredits);
@@ -214,7 +217,7 @@ export class Lab {
     const core = grpcCore({ addresses: [grpcAddress] });
     const headers = { authorization: `Bearer ${adminToken}` };
     const { secret } = await core.keys.createKey(
-      { accountId, family: Family.V1, name: "bench", ...key },
+      { accountId, family: Family.V1, settings: { name: "bench", ...key } },
       { headers },
     );
     core.close();

@@ -1,9 +1,10 @@
 // Accounts: suspending and resuming them, and what they may be called.
 
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import {
+  type AccountSettingsSchema,
   CreateAccountRequestSchema,
   GetAccountRequestSchema,
   ListAccountsRequestSchema,
@@ -12,6 +13,7 @@ import {
   UpdateAccountRequestSchema,
 } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
+import { ListBudgetsRequestSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createAlertFigures } from "../../src/billing/alert-figures.ts";
 import { createOverview } from "../../src/billing/overview.ts";
@@ -63,17 +65,42 @@ test("a suspended account admits nothing, its running requests are charged, and 
 
 test("fifty creations at once with one idempotency key make one account", async () => {
   const request = create(CreateAccountRequestSchema, {
-    name: "once",
+    settings: { name: "once" },
     idempotencyKey: crypto.randomUUID(),
   });
   const make = () => world.billing.createAccount(request, world.admin);
   const made = await Promise.all(Array.from({ length: 50 }, make));
   expect(new Set(made.map(({ account }) => account?.accountId)).size).toBe(1);
   expect(made[0]?.account?.name).toBe("once");
-  const other = create(CreateAccountRequestSchema, { ...request, name: "other" });
+  const { idempotencyKey } = request;
+  const other = create(CreateAccountRequestSchema, { settings: { name: "other" }, idempotencyKey });
   expect((await errorOf(world.billing.createAccount(other, world.admin))).reason).toBe(
     "idempotency_key_reused",
   );
+});
+
+test("an account has what its creation sets, and a fault is named", async () => {
+  const settings = {
+    name: "ACME",
+    billingDetails: { name: "ACME Ltd", address: "1 Main Street", taxId: "DE1" },
+    defaultMemberLimits: { dailyMicrocredits: 5n },
+  };
+  const make = (given: MessageInitShape<typeof AccountSettingsSchema>) =>
+    world.billing.createAccount(
+      create(CreateAccountRequestSchema, { settings: given }),
+      world.admin,
+    );
+  const { account } = await make(settings);
+  expect(account).toMatchObject({ name: "ACME", billingDetails: settings.billingDetails });
+  const { accountId = "" } = account ?? {};
+  const { defaultMemberLimits } = await world.billing.listBudgets(
+    create(ListBudgetsRequestSchema, { accountId }),
+    world.admin,
+  );
+  expect(defaultMemberLimits?.dailyMicrocredits).toBe(5n);
+  expect((await errorOf(make({ name: "" }))).field).toBe("settings.name");
+  const details = await errorOf(make({ name: "a", billingDetails: { taxId: "\u0007" } }));
+  expect(details.field).toBe("settings.billing_details.tax_id");
 });
 
 test("a suspension can be repeated with another reason, and a resumption without effect", async () => {
@@ -115,7 +142,7 @@ test("many suspensions and resumptions at once leave the pools as the account is
 describe("of several accounts", () => {
   const make = async (name: string) => {
     const { account } = await world.billing.createAccount(
-      create(CreateAccountRequestSchema, { name }),
+      create(CreateAccountRequestSchema, { settings: { name } }),
       world.admin,
     );
     return account?.accountId ?? "";
@@ -211,8 +238,12 @@ test("an unknown account cannot be suspended or resumed", async () => {
 
 describe("the name of an account", () => {
   const createNamed = async (name: string) =>
-    (await world.billing.createAccount(create(CreateAccountRequestSchema, { name }), world.admin))
-      .account?.name;
+    (
+      await world.billing.createAccount(
+        create(CreateAccountRequestSchema, { settings: { name } }),
+        world.admin,
+      )
+    ).account?.name;
 
   test.for([
     ["is kept as text, whatever it looks like", "<b>&amp;'\"; --", "<b>&amp;'\"; --"],
@@ -234,6 +265,9 @@ describe("the name of an account", () => {
     ["does not turn the direction of a line", "Acme \u202Ecni"],
     ["has no letters without width", "Ac\u200Bme"],
   ])("%s", async ([, name = ""]) => {
-    expect(await errorOf(createNamed(name))).toEqual({ reason: "invalid_request", field: "name" });
+    expect(await errorOf(createNamed(name))).toEqual({
+      reason: "invalid_request",
+      field: "settings.name",
+    });
   });
 });

@@ -438,7 +438,10 @@ describe("accounts", () => {
     const call = world.keyCall(payer);
     const { accountId } = payer;
     const works = [
-      world.billing.createAccount(create(CreateAccountRequestSchema, { name: "x" }), call),
+      world.billing.createAccount(
+        create(CreateAccountRequestSchema, { settings: { name: "x" } }),
+        call,
+      ),
       world.billing.listAccounts(create(ListAccountsRequestSchema), call),
       world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), call),
       world.billing.placeHold(placing(payer), call),
@@ -479,7 +482,7 @@ describe("accounts", () => {
   for (const [name, field] of names) {
     test(`an account named ${JSON.stringify(name.slice(0, 10))} of ${name.length} characters is ${field ? "rejected" : "created"}`, async () => {
       const made = world.billing.createAccount(
-        create(CreateAccountRequestSchema, { name }),
+        create(CreateAccountRequestSchema, { settings: { name } }),
         world.admin,
       );
       if (field !== undefined)

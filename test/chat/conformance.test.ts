@@ -274,10 +274,15 @@ describe("a caller without credits, or over a limit", () => {
     const { core, call } = stage.gateway.admin;
     const { poor, ...more } = limits;
     const accountId = poor
-      ? ((await core.billing.createAccount({ name: "poor" }, call)).account?.accountId ?? "")
+      ? ((await core.billing.createAccount({ settings: { name: "poor" } }, call)).account
+          ?.accountId ?? "")
       : stage.gateway.accountId;
-    return (await core.keys.createKey({ accountId, family: Family.V1, name: "k", ...more }, call))
-      .secret;
+    return (
+      await core.keys.createKey(
+        { accountId, family: Family.V1, settings: { name: "k", ...more } },
+        call,
+      )
+    ).secret;
   }
 
   const cases = [

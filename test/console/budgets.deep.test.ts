@@ -105,7 +105,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const answer = await fetch(`${gateway.address}/gateway.keys.v1.KeysService/CreateKey`, {
       method: "POST",
       headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-      body: JSON.stringify({ name, family: "FAMILY_V1", ...more }),
+      body: JSON.stringify({ family: "FAMILY_V1", settings: { name, ...more } }),
     });
     return { status: answer.status, ...Object(await answer.json()) };
   }

@@ -118,7 +118,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   test("a buyer pays too little, too late, and writes with a hash", async () => {
     const { core, call } = gateway.admin;
-    const { account } = await core.billing.createAccount({ name: "Buyer & Söhne" }, call);
+    const { account } = await core.billing.createAccount(
+      { settings: { name: "Buyer & Söhne" } },
+      call,
+    );
     accountId = account?.accountId ?? "";
     await client.query(
       `insert into people (person_id, login, name, email, email_verified_at)
@@ -144,7 +147,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const until = order?.quotedUntil ? timestampDate(order.quotedUntil) : new Date();
     const firstSeenAt = timestampFromDate(new Date(until.getTime() + 60_000));
     await core.payments.simulateDeposit(
-      { orderId, coins: "0.0001", confirmations: 10, firstSeenAt },
+      {
+        orderId,
+        event: { case: "deposit", value: { coins: "0.0001", confirmations: 10, firstSeenAt } },
+      },
       call,
     );
     await expect
@@ -180,7 +186,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await sue.getByText("Nothing is so called").waitFor();
     await look(sue, "search-nothing");
     for (const name of ["Söhne of the north", "Söhne of the south"])
-      await gateway.admin.core.billing.createAccount({ name }, gateway.admin.call);
+      await gateway.admin.core.billing.createAccount({ settings: { name } }, gateway.admin.call);
     await open(sue, "/search?q=söhne");
     await sue.getByRole("link", { name: "Söhne of the south" }).first().waitFor();
     await look(sue, "search-hits");
@@ -189,7 +195,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   test("a whole secret is found, and stands in no address and on no page", async () => {
     const { core, call } = gateway.admin;
     const { key, secret } = await core.keys.createKey(
-      { accountId, family: Family.V1, name: "leaked" },
+      { accountId, family: Family.V1, settings: { name: "leaked" } },
       call,
     );
     const unknown = `sk-gw2-1${"z".repeat(49)}`;
@@ -411,7 +417,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   test("a refused request is found by the id that its client was shown", async () => {
     const { key, secret } = await gateway.admin.core.keys.createKey(
-      { accountId, family: Family.V1, name: "build" },
+      { accountId, family: Family.V1, settings: { name: "build" } },
       gateway.admin.call,
     );
     const answer = await fetch(`${gateway.address}/v1/messages`, {

@@ -24,7 +24,7 @@ beforeAll(async () => {
   gateway = await startTestGateway();
   operatorCookie = await redeem(gateway.ownerLink, "olga");
   const { core, call } = gateway.admin;
-  const { account } = await core.billing.createAccount({ name: "<b>Acme" }, call);
+  const { account } = await core.billing.createAccount({ settings: { name: "<b>Acme" } }, call);
   accountId = account?.accountId ?? "";
   const credits = { accountId, family: Family.V1, kind: TransferKind.BONUS };
   for (let index = 0; index < 3; index++)
@@ -32,13 +32,16 @@ beforeAll(async () => {
       { ...credits, amountMicrocredits: 1_000_000_000n, idempotencyKey: `bonus ${index}` },
       call,
     );
-  ({ secret } = await core.keys.createKey({ accountId, family: Family.V1, name: "of ci" }, call));
+  ({ secret } = await core.keys.createKey(
+    { accountId, family: Family.V1, settings: { name: "of ci" } },
+    call,
+  ));
   const authorization = `Session ${operatorCookie.split("=")[1]}`;
   const as = { headers: { authorization } };
   const invited = await core.people.createInvitation({ accountId, role: 3 }, as);
   cookie = await redeem(invited.link, "acme@example.com");
   const { secret: managing } = await core.keys.createManagementKey(
-    { accountId, name: "deploy", scopes: [ManagementScope.KEYS] },
+    { accountId, settings: { name: "deploy", scopes: [ManagementScope.KEYS] } },
     { headers: { authorization: `Session ${cookie.split("=")[1]}` } },
   );
   managementSecret = managing;
@@ -70,7 +73,10 @@ async function buy({ billing, payments }: Core, call: { headers: { authorization
     call,
   );
   const id = order?.orderId ?? "";
-  await payments.simulateDeposit({ orderId: id, coins: "5", confirmations: 1 }, call);
+  await payments.simulateDeposit(
+    { orderId: id, event: { case: "deposit", value: { coins: "5", confirmations: 1 } } },
+    call,
+  );
   await vi.waitFor(async () => {
     const { transfers } = await billing.listTransfers({ accountId }, call);
     expect(transfers).toHaveLength(4);
@@ -186,7 +192,7 @@ test.for(["acc_none", "", "../../etc/passwd", "%00", "x".repeat(10_000)])(
 test("a reader that leaves ends the export", async () => {
   const { core, call } = gateway.admin;
   // An account of its own: the events of the downloads before may still be on their way.
-  const { account } = await core.billing.createAccount({ name: "large" }, call);
+  const { account } = await core.billing.createAccount({ settings: { name: "large" } }, call);
   const large = account?.accountId ?? "";
   const outcomes = async () => {
     const request = { accountId: large, method: "ExportAccount" };

@@ -58,7 +58,7 @@ for (const split of [false, true]) {
       });
       cookie = redeemed.headers.get("set-cookie")?.split(";")[0] ?? "";
       const { account } = await gateway.admin.core.billing.createAccount(
-        { name: "other" },
+        { settings: { name: "other" } },
         gateway.admin.call,
       );
       stranger = account?.accountId ?? "";

@@ -6,7 +6,7 @@ import { Client } from "pg";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import type { SimulateDepositRequestSchema } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
+import type { SimulatedDepositSchema } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import { parseCredits } from "../../src/base/money.ts";
 import {
   type CatalogFile,
@@ -414,10 +414,13 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   });
 
   const payments = () => gateway.admin.core.payments;
-  const simulate = (
-    orderId: string,
-    deposit: MessageInitShape<typeof SimulateDepositRequestSchema>,
-  ) => payments().simulateDeposit({ orderId, ...deposit }, gateway.admin.call);
+  const simulate = (orderId: string, value: MessageInitShape<typeof SimulatedDepositSchema>) =>
+    payments().simulateDeposit({ orderId, event: { case: "deposit", value } }, gateway.admin.call);
+  const settle = (orderId: string, depositId: string) => {
+    const value = { depositId, confirmations: 1 };
+    const event = { case: "change", value } as const;
+    return payments().simulateDeposit({ orderId, event }, gateway.admin.call);
+  };
   const orderIdOf = (page: Page) => new URL(page.url()).pathname.split("/").at(-1) ?? "";
   const postedOf = async () => {
     const { pools } = await gateway.admin.core.billing.getPools(
@@ -453,7 +456,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     // An exchange took its fee.
     const { depositId } = await simulate(orderId, { coins: "4.5" });
     await page.getByText("We see 4.5 of 5 USDT. 0 of 1 confirmation.").waitFor();
-    await simulate(orderId, { depositId, confirmations: 1 });
+    await settle(orderId, depositId);
     await page.getByText("4.5 USDT arrived, 0.5 USDT are missing.").waitFor();
     await page.getByText(/^Less arrived than the pack costs, .* Send the rest/).waitFor();
     expect(await page.locator(".pay-amount b").textContent()).toBe("0.5");

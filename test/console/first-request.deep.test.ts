@@ -175,7 +175,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       const orderId = await orderOf(walk.page);
       const { order } = await core.payments.getOrder({ orderId }, call);
       const amount = order?.missingCoins ?? "";
-      await core.payments.simulateDeposit({ orderId, coins: amount, confirmations: 1 }, call);
+      await core.payments.simulateDeposit(
+        { orderId, event: { case: "deposit", value: { coins: amount, confirmations: 1 } } },
+        call,
+      );
       await walk.end();
       expect(walk.clicks).toBeLessThanOrEqual(6);
       expect(walk.fields).toBeLessThanOrEqual(4);
@@ -228,7 +231,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const orderId = await orderOf(walk.page);
     const { order } = await core.payments.getOrder({ orderId }, call);
     const amount = order?.missingCoins ?? "";
-    await core.payments.simulateDeposit({ orderId, coins: amount, confirmations: 1 }, call);
+    await core.payments.simulateDeposit(
+      { orderId, event: { case: "deposit", value: { coins: amount, confirmations: 1 } } },
+      call,
+    );
     await walk.page.getByText("Nothing has arrived yet.").waitFor({ state: "detached" });
     await expect.poll(() => walk.paste()).toBe(200);
     await walk.end();

@@ -45,7 +45,10 @@ describe.for([false, true])("with HTTP_ADMIN=false, roles apart: %s", (split) =>
     const env = { HTTP_ADMIN: "false" };
     await withOperator({ env, split }, async (gateway, post) => {
       const { accountId, admin } = gateway;
-      const { account } = await admin.core.billing.createAccount({ name: "other" }, admin.call);
+      const { account } = await admin.core.billing.createAccount(
+        { settings: { name: "other" } },
+        admin.call,
+      );
       const [, session] = await post("people.v1.ProfileService/GetSession", {});
       expect(session).not.toHaveProperty("operator");
       const [, options] = await post("people.v1.SignInService/BeginPasskey", {});

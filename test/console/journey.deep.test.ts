@@ -118,8 +118,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByText("Nothing has arrived yet.").waitFor();
     const orderId = new URL(page.url()).pathname.split("/").at(-1) ?? "";
     const { payments } = gateway.admin.core;
-    const deposit = { orderId, coins: "5", confirmations: 1 };
-    await payments.simulateDeposit(deposit, gateway.admin.call);
+    const event = { case: "deposit", value: { coins: "5", confirmations: 1 } } as const;
+    await payments.simulateDeposit({ orderId, event }, gateway.admin.call);
     await page.getByText("Paid. 1,000.00 credits were added to the v1 pool.").waitFor();
     await page.getByRole("link", { name: /^Receipt R/ }).click();
     await page.getByRole("button", { name: "Print" }).waitFor();

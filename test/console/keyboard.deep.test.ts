@@ -151,8 +151,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const orderId = new URL(page.url()).pathname.split("/").at(-1) ?? "";
     const amount = (await page.locator(".pay-amount b").textContent()) ?? "";
     const { payments } = gateway.admin.core;
-    const deposit = { orderId, coins: amount.replaceAll(/[^\d.]/g, ""), confirmations: 9 };
-    await payments.simulateDeposit(deposit, gateway.admin.call);
+    const value = { coins: amount.replaceAll(/[^\d.]/g, ""), confirmations: 9 };
+    const event = { case: "deposit", value } as const;
+    await payments.simulateDeposit({ orderId, event }, gateway.admin.call);
     await page.getByText("Paid. 1,000.00 credits were added").waitFor();
 
     // What the bell told of it.
@@ -220,7 +221,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { page: other } = await openPage(browser);
     await signIn(other);
     const { key } = await gateway.admin.core.keys.createKey(
-      { accountId: gateway.accountId, family: 1, name: "two tabs" },
+      { accountId: gateway.accountId, family: 1, settings: { name: "two tabs" } },
       gateway.admin.call,
     );
     const keyId = key?.keyId ?? "";

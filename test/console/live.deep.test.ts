@@ -220,7 +220,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   test("a pause of a key that was revoked elsewhere makes the page look again", async () => {
     const { core, call } = gateway.admin;
     const { accountId } = gateway;
-    const { key } = await core.keys.createKey({ accountId, family: Family.V1, name: "gone" }, call);
+    const { key } = await core.keys.createKey(
+      { accountId, family: Family.V1, settings: { name: "gone" } },
+      call,
+    );
     await page.goto(at("/keys?status=all"));
     const row = page.getByRole("row", { name: /gone/ });
     const pause = row.getByRole("button", { name: "Pause" });

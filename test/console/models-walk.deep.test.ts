@@ -160,8 +160,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { keys } = gateway.admin.core;
     await keys.createKey(
       {
-        ...{ accountId: gateway.accountId, family: Family.V1, name: "haiku alone" },
-        allowedModels: ["haiku"],
+        accountId: gateway.accountId,
+        family: Family.V1,
+        settings: { name: "haiku alone", allowedModels: ["haiku"] },
       },
       call(),
     );

@@ -157,7 +157,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
          created_at = created_at - interval '20 minutes' where order_id = $1`,
       [orderId],
     );
-    await core.payments.simulateDeposit({ orderId, coins: "2", confirmations: 1 }, call);
+    await core.payments.simulateDeposit(
+      { orderId, event: { case: "deposit", value: { coins: "2", confirmations: 1 } } },
+      call,
+    );
     const told = ["PAYMENT_CREDITED", "PAYMENT_LATE", "PAYMENT_SEEN", "PAYMENT_SHORT"];
     await vi.waitFor(() => expect([...seen.keys()].sort()).toEqual(told), soon);
     const mails = () => smtp.mails.filter(({ text }) => text.includes(orderId));

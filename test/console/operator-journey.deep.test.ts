@@ -164,8 +164,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       call,
     );
     const { orderId = "" } = order ?? {};
-    const wrong = { orderId, coins: "0.0001", confirmations: 1, asset: "BTC" };
-    await core.payments.simulateDeposit(wrong, call);
+    const value = { coins: "0.0001", confirmations: 1, asset: "BTC" };
+    await core.payments.simulateDeposit({ orderId, event: { case: "deposit", value } }, call);
     // The deposit is looked at beside the call. The page lists what waits when it opens.
     const waiting = async () => (await core.payments.listAttention({}, call)).orders;
     await expect.poll(waiting).toHaveLength(1);

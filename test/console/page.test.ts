@@ -133,7 +133,10 @@ test("a session brings what each page of an account shows: figures, and names fo
   expect(seen.shownAccount).toMatchObject({ accountId, forecasts, members: [] });
 
   // An account of others looks like one that does not exist.
-  const { account } = await billing.createAccount({ name: "other" }, gateway.admin.call);
+  const { account } = await billing.createAccount(
+    { settings: { name: "other" } },
+    gateway.admin.call,
+  );
   for (const shownAccountId of [account?.accountId ?? "", "acc_none"])
     expect((await people.getSession({ shownAccountId }, call)).shownAccount).toBeUndefined();
 
@@ -149,7 +152,7 @@ test("an answer with ids of keys has their names, and usage has what was refused
   const { billing, keys } = gateway.admin.core;
   const { accountId } = gateway;
   const { key, secret } = await keys.createKey(
-    { accountId, family: Family.V1, name: "<b>named</b>", allowedModels: ["haiku"] },
+    { accountId, family: Family.V1, settings: { name: "<b>named</b>", allowedModels: ["haiku"] } },
     gateway.admin.call,
   );
   const statuses = await Promise.all(["haiku", "sonnet"].map((model) => ask(secret, model)));

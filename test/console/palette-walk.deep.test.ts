@@ -21,12 +21,16 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     ({ origin } = new URL(gateway.ownerLink));
     const { keys } = gateway.admin.core;
     const made = await keys.createKey(
-      { accountId: gateway.accountId, family: Family.V1, name: longName },
+      { accountId: gateway.accountId, family: Family.V1, settings: { name: longName } },
       gateway.admin.call,
     );
     keyId = made.key?.keyId ?? "";
     await keys.createKey(
-      { accountId: gateway.accountId, family: Family.V1, name: "<img src=x onerror=alert(1)>" },
+      {
+        accountId: gateway.accountId,
+        family: Family.V1,
+        settings: { name: "<img src=x onerror=alert(1)>" },
+      },
       gateway.admin.call,
     );
     browser = await startChromium();
@@ -217,7 +221,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   test("credits are offered where the person may buy some, and nowhere else", async () => {
     const { core, call } = gateway.admin;
     const { accountId } = gateway;
-    const { account } = await core.billing.createAccount({ name: "A customer" }, call);
+    const { account } = await core.billing.createAccount(
+      { settings: { name: "A customer" } },
+      call,
+    );
     const offered = async (path: string) => {
       await page.goto(`${origin}/console/${path}`);
       await page.getByRole("button", { name: /^Find/ }).waitFor();

@@ -65,7 +65,11 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       const { core, call } = gateway.admin;
       const name = `tool at ${width}`;
       const { key, secret } = await core.keys.createKey(
-        { accountId: gateway.accountId, family: Family.V1, name, allowedModels: ["haiku"] },
+        {
+          accountId: gateway.accountId,
+          family: Family.V1,
+          settings: { name, allowedModels: ["haiku"] },
+        },
         call,
       );
       const hint = key?.secrets[0]?.hint ?? "";

@@ -52,7 +52,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     days = rows.map(({ day }) => String(day));
     const { core, call } = gateway.admin;
     await core.keys.createKey(
-      { accountId: gateway.accountId, family: Family.V1, name: "the third key" },
+      { accountId: gateway.accountId, family: Family.V1, settings: { name: "the third key" } },
       call,
     );
     await writeLedger(db, gateway.accountId);

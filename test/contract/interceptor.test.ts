@@ -457,7 +457,10 @@ describe("the audit log", () => {
       },
       log,
     });
-    await core.keys.createKey({ accountId: "acc_1", family: Family.V1, name: secret }, asAdmin);
+    await core.keys.createKey(
+      { accountId: "acc_1", family: Family.V1, settings: { name: secret } },
+      asAdmin,
+    );
     await errorOf(core.keys.revokeKey({ keyId: secret }, asAdmin));
     expect(lines()).toEqual([
       {

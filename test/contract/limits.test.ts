@@ -7,12 +7,7 @@ import {
   type MessageInitShape,
   setExtension,
 } from "@bufbuild/protobuf";
-import {
-  durationFromMs,
-  FieldOptionsSchema,
-  timestampFromDate,
-  timestampFromMs,
-} from "@bufbuild/protobuf/wkt";
+import { durationFromMs, FieldOptionsSchema, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
 import {
   FieldRulesSchema,
@@ -28,6 +23,7 @@ import { ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   ChangeKeysRequestSchema,
   CreateKeyRequestSchema,
+  KeySettingsSchema,
   RotateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { CreateManagementKeyRequestSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
@@ -64,7 +60,7 @@ describe("the rules of our protos", () => {
     expect(oneofs.filter((one) => hasOption(one, oneofRules))).toEqual([]);
   });
 
-  const { name, tags } = CreateKeyRequestSchema.field;
+  const { name, tags } = KeySettingsSchema.field;
   test.for<[string, MessageInitShape<typeof FieldRulesSchema>]>([
     ["cel", { cel: [{ id: "a", expression: "true" }] }],
     ["cel_expression", { celExpression: ["true"] }],
@@ -135,7 +131,8 @@ function errorOf<T extends DescMessage>(type: T, init: MessageInitShape<T>): str
 }
 
 describe("the sentence of an error comes from the rule", () => {
-  const key = { family: Family.V1, name: "a" };
+  const family = Family.V1;
+  const key = { family, settings: { name: "a" } };
   const form64 = "8 to 64 of a-z, A-Z, 0-9, `_`, `-`";
   const hold = {
     ...{ requestId: "req_12345678", keyId: "key_1", model: "opus", nonce: "12345678" },
@@ -145,34 +142,40 @@ describe("the sentence of an error comes from the rule", () => {
   const scope = ManagementScope.READ;
   const cases: [string | undefined, string | undefined][] = [
     [errorOf(CreateKeyRequestSchema, key), undefined],
-    [errorOf(CreateKeyRequestSchema, { family: Family.V1 }), "name: is required"],
+    [errorOf(CreateKeyRequestSchema, { family }), "settings: is required"],
     [
-      errorOf(CreateKeyRequestSchema, { ...key, name: "a".repeat(201) }),
-      "name: has more than 200 characters",
+      errorOf(CreateKeyRequestSchema, { ...key, settings: { name: "a".repeat(201) } }),
+      "settings.name: has more than 200 characters",
     ],
     [
-      errorOf(CreateKeyRequestSchema, { ...key, requestsPerMinute: 1_000_001 }),
-      "requests_per_minute: is at most 1,000,000",
+      errorOf(CreateKeyRequestSchema, { ...key, settings: { requestsPerMinute: 1_000_001 } }),
+      "settings.requests_per_minute: is at most 1,000,000",
     ],
     [
-      errorOf(CreateKeyRequestSchema, { ...key, dailyCapMicrocredits: -1n }),
-      "daily_cap_microcredits: is from 0 to 9,007,199,254,740,992",
+      errorOf(CreateKeyRequestSchema, { ...key, settings: { dailyCapMicrocredits: -1n } }),
+      "settings.daily_cap_microcredits: is from 0 to 9,007,199,254,740,992",
     ],
     [
-      errorOf(CreateKeyRequestSchema, { ...key, allowedModels: Array(101).fill("a") }),
-      "allowed_models: has more than 100 entries",
+      errorOf(CreateKeyRequestSchema, {
+        ...key,
+        settings: { allowedModels: Array(101).fill("a") },
+      }),
+      "settings.allowed_models: has more than 100 entries",
     ],
     [
-      errorOf(CreateKeyRequestSchema, { ...key, expiresAt: timestampFromMs(Date.now() - 1) }),
-      "expires_at: has to be in the future",
+      errorOf(CreateKeyRequestSchema, {
+        family,
+        settings: { expiresAt: timestampFromDate(new Date(0)) },
+      }),
+      "settings.expires_at: has to be in the future",
     ],
     [
-      errorOf(CreateKeyRequestSchema, { ...key, tags: { "a b": "c" } }),
-      `tags: the key of an entry is ${tagForm}`,
+      errorOf(CreateKeyRequestSchema, { ...key, settings: { tags: { "a b": "c" } } }),
+      `settings.tags: the key of an entry is ${tagForm}`,
     ],
     [
-      errorOf(CreateKeyRequestSchema, { ...key, tags: { a: "" } }),
-      "tags: the value of an entry has fewer than 1 character",
+      errorOf(CreateKeyRequestSchema, { ...key, settings: { tags: { a: "" } } }),
+      "settings.tags: the value of an entry has fewer than 1 character",
     ],
     [errorOf(QueryUsageRequestSchema, { tags: { a: "b", c: "d" } }), "tags: has more than 1 entry"],
     [
@@ -192,8 +195,10 @@ describe("the sentence of an error comes from the rule", () => {
       `tags.remove[1]: is ${tagForm}`,
     ],
     [
-      errorOf(CreateManagementKeyRequestSchema, { name: "a", scopes: [scope, scope] }),
-      "scopes[1]: is there a second time",
+      errorOf(CreateManagementKeyRequestSchema, {
+        settings: { name: "a", scopes: [scope, scope] },
+      }),
+      "settings.scopes[1]: is there a second time",
     ],
     [errorOf(PlaceHoldRequestSchema, hold), undefined],
     [errorOf(PlaceHoldRequestSchema, { ...hold, nonce: "1234567" }), `nonce: is ${form64}`],
@@ -214,9 +219,9 @@ describe("the sentence of an error comes from the rule", () => {
   });
 
   test("a length counts characters, also those of two units", () => {
-    const named = (name: string) => errorOf(CreateKeyRequestSchema, { ...key, name });
+    const named = (name: string) => errorOf(CreateKeyRequestSchema, { ...key, settings: { name } });
     expect(named("😀".repeat(200))).toBeUndefined();
-    expect(named("😀".repeat(201))).toBe("name: has more than 200 characters");
+    expect(named("😀".repeat(201))).toBe("settings.name: has more than 200 characters");
   });
 });
 

@@ -88,7 +88,11 @@ test("fifty creations at once, on two nodes, make one key and get fifty equal an
   const idempotencyKey = newIdempotencyKey();
   const answers = await Promise.all(
     Array.from({ length: 50 }, (_, index) =>
-      createKey({ name: "at once", idempotencyKey }, undefined, keys[index % 2 === 0 ? 0 : 1]),
+      createKey(
+        { settings: { name: "at once" }, idempotencyKey },
+        undefined,
+        keys[index % 2 === 0 ? 0 : 1],
+      ),
     ),
   );
   expect(await countKeys("at once")).toBe(1);
@@ -97,7 +101,10 @@ test("fifty creations at once, on two nodes, make one key and get fifty equal an
 });
 
 test("without an idempotency key each call makes a key of its own", async () => {
-  const answers = [await createKey({ name: "apart" }), await createKey({ name: "apart" }, "")];
+  const answers = [
+    await createKey({ settings: { name: "apart" } }),
+    await createKey({ settings: { name: "apart" } }, ""),
+  ];
   expect(new Set(answers.map(({ secret }) => secret)).size).toBe(2);
   expect(await countKeys("apart")).toBe(2);
 });
@@ -105,14 +112,16 @@ test("without an idempotency key each call makes a key of its own", async () => 
 describe("an idempotency key", () => {
   test("may come in the header, alone or equal to the field", async () => {
     const idempotencyKey = newIdempotencyKey();
-    const first = await createKey({ name: "by header" }, idempotencyKey);
-    expect(await createKey({ name: "by header", idempotencyKey })).toEqual(first);
-    expect(await createKey({ name: "by header", idempotencyKey }, idempotencyKey)).toEqual(first);
+    const first = await createKey({ settings: { name: "by header" } }, idempotencyKey);
+    expect(await createKey({ settings: { name: "by header" }, idempotencyKey })).toEqual(first);
+    expect(
+      await createKey({ settings: { name: "by header" }, idempotencyKey }, idempotencyKey),
+    ).toEqual(first);
   });
 
   test("is refused if header and field differ, and nothing is made", async () => {
     const idempotencyKey = newIdempotencyKey();
-    const call = createKey({ name: "two keys", idempotencyKey }, newIdempotencyKey());
+    const call = createKey({ settings: { name: "two keys" }, idempotencyKey }, newIdempotencyKey());
     expect(await errorOf(call)).toBe("invalid_request idempotency_key");
     expect(await countKeys("two keys")).toBe(0);
   });
@@ -125,29 +134,34 @@ describe("an idempotency key", () => {
   ])(
     "of $length characters makes one key; its secret is repeated: $keepsSecret",
     async ({ length, keepsSecret }) => {
-      const request = { name: `long ${length}`, idempotencyKey: "x".repeat(length) };
+      const name = `long ${length}`;
+      const request = { settings: { name }, idempotencyKey: "x".repeat(length) };
       const first = await createKey(request);
       expect(first.secret).not.toBe("");
       const again = await createKey(request);
       expect(again.key).toEqual(first.key);
       expect(again.secret).toBe(keepsSecret ? first.secret : "");
-      expect(await countKeys(request.name)).toBe(1);
+      expect(await countKeys(name)).toBe(1);
     },
   );
 
   test.for([256, 300])("of %i characters is refused, in field and header", async (length) => {
     const idempotencyKey = "x".repeat(length);
     const refused = "invalid_request idempotency_key";
-    expect(await errorOf(createKey({ name: "too long", idempotencyKey }))).toBe(refused);
-    expect(await errorOf(createKey({ name: "too long" }, idempotencyKey))).toBe(refused);
+    expect(await errorOf(createKey({ settings: { name: "too long" }, idempotencyKey }))).toBe(
+      refused,
+    );
+    expect(await errorOf(createKey({ settings: { name: "too long" } }, idempotencyKey))).toBe(
+      refused,
+    );
     expect(await countKeys("too long")).toBe(0);
   });
 
   test("is refused for another request, and for another method", async () => {
     const idempotencyKey = newIdempotencyKey();
-    const { key } = await createKey({ name: "this", idempotencyKey });
+    const { key } = await createKey({ settings: { name: "this" }, idempotencyKey });
     const reused = "idempotency_key_reused idempotency_key";
-    expect(await errorOf(createKey({ name: "that", idempotencyKey }))).toBe(reused);
+    expect(await errorOf(createKey({ settings: { name: "that" }, idempotencyKey }))).toBe(reused);
     const rotate = create(RotateKeyRequestSchema, { keyId: key?.keyId ?? "", idempotencyKey });
     const rotated = keys[0].service.rotateKey(rotate, callBy(environmentToken));
     expect(await errorOf(rotated)).toBe(reused);
@@ -157,8 +171,10 @@ describe("an idempotency key", () => {
   test("is refused for another method although its request has the same bytes", async () => {
     const idempotencyKey = newIdempotencyKey();
     const [accountId, name] = ["acc_a", "ana"];
-    const key = { accountId, family: Family.V1, name };
-    const invitation = { accountId, role: AccountRole.VIEWER, login: name };
+    const key = { accountId, family: Family.V1, settings: { name } };
+    // The bytes of a message with the name as its first field.
+    const login = `\n\u0003${name}`;
+    const invitation = { accountId, role: AccountRole.VIEWER, login };
     expect(toBinary(CreateKeyRequestSchema, create(CreateKeyRequestSchema, key))).toEqual(
       toBinary(CreateInvitationRequestSchema, create(CreateInvitationRequestSchema, invitation)),
     );
@@ -186,7 +202,7 @@ describe("an idempotency key", () => {
 
   test("counts for one account and one caller", async () => {
     const idempotencyKey = newIdempotencyKey();
-    const request = { name: "for one", idempotencyKey };
+    const request = { settings: { name: "for one" }, idempotencyKey };
     const first = await createKey(request);
     const other = await createKey({ ...request, accountId: "acc_b" });
     const person = callBy({ ...environmentToken, name: "another" }, { accountId: "acc_a" });
@@ -197,19 +213,23 @@ describe("an idempotency key", () => {
 
   test("is free again after a creation that failed", async () => {
     const idempotencyKey = newIdempotencyKey();
-    const missing = createKey({ accountId: "acc_missing", name: "later", idempotencyKey });
+    const missing = createKey({
+      accountId: "acc_missing",
+      settings: { name: "later" },
+      idempotencyKey,
+    });
     expect(await errorOf(missing)).toBe("not_found account_id");
     await rows("insert into accounts (account_id, name) values ('acc_missing', 'm')");
     const { secret } = await createKey({
       accountId: "acc_missing",
-      name: "later",
+      settings: { name: "later" },
       idempotencyKey,
     });
     expect(secret).not.toBe("");
   });
 
   test("makes a new key after a day, when what was noted is removed", async () => {
-    const request = { name: "next day", idempotencyKey: newIdempotencyKey() };
+    const request = { settings: { name: "next day" }, idempotencyKey: newIdempotencyKey() };
     const first = await createKey(request);
     const [kept] = await rows<{ hours: number }>(
       `select extract(epoch from ends_at - now()) / 3600 as hours
@@ -232,7 +252,7 @@ describe("an idempotency key", () => {
 
 test("the database alone opens no secret of a repeat", async () => {
   const idempotencyKey = newIdempotencyKey();
-  const { secret, key } = await createKey({ name: "sealed", idempotencyKey });
+  const { secret, key } = await createKey({ settings: { name: "sealed" }, idempotencyKey });
   const [replay] = await rows<{ sealed: Buffer }>("select sealed from replays where made_id = $1", [
     key?.keyId,
   ]);
@@ -254,7 +274,7 @@ test("the database alone opens no secret of a repeat", async () => {
 });
 
 test("RotateKey adds one secret for twenty calls at once", async () => {
-  const { key } = await createKey({ name: "rotated" });
+  const { key } = await createKey({ settings: { name: "rotated" } });
   const keyId = key?.keyId ?? "";
   const request = create(RotateKeyRequestSchema, { keyId, idempotencyKey: newIdempotencyKey() });
   const answers = await Promise.all(

@@ -124,11 +124,11 @@ describe("a misspelt member gets the nearest name", () => {
   test.for<[DescMethod, JsonObject, string]>([
     [
       createKey,
-      { monthlyCap: "5" },
-      "monthlyCap: is not a member of gateway.keys.v1.CreateKeyRequest; did you mean monthlyCapMicrocredits?",
+      { settings: { monthlyCap: "5" } },
+      "settings.monthlyCap: is not a member of gateway.keys.v1.KeySettings; did you mean monthlyCapMicrocredits?",
     ],
     [createKey, { rpm: 5 }, "rpm: is not a member of gateway.keys.v1.CreateKeyRequest"],
-    [createKey, { request_per_minute: 5 }, "did you mean requests_per_minute?"],
+    [createKey, { settings: { request_per_minute: 5 } }, "did you mean requests_per_minute?"],
     [
       rotateKey,
       { overlapSeconds: 0 },

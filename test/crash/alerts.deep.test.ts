@@ -66,6 +66,7 @@ test("an alert whose post dies with its process is posted by another, and listed
         ],
         webhookUrl: `https://localhost:${port}/`,
       },
+      updateMask: "belowMicrocredits,rules,webhookUrl",
     });
     const posted = new Promise<IncomingMessage>((resolve) => {
       onPost = resolve;

@@ -128,7 +128,9 @@ for (const moment of [...moments.payments, ...moments.sweep])
       await stage.recover();
     };
 
-    const { account } = await call("accounts.v1.AccountsService/CreateAccount", { name: "x" });
+    const { account } = await call("accounts.v1.AccountsService/CreateAccount", {
+      settings: { name: "x" },
+    });
     const { accountId } = account;
     const posted = async () => {
       const [row] = await stage.ledger.run<{ sum: bigint }>(

@@ -44,7 +44,9 @@ for (const moment of moments)
     // Its account, its order and its owner are there before anything kills a process.
     const calm = await stage.start(env);
     const made = Object(
-      await call(calm, "accounts.v1.AccountsService/CreateAccount", { name: "a customer" }),
+      await call(calm, "accounts.v1.AccountsService/CreateAccount", {
+        settings: { name: "a customer" },
+      }),
     );
     const { accountId } = made.account;
     const address = `buyer-${++accounts}@example.com`;
@@ -77,7 +79,8 @@ for (const moment of moments)
     const { orderId } = ordered.order;
     // The answer may be lost with the process.
     await call(gateway, `payments.v1.PaymentDeskService/SimulateDeposit`, {
-      ...{ orderId, coins: "5", confirmations: 1 },
+      orderId,
+      deposit: { coins: "5", confirmations: 1 },
     }).catch(() => undefined);
     expect((await exited)[1]).toBe("SIGKILL");
     const other = await stage.start(env);

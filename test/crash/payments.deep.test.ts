@@ -30,7 +30,9 @@ async function call(gateway: ChildGateway, method: string, body: object): Promis
 
 async function orderPack(gateway: ChildGateway): Promise<{ accountId: string; orderId: string }> {
   const made = Object(
-    await call(gateway, "accounts.v1.AccountsService/CreateAccount", { name: "a customer" }),
+    await call(gateway, "accounts.v1.AccountsService/CreateAccount", {
+      settings: { name: "a customer" },
+    }),
   );
   const { accountId } = made.account;
   const ordered = Object(
@@ -62,8 +64,7 @@ for (const { moment, before } of moments) {
     // The answer may be lost with the process.
     await call(gateway, "payments.v1.PaymentDeskService/SimulateDeposit", {
       orderId,
-      coins: "5",
-      confirmations: 1,
+      deposit: { coins: "5", confirmations: 1 },
     }).catch(() => undefined);
     expect((await exited)[1]).toBe("SIGKILL");
     const transfers = () =>

@@ -140,7 +140,7 @@ describe.skipIf(!helm || !redisBinary)("the pods of the chart", () => {
     expect(person.login).toBe("olga");
     const refused = await call(
       "accounts.v1.AccountsService/CreateAccount",
-      { name: "By token" },
+      { settings: { name: "By token" } },
       `Bearer ${secret.ADMIN_TOKEN}`,
     );
     expect(refused).toMatchObject({ code: "permission_denied" });
@@ -148,7 +148,8 @@ describe.skipIf(!helm || !redisBinary)("the pods of the chart", () => {
 
   test("make an account, credits and a key for the operator, who had none", async () => {
     const { account } = await call("accounts.v1.AccountsService/CreateAccount", {
-      ...{ name: "ACME", idempotencyKey: "acme" },
+      idempotencyKey: "acme",
+      settings: { name: "ACME" },
     });
     const of = { accountId: account.accountId, family: "FAMILY_V1" };
     const { transfer } = await call("billing.v1.BillingService/CreateTransfer", {
@@ -157,7 +158,9 @@ describe.skipIf(!helm || !redisBinary)("the pods of the chart", () => {
     });
     expect(transfer.kind).toBe("TRANSFER_KIND_PURCHASE");
     const made = await call("keys.v1.KeysService/CreateKey", {
-      ...{ ...of, name: "first", idempotencyKey: "first" },
+      ...of,
+      idempotencyKey: "first",
+      settings: { name: "first" },
     });
     key = made.secret;
     expect(key).toMatch(/^sk-gw2-1/);

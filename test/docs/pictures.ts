@@ -84,7 +84,7 @@ async function fillMonths(db: Client, address: string, keys: FirstKeys): Promise
   const past = "(now() at time zone 'utc')::date - 70";
   await db.query(`update usage_progress set closed_to = ${past}, hours_from = ${past}`);
   for (const { name, model, requests, inputPrice } of uses) {
-    const request = { accountId, family: "FAMILY_V1", name };
+    const request = { accountId, family: "FAMILY_V1", settings: { name } };
     const answer = await call(address, "keys.v1.KeysService/CreateKey", adminToken, request);
     const { key } = Object(await answer.json());
     await db.query(insertHours, [accountId, key.keyId, name, model, requests, inputPrice]);

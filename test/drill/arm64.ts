@@ -74,7 +74,8 @@ try {
     }
   };
   const { account } = await call("accounts.v1.AccountsService/CreateAccount", {
-    ...{ name: "Drill", idempotencyKey: "drill" },
+    idempotencyKey: "drill",
+    settings: { name: "Drill" },
   });
   const of = { accountId: Object(account).accountId, family: "FAMILY_V1" };
   await call("billing.v1.BillingService/CreateTransfer", {
@@ -82,7 +83,9 @@ try {
     ...{ amountMicrocredits: "1000000000", idempotencyKey: "drill" },
   });
   const { secret } = await call("keys.v1.KeysService/CreateKey", {
-    ...{ ...of, name: "drill", idempotencyKey: "drill" },
+    ...of,
+    idempotencyKey: "drill",
+    settings: { name: "drill" },
   });
   const answer = await fetch(`${address}/v1/messages`, {
     method: "POST",

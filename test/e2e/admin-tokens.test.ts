@@ -75,7 +75,7 @@ for (const split of [false, true]) {
       const { transfer } = await overHttp.billing.createTransfer(bonus, as(MONEY));
       expect(actorText(transfer?.createdBy)).toBe("token:money");
       const { key } = await core.keys.createKey(
-        { accountId, family: Family.V1, name: "k" },
+        { accountId, family: Family.V1, settings: { name: "k" } },
         as(KEYS),
       );
       expect(actorText(key?.createdBy)).toBe("token:keys");

@@ -48,11 +48,11 @@ async function join(accountId: string, role: AccountRole): Promise<Credential> {
 
 /** A new account with an owner, a key and credits in its v1 pool. */
 async function open(name = "Acme", microcredits = 1_000_000_000n) {
-  const { account } = await core().billing.createAccount({ name }, admin());
+  const { account } = await core().billing.createAccount({ settings: { name } }, admin());
   const accountId = account?.accountId ?? "";
   if (microcredits > 0n) await transfer(accountId, TransferKind.BONUS, microcredits);
   const { key, secret } = await core().keys.createKey(
-    { accountId, family: Family.V1, name: "k" },
+    { accountId, family: Family.V1, settings: { name: "k" } },
     admin(),
   );
   const owner = await join(accountId, AccountRole.OWNER);
@@ -244,7 +244,7 @@ describe("closing an account", () => {
     const confirm = words("Acme", "1000");
     const creating = Array.from({ length: 20 }, async (_, index) => {
       await delay(index);
-      const request = { accountId, family: Family.V1, name: "k" };
+      const request = { accountId, family: Family.V1, settings: { name: "k" } };
       return core()
         .keys.createKey(request, owner)
         .catch(() => undefined);
@@ -268,7 +268,7 @@ describe("closing an account", () => {
       suspend: () => billing.suspendAccount({ accountId, reason: "a test" }, operator),
       resume: () => billing.resumeAccount({ accountId, reason: "as before" }, operator),
       close: () => billing.closeAccount({ accountId, confirm: words("Acme", "0") }, owner),
-      key: () => keys.createKey({ accountId, family: Family.V1, name: "k" }, owner),
+      key: () => keys.createKey({ accountId, family: Family.V1, settings: { name: "k" } }, owner),
       invite: () => core().people.createInvitation({ accountId, role: 1 }, owner),
       redeem: () => redeem(link, "too-late"),
       purchase: () => transfer(accountId, TransferKind.PURCHASE, 1_000_000_000n),
@@ -296,7 +296,10 @@ const buy = (accountId: string, call: Credential) =>
     call,
   );
 const pay = (orderId: string, amount = "5") =>
-  core().payments.simulateDeposit({ orderId, coins: amount, confirmations: 1 }, admin());
+  core().payments.simulateDeposit(
+    { orderId, event: { case: "deposit", value: { coins: amount, confirmations: 1 } } },
+    admin(),
+  );
 const orderOf = async (orderId: string, call: Credential) =>
   (await core().payments.getOrder({ orderId }, call)).order;
 

@@ -200,7 +200,10 @@ beforeAll(async () => {
 
   async function open(): Promise<Ids> {
     const payer = await ledger.payer(1_000_000_000n);
-    const { key } = await client.createKey({ accountId: payer.accountId, name: "kept" });
+    const { key } = await client.createKey({
+      accountId: payer.accountId,
+      settings: { name: "kept" },
+    });
     const keyId = key?.keyId ?? "";
     const hold = await ledger.holds.place(holdRequest({ ...payer, keyId }, 10), stop);
     await ledger.holds.settle(hold, endingWith({ output: 1 }));

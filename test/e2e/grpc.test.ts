@@ -21,7 +21,7 @@ test("a key created over gRPC pays for an answer over gRPC, at the same cost as 
     createGrpcTransport({ baseUrl: `http://${gateway.grpcAddress}` }),
   );
   const { secret } = await keys.createKey(
-    { accountId: gateway.accountId, family: Family.V1, name: "billing job" },
+    { accountId: gateway.accountId, family: Family.V1, settings: { name: "billing job" } },
     { headers: { authorization: `Bearer ${gateway.adminToken}` } },
   );
 

@@ -39,9 +39,8 @@ for (const split of [false, true]) {
       return Object(await answer.json());
     }
 
-    const createKey = async (more: object = {}) => {
-      const { accountId } = gateway;
-      const key = { accountId, family: "FAMILY_V1", name: "k", ...more };
+    const createKey = async (settings: object = {}, { accountId } = gateway) => {
+      const key = { accountId, family: "FAMILY_V1", settings: { name: "k", ...settings } };
       return call("keys.v1.KeysService/CreateKey", key);
     };
 
@@ -62,7 +61,7 @@ for (const split of [false, true]) {
     });
 
     test("an operator has to name the account", async () => {
-      const { details } = await createKey({ accountId: "" });
+      const { details } = await createKey({}, { ...gateway, accountId: "" });
       expect(details[0].debug.reason).toBe("INVALID_REQUEST");
     });
 

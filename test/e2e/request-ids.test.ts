@@ -28,7 +28,7 @@ const send = (key: string, requestId: string) =>
 
 test("an id that one customer used is free for another one, and each reads the receipt of its own request", async () => {
   const { core, call } = gateway.admin;
-  const { account } = await core.billing.createAccount({ name: "other" }, call);
+  const { account } = await core.billing.createAccount({ settings: { name: "other" } }, call);
   const { accountId = "" } = account ?? {};
   await core.billing.createTransfer(
     {
@@ -40,7 +40,10 @@ test("an id that one customer used is free for another one, and each reads the r
     },
     call,
   );
-  const { secret } = await core.keys.createKey({ accountId, family: Family.V1, name: "k" }, call);
+  const { secret } = await core.keys.createKey(
+    { accountId, family: Family.V1, settings: { name: "k" } },
+    call,
+  );
   const requestId = "req_order-number-1";
   const first = await send(gateway.v1, requestId);
   const second = await send(secret, requestId);

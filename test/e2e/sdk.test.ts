@@ -34,7 +34,7 @@ for (const split of [false, true]) {
       }) {
         const { core, call } = gateway.admin;
         const { secret } = await core.keys.createKey(
-          { accountId: gateway.accountId, family: Family.V1, name: "k", ...controls },
+          { accountId: gateway.accountId, family: Family.V1, settings: { name: "k", ...controls } },
           call,
         );
         return {

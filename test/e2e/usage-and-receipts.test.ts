@@ -58,7 +58,8 @@ for (const split of [false, true]) {
     let requestsOfOne: string[];
 
     async function createKey(accountId: string, accountReader = false) {
-      const request = { accountId, family: Family.V1, name: "usage", accountReader };
+      const settings = { name: "usage", accountReader };
+      const request = { accountId, family: Family.V1, settings };
       const { key, secret } = await gateway.admin.core.keys.createKey(request, gateway.admin.call);
       return { secret, keyId: key?.keyId ?? "" };
     }
@@ -90,7 +91,10 @@ for (const split of [false, true]) {
         createKey(accountId),
         createKey(accountId, true),
       ]);
-      const { account } = await admin.core.billing.createAccount({ name: "other" }, admin.call);
+      const { account } = await admin.core.billing.createAccount(
+        { settings: { name: "other" } },
+        admin.call,
+      );
       const other = account?.accountId ?? "";
       stranger = { ...(await createKey(other)), accountId: other };
       requestsOfOne = [];
@@ -190,8 +194,7 @@ for (const split of [false, true]) {
         {
           accountId: gateway.accountId,
           family: Family.V1,
-          name: "capped",
-          monthlyCapMicrocredits: 3_000_000n,
+          settings: { name: "capped", monthlyCapMicrocredits: 3_000_000n },
         },
         call,
       );
@@ -201,7 +204,7 @@ for (const split of [false, true]) {
 
     test("a pool in debt has no balance, not less than none", async () => {
       const { core, call } = gateway.admin;
-      const { account } = await core.billing.createAccount({ name: "in debt" }, call);
+      const { account } = await core.billing.createAccount({ settings: { name: "in debt" } }, call);
       const owner = { accountId: account?.accountId ?? "", family: Family.V1 };
       await core.billing.createTransfer(
         {
@@ -210,7 +213,10 @@ for (const split of [false, true]) {
         },
         call,
       );
-      const { secret } = await core.keys.createKey({ ...owner, name: "in debt" }, call);
+      const { secret } = await core.keys.createKey(
+        { ...owner, settings: { name: "in debt" } },
+        call,
+      );
       expect(await read("dashboard/billing/credit_grants", secret)).toMatchObject({
         ...{ total_available: 0, total_used: 0, total_granted: 0 },
       });

@@ -100,7 +100,7 @@ describe.for(bindingNames)("a page token over %s", (binding) => {
     const { keys, billing } = bindings[binding];
     const { accounts } = await billing.listAccounts({ pageSize: 2 }, asAdmin);
     const { accountId = "" } = accounts[0] ?? {};
-    const other = await billing.createAccount({ name: `over ${binding}` }, asAdmin);
+    const other = await billing.createAccount({ settings: { name: `over ${binding}` } }, asAdmin);
     const asked = { accountId, order: KeyOrder.NAME };
     const first = await keys.listKeys({ ...asked, pageSize: 1 }, asAdmin);
     const { nextPageToken: pageToken } = first;
@@ -223,7 +223,10 @@ describe("another account", () => {
   const foreign: Record<string, string> = {};
   beforeAll(async () => {
     const { billing, keys, inference } = bindings.local;
-    const { account } = await billing.createAccount({ name: "another customer" }, asAdmin);
+    const { account } = await billing.createAccount(
+      { settings: { name: "another customer" } },
+      asAdmin,
+    );
     foreign.account_id = account?.accountId ?? "";
     const transfer = {
       family: 1,
@@ -233,7 +236,7 @@ describe("another account", () => {
     } as const;
     await billing.createTransfer({ accountId: foreign.account_id, ...transfer }, asAdmin);
     const created = await keys.createKey(
-      { accountId: foreign.account_id, family: 1, name: "k" },
+      { accountId: foreign.account_id, family: 1, settings: { name: "k" } },
       asAdmin,
     );
     foreign.key_id = created.key?.keyId ?? "";

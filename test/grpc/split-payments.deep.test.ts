@@ -51,7 +51,10 @@ test("through a facade an order is made, watched and paid, and becomes credits i
   const facade = await start({ ROLE: "facade", CORE_ADDRESS: `127.0.0.1:${port}` });
   const core = grpcCore({ addresses: [`127.0.0.1:${port}`] });
   stack.defer(() => core.close());
-  const { account } = await core.billing.createAccount({ name: "a customer" }, asAdmin);
+  const { account } = await core.billing.createAccount(
+    { settings: { name: "a customer" } },
+    asAdmin,
+  );
   const accountId = account?.accountId ?? "";
 
   const transport = createConnectTransport({ baseUrl: facade.address, httpVersion: "1.1" });
@@ -79,7 +82,10 @@ test("through a facade an order is made, watched and paid, and becomes credits i
   })().catch(() => "left");
   await expect.poll(() => states).toContain(OrderState.OPEN);
   const amount = order?.quotedCoins ?? "";
-  await payments.simulateDeposit({ orderId, coins: amount, confirmations: 1 }, asAdmin);
+  await payments.simulateDeposit(
+    { orderId, event: { case: "deposit", value: { coins: amount, confirmations: 1 } } },
+    asAdmin,
+  );
   await expect.poll(() => states).toContain(OrderState.PAID);
   leaving.abort();
   expect(await watching).toBe("left");

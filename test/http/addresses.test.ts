@@ -22,7 +22,11 @@ afterAll(() => Promise.all([plain.stop(), proxied.stop()]));
 async function keyFor(gateway: TestGateway, ...allowedAddresses: string[]) {
   const { core, call } = gateway.admin;
   const { key, secret } = await core.keys.createKey(
-    { accountId: gateway.accountId, family: Family.V1, name: "leaked", allowedAddresses },
+    {
+      accountId: gateway.accountId,
+      family: Family.V1,
+      settings: { name: "leaked", allowedAddresses },
+    },
     call,
   );
   return { keyId: key?.keyId ?? "", secret };

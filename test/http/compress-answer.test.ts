@@ -18,7 +18,10 @@ beforeAll(async () => {
   const { core, call } = gateway.admin;
   const { accountId } = gateway;
   for (let index = 0; index < 30; index++)
-    await core.keys.createKey({ accountId, family: Family.V1, name: `key ${index}` }, call);
+    await core.keys.createKey(
+      { accountId, family: Family.V1, settings: { name: `key ${index}` } },
+      call,
+    );
 });
 afterAll(() => gateway.stop());
 
@@ -84,13 +87,14 @@ test("a small answer, an error and a new secret come as they are", async () => {
   const { accountId } = gateway;
   const getPools = "gateway.billing.v1.BillingService/GetPools";
   const createKey = "gateway.keys.v1.KeysService/CreateKey";
-  const key = { accountId, family: "FAMILY_V1", name: "x".repeat(200) };
-  const models = { allowedModels: Array.from({ length: 200 }, () => "no such model") };
+  const settings = { name: "x".repeat(200) };
+  const key = { accountId, family: "FAMILY_V1", settings };
+  const allowedModels = Array.from({ length: 200 }, () => "no such model");
   for (const [method, body] of [
     [getPools, { accountId }],
     [listKeys, { accountId, query: "q".repeat(5_000) }],
     [createKey, key],
-    [createKey, { ...key, ...models }],
+    [createKey, { ...key, settings: { ...settings, allowedModels } }],
   ] as const) {
     const { headers, bytes } = await post(method, body, "br, gzip");
     expect(headers["content-encoding"]).toBeUndefined();

@@ -17,7 +17,7 @@ afterAll(() => gateway.stop());
 async function newKey(accountId: string, more: object): Promise<{ keyId: string; secret: string }> {
   const { core, call } = gateway.admin;
   const { key, secret } = await core.keys.createKey(
-    { accountId, family: Family.V1, name: "test", ...more },
+    { accountId, family: Family.V1, settings: { name: "test", ...more } },
     call,
   );
   return { keyId: key?.keyId ?? "", secret };
@@ -39,7 +39,7 @@ async function send(secret: string, model = "haiku"): Promise<number> {
 
 test("rate limits, models, and credits that are spent are counted by key and reason", async () => {
   const { core, call } = gateway.admin;
-  const { account } = await core.billing.createAccount({ name: "empty" }, call);
+  const { account } = await core.billing.createAccount({ settings: { name: "empty" } }, call);
   const empty = await newKey(account?.accountId ?? "", {});
   const limited = await newKey(gateway.accountId, {
     requestsPerMinute: 1,

@@ -20,11 +20,11 @@ afterAll(() => gateway.stop());
 /** A key of a new account with these credits. */
 async function keyWith(credits: number, controls: Controls = {}): Promise<TestKey> {
   const { core, call } = gateway.admin;
-  const { account } = await core.billing.createAccount({ name: "isolation" }, call);
+  const { account } = await core.billing.createAccount({ settings: { name: "isolation" } }, call);
   const accountId = account?.accountId ?? "";
   if (credits > 0) await grant(accountId, credits);
   const { key, secret } = await core.keys.createKey(
-    { accountId, family: Family.V2, name: "k", ...controls },
+    { accountId, family: Family.V2, settings: { name: "k", ...controls } },
     call,
   );
   return { accountId, keyId: key?.keyId ?? "", secret };
@@ -172,7 +172,7 @@ describe("answered before the body is read, on both generating paths", () => {
     await expectRemembered(key, [429, "too_many_failed", "{"], "400");
     const { core, call } = gateway.admin;
     const other = await core.keys.createKey(
-      { accountId: key.accountId, family: Family.V2, name: "other" },
+      { accountId: key.accountId, family: Family.V2, settings: { name: "other" } },
       call,
     );
     expect(await send({ ...key, secret: other.secret })).toBe("200");

@@ -110,7 +110,7 @@ test("a key that it creates over Connect pays at once, and dies with its word", 
       });
       return { status: response.status, body: Object(await response.json()) };
     };
-    const created = await call("CreateKey", { name: "run 1", family: "FAMILY_V1" });
+    const created = await call("CreateKey", { settings: { name: "run 1" }, family: "FAMILY_V1" });
     expect(created.status).toBe(200);
     const pay = async () => {
       const response = await fetch(`${gateway.address}/v1/messages`, {

@@ -27,7 +27,7 @@ for (const split of [false, true]) {
   /** An order that is not to be looked at for an hour. Returns its id. */
   const newOrder = async (processor = "signed") => {
     const { core, call } = gateway.admin;
-    const { account } = await core.billing.createAccount({ name: "buyer" }, call);
+    const { account } = await core.billing.createAccount({ settings: { name: "buyer" } }, call);
     const { order } = await core.payments.createOrder(
       {
         accountId: account?.accountId ?? "",
@@ -91,7 +91,11 @@ for (const split of [false, true]) {
     const { core, call } = gateway.admin;
     const amount = "5";
     await core.payments.simulateDeposit(
-      { orderId, coins: amount, confirmations: 1, withoutHook: true },
+      {
+        orderId,
+        event: { case: "deposit", value: { coins: amount, confirmations: 1 } },
+        withoutHook: true,
+      },
       call,
     );
     expect(await wasKnocked(orderId)).toBe(false);

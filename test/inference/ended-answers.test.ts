@@ -138,7 +138,7 @@ for (const act of ["leave", "revoke", "end", "time limit"] as const)
   for (const moment of moments)
     test(`${act} ${moment}: the charge is that of the table, in every format`, async () => {
       const { key, secret } = await gateway.admin.core.keys.createKey(
-        { accountId: gateway.accountId, family: Family.V1, name: `${act} ${moment}` },
+        { accountId: gateway.accountId, family: Family.V1, settings: { name: `${act} ${moment}` } },
         gateway.admin.call,
       );
       const asker = { address: gateway.address, core, secret };

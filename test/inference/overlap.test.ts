@@ -326,7 +326,8 @@ describe("the strict order is kept", () => {
     ["whose month leaves less than sixteen such holds", 50n * 700n * 15n, ["strict", "strict"]],
   ] as const)("for a key with a cap %s", async ([, monthlyCapMicrocredits, orders]) => {
     const { accountId, admin } = gateway;
-    const request = { accountId, family: Family.V1, name: "capped", monthlyCapMicrocredits };
+    const settings = { name: "capped", monthlyCapMicrocredits };
+    const request = { accountId, family: Family.V1, settings };
     const { secret } = await admin.core.keys.createKey(request, admin.call);
     const form = { ...nativeForm, secret };
     for (const order of orders) await expectOrder(order, form);

@@ -277,7 +277,10 @@ for (const { name, usage, expected } of chatCases) {
 test("the hold of the next request covers what the last prompt had, in whatever category", async () => {
   // What others had before is not known of a new account.
   const { core, call } = gateway.admin;
-  const { account } = await core.billing.createAccount({ name: "large prompts" }, call);
+  const { account } = await core.billing.createAccount(
+    { settings: { name: "large prompts" } },
+    call,
+  );
   const owner = { accountId: account?.accountId ?? "", family: Family.V1 };
   await core.billing.createTransfer(
     {
@@ -286,7 +289,10 @@ test("the hold of the next request covers what the last prompt had, in whatever 
     },
     call,
   );
-  const { secret } = await core.keys.createKey({ ...owner, name: "large prompts" }, call);
+  const { secret } = await core.keys.createKey(
+    { ...owner, settings: { name: "large prompts" } },
+    call,
+  );
   const payer = { accountId: owner.accountId, secret };
   const holdAfter = async (usage: JsonObject) => {
     const start = JSON.stringify({ input_tokens: 1, output_tokens: 1, ...usage });

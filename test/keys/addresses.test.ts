@@ -31,7 +31,10 @@ beforeAll(async () => {
 afterAll(() => fixture.drop());
 
 async function createKey(...allowedAddresses: string[]) {
-  const { key, secret } = await client.createKey({ accountId: "acc_a", allowedAddresses });
+  const { key, secret } = await client.createKey({
+    accountId: "acc_a",
+    settings: { allowedAddresses },
+  });
   expect.assert(key);
   return { keyId: key.keyId, secret, addresses: key.allowedAddresses };
 }

@@ -87,10 +87,14 @@ const outcomeNames = new Map<Outcome, string>(
 const outcomesOf = (results: readonly KeyResult[]) =>
   results.map(({ outcome }) => outcomeNames.get(outcome) ?? "");
 
-async function makeBy(caller: Caller, more: MessageInitShape<typeof CreateKeyRequestSchema> = {}) {
+async function makeBy(caller: Caller, more: MessageInitShape<typeof KeySettingsSchema> = {}) {
   const { service, call } = open(caller);
   const { key, secret } = await service.createKey(
-    create(CreateKeyRequestSchema, { accountId: "acc_a", family: 1, name: "k", ...more }),
+    create(CreateKeyRequestSchema, {
+      accountId: "acc_a",
+      family: 1,
+      settings: { name: "k", ...more },
+    }),
     call,
   );
   expect.assert(key);
@@ -506,8 +510,8 @@ describe("pauses of many keys", () => {
       updateMask: { paths: ["requests_per_minute"] },
     });
     expect(await errorOf(changeBy(late, { ...request, change: raise }))).toBe("confirm_identity");
-    const { paused, requestsPerMinute, state: status } = await read(key.keyId);
-    expect([paused, requestsPerMinute, status]).toEqual([true, 3, KeyState.PAUSED]);
+    const { requestsPerMinute, state: status } = await read(key.keyId);
+    expect([requestsPerMinute, status]).toEqual([3, KeyState.PAUSED]);
   });
 });
 
@@ -515,7 +519,7 @@ describe("keys that are not the caller's", () => {
   test("of another account look as keys that never were", async () => {
     const { service, call } = open(environmentToken);
     const { key } = await service.createKey(
-      create(CreateKeyRequestSchema, { accountId: "acc_b", family: 1, name: "b" }),
+      create(CreateKeyRequestSchema, { accountId: "acc_b", family: 1, settings: { name: "b" } }),
       call,
     );
     expect.assert(key);
@@ -548,9 +552,11 @@ describe("keys that are not the caller's", () => {
     const made = await service.createManagementKey(
       create(CreateManagementKeyRequestSchema, {
         accountId: "acc_a",
-        name: "platform",
-        scopes: [ManagementScope.KEYS],
-        childLimits: { requestsPerMinute: 10 },
+        settings: {
+          name: "platform",
+          scopes: [ManagementScope.KEYS],
+          childLimits: { requestsPerMinute: 10 },
+        },
       }),
       call,
     );
@@ -662,7 +668,8 @@ test("a program changes the keys whose makers allow it, and says why not the oth
   const program = async (scopes: ManagementScope[], requestsPerMinute?: number) => {
     const { secret } = await service.createManagementKey(
       create(CreateManagementKeyRequestSchema, {
-        ...{ accountId: "acc_a", name: "one of two", scopes },
+        accountId: "acc_a",
+        settings: { name: "one of two", scopes },
         ...(requestsPerMinute !== undefined && { childLimits: { requestsPerMinute } }),
       }),
       call,
@@ -689,7 +696,8 @@ test("keys of two programs live again together, as many of each as it may have",
   const program = async (scopes: ManagementScope[]) => {
     const { secret } = await service.createManagementKey(
       create(CreateManagementKeyRequestSchema, {
-        ...{ accountId: "acc_a", name: "with one key", scopes, maxKeys: 1 },
+        accountId: "acc_a",
+        settings: { name: "with one key", scopes, maxKeys: 1 },
       }),
       call,
     );
@@ -778,8 +786,8 @@ describe("a change of limits of keys of many managers", () => {
     const { service, call } = open(owner);
     const { secret } = await service.createManagementKey(
       create(CreateManagementKeyRequestSchema, {
-        ...{ accountId: "acc_a", name: "all" },
-        scopes: [ManagementScope.KEYS, ManagementScope.ALL_KEYS],
+        accountId: "acc_a",
+        settings: { name: "all", scopes: [ManagementScope.KEYS, ManagementScope.ALL_KEYS] },
       }),
       call,
     );

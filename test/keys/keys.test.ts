@@ -26,10 +26,12 @@ test("a created key has the requested members, with model ids, and its secret au
   const { key, secret } = await client.createKey({
     accountId: "acc_a",
     family: Family.V2,
-    name: "Ana’s editor",
-    requestsPerMinute: 60,
-    allowedModels: ["opus", "model-opus-4.6", "haiku"],
-    monthlyCapMicrocredits: 5_000_000n,
+    settings: {
+      name: "Ana’s editor",
+      requestsPerMinute: 60,
+      allowedModels: ["opus", "model-opus-4.6", "haiku"],
+      monthlyCapMicrocredits: 5_000_000n,
+    },
   });
   expect.assert(key);
   expect(key.allowedModels).toStrictEqual(["model-opus-4.6", "model-haiku-4.5"]);
@@ -72,8 +74,7 @@ test("limits that are not set are absent, and a limit of zero stays zero", async
   ]);
   const none = await client.createKey({
     accountId: "acc_a",
-    requestsPerMinute: 0,
-    monthlyCapMicrocredits: 0n,
+    settings: { requestsPerMinute: 0, monthlyCapMicrocredits: 0n },
   });
   const caller = await keys.authenticate(bearer(none.secret));
   expect.assert(caller.kind === "key");
@@ -109,7 +110,10 @@ test("the first page counts the keys that may use each model, among 5,000", asyn
 
 test("a secret is not stored, and only the response that creates it contains it", async () => {
   const { client } = fixture;
-  const { key, secret } = await client.createKey({ accountId: "acc_a", name: "kept" });
+  const { key, secret } = await client.createKey({
+    accountId: "acc_a",
+    settings: { name: "kept" },
+  });
   const stored = await run<{ all: string }>(
     "select (select json_agg(k)::text from keys k) || (select json_agg(s)::text from key_secrets s) as all",
   );
@@ -181,7 +185,7 @@ test("unknown and malformed secrets fail with one message; an expired and a revo
 
 test("a rotated key keeps its id and limits; both secrets work during the overlap", async () => {
   const { keys, client } = fixture;
-  const first = await client.createKey({ accountId: "acc_a", requestsPerMinute: 7 });
+  const first = await client.createKey({ accountId: "acc_a", settings: { requestsPerMinute: 7 } });
   const keyId = first.key?.keyId ?? "";
   const before = Date.now();
   const second = await client.rotateKey({ keyId });
@@ -247,9 +251,7 @@ test("an update changes the members of its mask, clears absent ones, and takes e
   const { keys, client } = fixture;
   const { key, secret } = await client.createKey({
     accountId: "acc_a",
-    name: "before",
-    requestsPerMinute: 5,
-    monthlyCapMicrocredits: 9n,
+    settings: { name: "before", requestsPerMinute: 5, monthlyCapMicrocredits: 9n },
   });
   const keyId = key?.keyId ?? "";
   await keys.authenticate(bearer(secret));
@@ -295,7 +297,7 @@ test("keys are listed in each order, both ways, by status and in pages", async (
   await run("insert into accounts (account_id, name) values ($1, 'Orders')", [accountId]);
   const made: { keyId: string; name: string; spent: number; used: number; status: KeyState }[] = [];
   for (const [index, name] of ["delta", "Alpha", "charlie", "Bravo", "alpha", "echo"].entries()) {
-    const { key } = await client.createKey({ accountId, name });
+    const { key } = await client.createKey({ accountId, settings: { name } });
     const keyId = key?.keyId ?? "";
     const [spent, used] = [(index * 7) % 4, index % 3];
     const at = used === 0 ? null : new Date(Date.UTC(2026, 0, used));
@@ -368,7 +370,10 @@ test("a listed key shows the usage of the month and its last use, read from its 
 
 test("a caller sees its key and the secret it used, without a statement; the admin has no key", async () => {
   const { client, keys, database } = fixture;
-  const { key, secret } = await client.createKey({ accountId: "acc_a", name: "mine" });
+  const { key, secret } = await client.createKey({
+    accountId: "acc_a",
+    settings: { name: "mine" },
+  });
   const caller = await keys.authenticate(bearer(secret));
   const before = database.ran.length;
   const described = await client.authenticate({}, { ...adminCall, caller });
@@ -401,27 +406,36 @@ test("the error of an invalid request names its field, and nothing is stored", a
     [client.createKey({ accountId: "acc\u0000" }), "invalid_request account_id"],
     [client.createKey({ accountId, family: Family.UNSPECIFIED }), "invalid_request family"],
     [
-      client.createKey({ accountId, requestsPerMinute: 1_000_001 }),
-      "invalid_request requests_per_minute",
+      client.createKey({ accountId, settings: { requestsPerMinute: 1_000_001 } }),
+      "invalid_request settings.requests_per_minute",
     ],
     [
-      client.createKey({ accountId, monthlyCapMicrocredits: -1n }),
-      "invalid_request monthly_cap_microcredits",
+      client.createKey({ accountId, settings: { monthlyCapMicrocredits: -1n } }),
+      "invalid_request settings.monthly_cap_microcredits",
     ],
     [
-      client.createKey({ accountId, monthlyCapMicrocredits: 2n ** 53n + 1n }),
-      "invalid_request monthly_cap_microcredits",
-    ],
-    [client.createKey({ accountId, name: "x".repeat(201) }), "invalid_request name"],
-    [client.createKey({ accountId, name: "a\u0000b" }), "invalid_request name"],
-    [client.createKey({ accountId, name: "\ud800" }), "invalid_request name"],
-    [
-      client.createKey({ accountId, allowedModels: ["opus", "gpt"] }),
-      "model_not_found allowed_models[1]",
+      client.createKey({ accountId, settings: { monthlyCapMicrocredits: 2n ** 53n + 1n } }),
+      "invalid_request settings.monthly_cap_microcredits",
     ],
     [
-      client.createKey({ accountId, allowedModels: Array<string>(101).fill("opus") }),
-      "invalid_request allowed_models",
+      client.createKey({ accountId, settings: { name: "x".repeat(201) } }),
+      "invalid_request settings.name",
+    ],
+    [
+      client.createKey({ accountId, settings: { name: "a\u0000b" } }),
+      "invalid_request settings.name",
+    ],
+    [
+      client.createKey({ accountId, settings: { name: "\ud800" } }),
+      "invalid_request settings.name",
+    ],
+    [
+      client.createKey({ accountId, settings: { allowedModels: ["opus", "gpt"] } }),
+      "model_not_found settings.allowed_models[1]",
+    ],
+    [
+      client.createKey({ accountId, settings: { allowedModels: Array<string>(101).fill("opus") } }),
+      "invalid_request settings.allowed_models",
     ],
     [client.getKey("key_unknown"), "not_found key_id"],
     [client.getKey("'; drop table keys; --"), "not_found key_id"],
@@ -473,8 +487,7 @@ test("the error of an invalid request names its field, and nothing is stored", a
     (
       await client.createKey({
         accountId,
-        name: "😀".repeat(200),
-        monthlyCapMicrocredits: 2n ** 53n,
+        settings: { name: "😀".repeat(200), monthlyCapMicrocredits: 2n ** 53n },
       })
     ).key?.name.length,
   ).toBe(400);

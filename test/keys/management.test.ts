@@ -11,12 +11,8 @@ import {
   ManagementScope,
   OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
-import {
-  type CreateKeyRequestSchema,
-  KeyState,
-  type UpdateKeyRequestSchema,
-} from "../../gen/gateway/keys/v1/keys_pb.ts";
-import type { CreateManagementKeyRequestSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
+import { KeyState, type UpdateKeyRequestSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { ManagementKeySettingsSchema } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import { actorText, toActor } from "../../src/base/actors.ts";
 import { createLog } from "../../src/base/log.ts";
 import {
@@ -29,7 +25,14 @@ import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
 import type { Keys } from "../../src/keys/keys.ts";
 import { isManagementSecret, isSecret } from "../../src/keys/secret.ts";
 import { ManualClock, passUntil } from "../support/clock.ts";
-import { bearer, createNodeKeys, errorOf, startTestKeys } from "../support/keys.ts";
+import {
+  bearer,
+  createNodeKeys,
+  errorOf,
+  type Fields,
+  type NewKey,
+  startTestKeys,
+} from "../support/keys.ts";
 import { query } from "../support/query.ts";
 
 const { READ, KEYS, ALL_KEYS, BUY } = ManagementScope;
@@ -64,11 +67,11 @@ function open(caller?: Caller, keys: Keys = fixture.keys) {
 }
 
 type UpdateKey = MessageInitShape<typeof UpdateKeyRequestSchema>;
-type Settings = MessageInitShape<typeof CreateManagementKeyRequestSchema>;
-async function make(settings: Settings = {}, idempotencyKey = "") {
+type Settings = Fields<typeof ManagementKeySettingsSchema>;
+async function make(settings: Settings = {}, idempotencyKey = "", accountId = "acc_a") {
   const { managementKey, secret } = await open(owner).createManagementKey({
-    ...{ accountId: "acc_a", name: "deploy", scopes: [KEYS], idempotencyKey },
-    ...settings,
+    ...{ accountId, idempotencyKey },
+    settings: { name: "deploy", scopes: [KEYS], ...settings },
   });
   expect.assert(managementKey);
   const id = managementKey.managementKeyId;
@@ -79,11 +82,13 @@ async function make(settings: Settings = {}, idempotencyKey = "") {
 const by = (secret: string, more: Record<string, string> = {}) => {
   const { events, ...service } = open();
   const options = { headers: { authorization: `Bearer ${secret}`, ...more } };
-  const child = { accountId: "acc_a", family: Family.V1, name: "a child" };
+  const child = { accountId: "acc_a", family: Family.V1 };
   return {
     events,
-    createKey: async (request: MessageInitShape<typeof CreateKeyRequestSchema> = {}) =>
-      (await service.createKey({ ...child, ...request }, options)).key,
+    createKey: async (request: NewKey = {}) => {
+      const settings = { name: "a child", ...request.settings };
+      return (await service.createKey({ ...child, ...request, settings }, options)).key;
+    },
     service,
     options,
   };
@@ -125,32 +130,35 @@ describe("a new management key", () => {
   });
 
   test.for<[string, Settings, string]>([
-    ["without a name", { name: "" }, "invalid_request name"],
-    ["without a scope", { scopes: [] }, "invalid_request scopes"],
-    ["with a scope twice", { scopes: [KEYS, KEYS] }, "invalid_request scopes[1]"],
-    ["with too many keys", { maxKeys: 1001 }, "invalid_request max_keys"],
+    ["without a name", { name: "" }, "invalid_request settings.name"],
+    ["without a scope", { scopes: [] }, "invalid_request settings.scopes"],
+    ["with a scope twice", { scopes: [KEYS, KEYS] }, "invalid_request settings.scopes[1]"],
+    ["with too many keys", { maxKeys: 1001 }, "invalid_request settings.max_keys"],
     [
       "with a limit that no key has",
       { childLimits: { requestsPerMinute: 1_000_001 } },
-      "invalid_request child_limits.requests_per_minute",
+      "invalid_request settings.child_limits.requests_per_minute",
     ],
     [
       "with addresses that are none",
       { allowedAddresses: ["10.0.0.1/8"] },
-      "invalid_request allowed_addresses[0]",
+      "invalid_request settings.allowed_addresses[0]",
     ],
     [
       "that has expired",
       { expiresAt: timestampFromDate(new Date(0)) },
-      "invalid_request expires_at",
+      "invalid_request settings.expires_at",
     ],
-    ["of another account", { accountId: "acc_b" }, "not_found account_id"],
   ])("%s is refused", async ([, settings, expected]) => {
     expect(await errorOf(make(settings))).toBe(expected);
   });
 
+  test("of another account is refused", async () => {
+    expect(await errorOf(make({}, "", "acc_b"))).toBe("not_found account_id");
+  });
+
   test("is for owners alone, who have confirmed who they are", async () => {
-    const request = { accountId: "acc_a", name: "deploy", scopes: [KEYS] };
+    const request = { accountId: "acc_a", settings: { name: "deploy", scopes: [KEYS] } };
     const unconfirmed = { ...owner, strongUntil: undefined };
     const operator = person(AccountRole.OWNER, {
       memberships: [],
@@ -195,8 +203,8 @@ describe("its keys", () => {
     const { createKey, events } = by(secret);
     const first = await createKey();
     expect([actorText(first?.createdBy), actorText(first?.managedBy)]).toEqual([actor, actor]);
-    expect(await errorOf(createKey({ accountReader: true }))).toBe(
-      "invalid_request account_reader",
+    expect(await errorOf(createKey({ settings: { accountReader: true } }))).toBe(
+      "invalid_request settings.account_reader",
     );
     await createKey();
     expect(await errorOf(createKey())).toBe("too_many_keys");
@@ -217,7 +225,9 @@ describe("its keys", () => {
     const { createKey, service, options } = by(secret);
     const plain = await createKey();
     expect(plain).toMatchObject(childLimits);
-    const lower = await createKey({ requestsPerMinute: 0, monthlyCapMicrocredits: 5_000n });
+    const lower = await createKey({
+      settings: { requestsPerMinute: 0, monthlyCapMicrocredits: 5_000n },
+    });
     expect(lower).toMatchObject({ requestsPerMinute: 0, monthlyCapMicrocredits: 5_000n });
     const more = {
       ...{ dailyCapMicrocredits: 10n, weeklyCapMicrocredits: 20n, totalCapMicrocredits: 30n },
@@ -225,7 +235,7 @@ describe("its keys", () => {
     };
     const other = by((await make({ childLimits: more })).secret);
     expect(await other.createKey()).toMatchObject(more);
-    expect(await other.createKey({ requestsAtOnce: 1 })).toMatchObject({
+    expect(await other.createKey({ settings: { requestsAtOnce: 1 } })).toMatchObject({
       ...{ ...more, requestsAtOnce: 1 },
     });
     for (const [limits, field] of [
@@ -234,12 +244,14 @@ describe("its keys", () => {
       [{ totalCapMicrocredits: 31n }, "total_cap_microcredits"],
       [{ requestsAtOnce: 3 }, "requests_at_once"],
     ] as const)
-      expect(await errorOf(other.createKey(limits))).toBe(`invalid_request ${field}`);
-    expect(await errorOf(createKey({ requestsPerMinute: 61 }))).toBe(
-      "invalid_request requests_per_minute",
+      expect(await errorOf(other.createKey({ settings: limits }))).toBe(
+        `invalid_request settings.${field}`,
+      );
+    expect(await errorOf(createKey({ settings: { requestsPerMinute: 61 } }))).toBe(
+      "invalid_request settings.requests_per_minute",
     );
-    expect(await errorOf(createKey({ monthlyCapMicrocredits: 5_001n }))).toBe(
-      "invalid_request monthly_cap_microcredits",
+    expect(await errorOf(createKey({ settings: { monthlyCapMicrocredits: 5_001n } }))).toBe(
+      "invalid_request settings.monthly_cap_microcredits",
     );
     const keyId = plain?.keyId ?? "";
     const update = (limits: object, ...paths: string[]) =>
@@ -312,7 +324,9 @@ describe("its keys", () => {
         ].map(errorOf),
       );
     const makeOne = () =>
-      errorOf(forgetful.createKey({ accountId: "acc_a", family: Family.V1, name: "n" }));
+      errorOf(
+        forgetful.createKey({ accountId: "acc_a", family: Family.V1, settings: { name: "n" } }),
+      );
     const rescope = (...scopes: ManagementScope[]) =>
       open(owner).updateManagementKey({
         managementKeyId: id,
@@ -368,7 +382,8 @@ describe("its keys", () => {
   test("keep the limits and the pause of an owner, which a program may only tighten", async () => {
     const own = await make();
     const all = await make({ scopes: [ALL_KEYS] });
-    const child = (await by(own.secret).createKey({ requestsPerMinute: 5 }))?.keyId ?? "";
+    const child =
+      (await by(own.secret).createKey({ settings: { requestsPerMinute: 5 } }))?.keyId ?? "";
     const theirs = (await fixture.client.createKey({ accountId: "acc_a" })).key?.keyId ?? "";
     const owning = open(owner);
     const limit = (
@@ -431,7 +446,11 @@ describe("its keys", () => {
   test("that it pauses are resumed by no member, and what both pause by an owner alone", async () => {
     const member = open(person(AccountRole.MEMBER, { personId: "per_ana" }));
     const { service, options } = by((await make({ scopes: [ALL_KEYS] })).secret);
-    const { key } = await member.createKey({ accountId: "acc_a", family: Family.V1, name: "a" });
+    const { key } = await member.createKey({
+      accountId: "acc_a",
+      family: Family.V1,
+      settings: { name: "a" },
+    });
     const keyId = key?.keyId ?? "";
     const resumes = async () => [
       await errorOf(member.resumeKey({ keyId })),
@@ -453,7 +472,8 @@ describe("its keys", () => {
   test("have the ceilings of their maker, also for programs that may change every key", async () => {
     const one = await make({ childLimits: { requestsPerMinute: 10 } });
     const { service, options } = by((await make({ scopes: [ALL_KEYS] })).secret);
-    const keyId = (await by(one.secret).createKey({ requestsPerMinute: 5 }))?.keyId ?? "";
+    const keyId =
+      (await by(one.secret).createKey({ settings: { requestsPerMinute: 5 } }))?.keyId ?? "";
     const limit = (to?: number) => ({
       keyId,
       settings: { ...(to !== undefined && { requestsPerMinute: to }) },
@@ -495,12 +515,12 @@ describe("its keys", () => {
       await held.promise;
     });
     await locked.promise;
-    const making = createKey({ requestsPerMinute: 5 });
+    const making = createKey({ settings: { requestsPerMinute: 5 } });
     const failure = errorOf(making);
     await expect.poll(isWaiting).toBe(true);
     held.resolve();
     await lowering;
-    expect(await failure).toBe("invalid_request requests_per_minute");
+    expect(await failure).toBe("invalid_request settings.requests_per_minute");
     expect((await createKey())?.requestsPerMinute).toBe(3);
   });
 
@@ -539,7 +559,7 @@ test("it changes at most sixty things a minute", async () => {
 test("an account has at most twenty", async () => {
   await run("insert into accounts (account_id, name) values ('acc_full', 'full')");
   const owning = { ...owner, memberships: [{ accountId: "acc_full", role: AccountRole.OWNER }] };
-  const request = { accountId: "acc_full", name: "deploy", scopes: [KEYS] };
+  const request = { accountId: "acc_full", settings: { name: "deploy", scopes: [KEYS] } };
   const made = await Promise.all(
     Array.from({ length: 22 }, () => errorOf(open(owning).createManagementKey(request))),
   );
@@ -655,7 +675,9 @@ describe("a change", () => {
     // Also by a node that has not heard of it.
     const known = { kind: "management", managementKeyId: id, accountId: "acc_a" } as const;
     const { createKey } = open({ ...known, name: "deploy", scopes: [KEYS] });
-    expect(await errorOf(createKey({ name: "late", family: Family.V1 }))).toBe("revoked_key");
+    expect(await errorOf(createKey({ settings: { name: "late" }, family: Family.V1 }))).toBe(
+      "revoked_key",
+    );
   });
 });
 
@@ -680,7 +702,9 @@ describe("a revoked one", () => {
     expect([keys, managementKey?.revokedAt !== undefined]).toEqual([stopped, true]);
     expect(await identify(secret)).toBe("revoked_key");
     expect(await Promise.all(ids.map(statusOf))).toEqual([status, status]);
-    expect(await errorOf(service.createKey({ name: "late" }, options))).toBe("revoked_key");
+    expect(await errorOf(service.createKey({ settings: { name: "late" } }, options))).toBe(
+      "revoked_key",
+    );
     // What was kept may still be revoked.
     expect((await revoke(id, KeyAction.REVOKE)).keys).toBe(children === KeyAction.REVOKE ? 0 : 2);
   });
@@ -700,7 +724,8 @@ describe("a revoked one", () => {
     await run("insert into accounts (account_id, name) values ('acc_gone', 'gone')");
     const owning = { ...owner, memberships: [{ accountId: "acc_gone", role: AccountRole.OWNER }] };
     const { managementKey, secret } = await open(owning).createManagementKey({
-      ...{ accountId: "acc_gone", name: "deploy", scopes: [READ] },
+      accountId: "acc_gone",
+      settings: { name: "deploy", scopes: [READ] },
     });
     expect(await identify(secret)).toBe("no error");
     const { ofAccount } = fixture.keys;
@@ -719,10 +744,13 @@ describe("a revoked one", () => {
     await run("insert into accounts (account_id, name) values ('acc_ends', 'ends')");
     const owning = { ...owner, memberships: [{ accountId: "acc_ends", role: AccountRole.OWNER }] };
     const { managementKey } = await open(owning).createManagementKey({
-      ...{ accountId: "acc_ends", name: "deploy", scopes: [KEYS] },
+      accountId: "acc_ends",
+      settings: { name: "deploy", scopes: [KEYS] },
     });
     const made = await open(owning).createKey({
-      ...{ accountId: "acc_ends", family: Family.V1, name: "a child" },
+      accountId: "acc_ends",
+      family: Family.V1,
+      settings: { name: "a child" },
     });
     const { transaction } = fixture.database;
     const program = new Client({ connectionString: fixture.url });

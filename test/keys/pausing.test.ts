@@ -59,17 +59,20 @@ const statusOf = async (keyId: string) => (await client.getKey(keyId)).key?.stat
 
 describe("a paused key", () => {
   test("is refused at once, keeps its limits, and works again when it is resumed", async () => {
-    const { keyId, secret } = await createKey({ requestsPerMinute: 7 });
+    const { keyId, secret } = await createKey({ settings: { requestsPerMinute: 7 } });
     expect(await authenticate(secret)).toBe("no error");
     const { key } = await client.pauseKey(keyId);
-    expect([key?.paused, key?.state, key?.requestsPerMinute]).toStrictEqual([
+    expect([key?.pausedAt !== undefined, key?.state, key?.requestsPerMinute]).toStrictEqual([
       true,
       KeyState.PAUSED,
       7,
     ]);
     expect(await authenticate(secret)).toBe("key_paused");
     const resumed = await client.resumeKey(keyId);
-    expect([resumed.key?.paused, resumed.key?.state]).toStrictEqual([false, KeyState.ACTIVE]);
+    expect([resumed.key?.pausedAt !== undefined, resumed.key?.state]).toStrictEqual([
+      false,
+      KeyState.ACTIVE,
+    ]);
     expect(await authenticate(secret)).toBe("no error");
   });
 
@@ -83,7 +86,7 @@ describe("a paused key", () => {
     const { keyId } = await createKey();
     await client.pauseKey(keyId);
     const named = { keyId, settings: { name: "later" }, updateMask: { paths: ["name"] } };
-    expect((await client.updateKey(named)).key?.paused).toBe(true);
+    expect((await client.updateKey(named)).key?.pausedAt).toBeDefined();
     const { secret } = await client.rotateKey({ keyId });
     expect(await authenticate(secret)).toBe("key_paused");
     expect((await client.revokeKey(keyId)).key?.state).toBe(KeyState.REVOKED);
@@ -102,7 +105,7 @@ describe("a paused key", () => {
         run("changes", "select change_id from key_changes where key_id = $1", [keyId]);
       const before = (await changes()).length;
       const { key } = await client[method](keyId);
-      expect(key?.paused).toBe(paused);
+      expect(key?.pausedAt !== undefined).toBe(paused);
       expect((await changes()).length).toBe(before);
     });
   }
@@ -135,7 +138,7 @@ describe("a paused key", () => {
 describe("the expiry of a key", () => {
   test("is set with the key, changed, and cleared", async () => {
     const expiresAt = inMs(hourMs);
-    const { keyId, key } = await createKey({ expiresAt });
+    const { keyId, key } = await createKey({ settings: { expiresAt } });
     expect(key.expiresAt).toStrictEqual(expiresAt);
     const later = inMs(2 * hourMs);
     expect((await update(keyId, later)).key?.expiresAt).toStrictEqual(later);
@@ -150,7 +153,9 @@ describe("the expiry of a key", () => {
   ];
   for (const [name, expiresAt] of wrong) {
     test(`${name} is refused, and changes nothing`, async () => {
-      expect(await errorOf(createKey({ expiresAt }))).toBe("invalid_request expires_at");
+      expect(await errorOf(createKey({ settings: { expiresAt } }))).toBe(
+        "invalid_request settings.expires_at",
+      );
       const { keyId } = await createKey();
       expect(await errorOf(update(keyId, expiresAt))).toBe("invalid_request settings.expires_at");
       expect((await client.getKey(keyId)).key?.expiresAt).toBe(undefined);
@@ -158,7 +163,7 @@ describe("the expiry of a key", () => {
   }
 
   test("ends the key with a reason of its own, until it is moved; requests may end", async () => {
-    const { keyId, secretId, secret } = await createKey({ expiresAt: inMs(hourMs) });
+    const { keyId, secretId, secret } = await createKey({ settings: { expiresAt: inMs(hourMs) } });
     await expire(keyId);
     const other = createNodeKeys(fixture.database);
     expect(await errorOf(other.authenticate(bearer(secret)))).toBe("key_expired");
@@ -203,7 +208,7 @@ describe("the expiry of a key", () => {
   });
 
   test("is told apart from the end of a rotated secret", async () => {
-    const { keyId, secret } = await createKey({ expiresAt: inMs(hourMs) });
+    const { keyId, secret } = await createKey({ settings: { expiresAt: inMs(hourMs) } });
     await client.rotateKey({ keyId, overlap: { seconds: 0n, nanos: 0 } });
     expect(await authenticate(secret)).toBe("invalid_key");
   });
@@ -320,7 +325,7 @@ describe("a list of keys", () => {
   let secret = "";
   beforeAll(async () => {
     for (const name of ["Editor of Ana", "editor of Ben", "100% job_1", "job", "x"]) {
-      const made = await createKey({ accountId, name });
+      const made = await createKey({ accountId, settings: { name } });
       ids.set(name, made.keyId);
       if (name === "job") secret = made.secret;
     }

@@ -79,7 +79,7 @@ function open(caller: Caller) {
 
 async function createBy(caller: Caller, accountId = ""): Promise<string> {
   const { service, call } = open(caller);
-  const request = create(CreateKeyRequestSchema, { accountId, family: 1, name: "k" });
+  const request = create(CreateKeyRequestSchema, { accountId, family: 1, settings: { name: "k" } });
   return (await service.createKey(request, call)).key?.keyId ?? "";
 }
 
@@ -186,7 +186,7 @@ describe("a change by a person who has not confirmed who he is", () => {
 
   test.for(changes)("%s: refused if it raises something", async ([, before, after, isRaise]) => {
     const strong = open(ana);
-    const made = create(CreateKeyRequestSchema, { family: 1, name: "k", ...before });
+    const made = create(CreateKeyRequestSchema, { family: 1, settings: { name: "k", ...before } });
     const { key } = await strong.service.createKey(made, strong.call);
     const { service, call } = open(weak);
     const changed = Object.keys({ ...before, ...after });
@@ -205,7 +205,7 @@ describe("a change by a person who has not confirmed who he is", () => {
   test("is refused as a whole if one of its limits rises", async () => {
     const strong = open(ana);
     const limits = { requestsPerMinute: 5, monthlyCapMicrocredits: 5n };
-    const made = create(CreateKeyRequestSchema, { family: 1, name: "k", ...limits });
+    const made = create(CreateKeyRequestSchema, { family: 1, settings: { name: "k", ...limits } });
     const keyId = (await strong.service.createKey(made, strong.call)).key?.keyId ?? "";
     const { service, call } = open(weak);
     const both = { requestsPerMinute: 4, monthlyCapMicrocredits: 6n };
@@ -259,11 +259,11 @@ describe("a change by a person who has not confirmed who he is", () => {
     expect(await errorOf(service.resumeKey(resume, call))).toBe("no error");
     await service.pauseKey(create(PauseKeyRequestSchema, { keyId }), call);
     expect(await errorOf(service.resumeKey(resume, call))).toBe("confirm_identity");
-    expect((await fixture.client.getKey(keyId)).key?.paused).toBe(true);
+    expect((await fixture.client.getKey(keyId)).key?.pausedAt).toBeDefined();
     expect(events.at(-1)).toMatchObject({ method: "ResumeKey", outcome: "confirm_identity" });
     const strong = open(ana);
     const { key } = await strong.service.resumeKey(resume, strong.call);
-    expect(key?.paused).toBe(false);
+    expect(key?.pausedAt).toBeUndefined();
   });
 
   test("is nothing to tokens, which confirm nothing", async () => {
@@ -303,7 +303,10 @@ test("an expiry and a pause leave their audit events", async () => {
   const { service, call, events } = open(ana);
   const at = new Date("2100-01-01T00:00:00Z");
   const { key } = await service.createKey(
-    create(CreateKeyRequestSchema, { family: 1, name: "k", expiresAt: timestampFromDate(at) }),
+    create(CreateKeyRequestSchema, {
+      family: 1,
+      settings: { name: "k", expiresAt: timestampFromDate(at) },
+    }),
     call,
   );
   const keyId = key?.keyId ?? "";
@@ -426,8 +429,9 @@ describe("a key whose limits an owner has set", () => {
     ] as const) {
       const { service, call } = open(caller);
       const asked = create(CreateKeyRequestSchema, {
-        ...{ accountId: "acc_a", family: 1, name: "k" },
-        ...limits,
+        accountId: "acc_a",
+        family: 1,
+        settings: { name: "k", ...limits },
       });
       const { key } = await service.createKey(asked, call);
       expect(key).toMatchObject({ ...limits, limitedByOwner: isOwners });
@@ -445,7 +449,7 @@ describe("a pause", () => {
   };
   const shown = async (keyId: string) => {
     const { key } = await fixture.client.getKey(keyId);
-    return { paused: key?.paused, pausedByOwner: key?.pausedByOwner };
+    return { paused: key?.pausedAt !== undefined, pausedByOwner: key?.pausedByOwner };
   };
 
   test("of a member is resumed by him", async () => {

@@ -58,7 +58,10 @@ test("a cached key costs no statement, also with a limit", async () => {
     nodes: { id: () => "n", live: () => ["n"] },
     log: createLog("silent"),
   });
-  const { secret } = await client.createKey({ accountId: "acc_a", requestsPerMinute: 1_000 });
+  const { secret } = await client.createKey({
+    accountId: "acc_a",
+    settings: { requestsPerMinute: 1_000 },
+  });
   await node.authenticate(bearer(secret));
   const before = database.ran.length;
   for (let index = 0; index < 500; index++) {
@@ -104,7 +107,10 @@ test("a change on one node is known on every other, and reported there once", as
   nodes.forEach((node, index) => {
     node.onChanged((change) => void changed[index]?.push(change.keyId));
   });
-  const { key, secret } = await client.createKey({ accountId: "acc_a", requestsPerMinute: 5 });
+  const { key, secret } = await client.createKey({
+    accountId: "acc_a",
+    settings: { requestsPerMinute: 5 },
+  });
   const keyId = key?.keyId ?? "";
   const reports = () => changed.map((ids) => ids.filter((id) => id === keyId).length);
   const limitAt = async (node: Keys) => {

@@ -269,7 +269,7 @@ describe("what a person gives away", () => {
     const dave = await withoutLimit(() => operators.newOperator(unique("dave")));
     const { approval: his } = await give(600n, dave.call);
     const { approval: anns } = await give(600n);
-    const demoted = { personId: dave.personId, operatorRole: OperatorRole.UNSPECIFIED };
+    const demoted = { personId: dave.personId, updateMask: { paths: ["operator_role"] } };
     await core.people.updatePerson(demoted, ann.call);
     const before = await posted();
     expect(await reasonOf(approve(his))).toBe("not_permitted");
@@ -319,7 +319,10 @@ describe("a promotion", () => {
     );
   const owner = async () => {
     const person = await operators.newPerson(unique("owner"));
-    const { account } = await core.billing.createAccount({ name: "x" }, gateway.admin.call);
+    const { account } = await core.billing.createAccount(
+      { settings: { name: "x" } },
+      gateway.admin.call,
+    );
     const accountId = account?.accountId ?? "";
     await run("own", "insert into members (account_id, person_id, role) values ($1, $2, 'owner')", [
       accountId,
@@ -378,8 +381,8 @@ describe("of an order", () => {
       gateway.admin.call,
     );
     const orderId = order?.orderId ?? "";
-    const deposit = { orderId, coins: amount, confirmations: 1 };
-    await core.payments.simulateDeposit(deposit, gateway.admin.call);
+    const event = { case: "deposit", value: { coins: amount, confirmations: 1 } } as const;
+    await core.payments.simulateDeposit({ orderId, event }, gateway.admin.call);
     await expect
       .poll(async () => (await find(orderId))?.deposits[0]?.state, soon)
       .toBe(DepositState.SETTLED);
@@ -482,8 +485,9 @@ describe("of an order", () => {
       value: { what: { case: "grantedMicrodollars", value: 600_000_000n } },
     } as const;
     const stale = await core.payments.decideOrder({ orderId: other, choice, reason }, cleo.call);
-    const more = { orderId: other, asset: "ETH", coins: "1", confirmations: 1 };
-    await core.payments.simulateDeposit(more, gateway.admin.call);
+    const value = { asset: "ETH", coins: "1", confirmations: 1 };
+    const more = { case: "deposit", value } as const;
+    await core.payments.simulateDeposit({ orderId: other, event: more }, gateway.admin.call);
     await expect.poll(async () => (await find(other))?.deposits.length, soon).toBe(2);
     expect(await reasonOf(approve(stale.approval))).toBe("wrong_state");
   });
@@ -682,7 +686,14 @@ describe("one person does not become two by", () => {
     const second = await operators.newPerson(unique("second"));
     const { personId } = second;
     const ask = () =>
-      core.people.updatePerson({ personId, operatorRole: OperatorRole.ADMIN }, ann.call);
+      core.people.updatePerson(
+        {
+          personId,
+          settings: { operatorRole: OperatorRole.ADMIN },
+          updateMask: { paths: ["operator_role"] },
+        },
+        ann.call,
+      );
     const { person, approval } = await ask();
     expect(person?.operatorRole).toBe(OperatorRole.UNSPECIFIED);
     expect(approval).toMatchObject({ kind: ApprovalKind.OPERATOR, subject: personId });
@@ -694,13 +705,21 @@ describe("one person does not become two by", () => {
     // Taking it back needs nobody, nor does SUPPORT.
     for (const operator of [OperatorRole.SUPPORT, OperatorRole.UNSPECIFIED])
       expect(
-        (await core.people.updatePerson({ personId, operatorRole: operator }, ann.call)).person
-          ?.operatorRole,
+        (
+          await core.people.updatePerson(
+            {
+              personId,
+              settings: { operatorRole: operator },
+              updateMask: { paths: ["operator_role"] },
+            },
+            ann.call,
+          )
+        ).person?.operatorRole,
       ).toBe(operator);
     const both = {
       personId,
-      operatorRole: OperatorRole.ADMIN,
-      disabled: true,
+      settings: { operatorRole: OperatorRole.ADMIN, disabled: true },
+      updateMask: { paths: ["operator_role", "disabled"] },
       keys: KeyAction.PAUSE,
     };
     expect(await reasonOf(core.people.updatePerson(both, ann.call))).toBe("invalid_request");

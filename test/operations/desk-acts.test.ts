@@ -57,7 +57,10 @@ let made = 0;
 const unique = (what: string) => `${what}-${++made}-of-the-desk-acts`;
 
 async function newAccount(): Promise<string> {
-  const { account } = await core.billing.createAccount({ name: unique("shop") }, machine());
+  const { account } = await core.billing.createAccount(
+    { settings: { name: unique("shop") } },
+    machine(),
+  );
   return account?.accountId ?? "";
 }
 const machine = () => gateway.admin.call;
@@ -75,15 +78,18 @@ async function newOrder(accountId: string, amount?: string): Promise<string> {
   );
   const orderId = order?.orderId ?? "";
   if (amount === undefined) return orderId;
-  await core.payments.simulateDeposit({ orderId, coins: amount, confirmations: 1 }, machine());
+  await core.payments.simulateDeposit(
+    { orderId, event: { case: "deposit", value: { coins: amount, confirmations: 1 } } },
+    machine(),
+  );
   await vi.waitFor(async () => expect((await orderOf(orderId))?.state).toBe(OrderState.PAID), soon);
   return orderId;
 }
 
 async function waitingOrder(accountId: string): Promise<string> {
   const orderId = await newOrder(accountId);
-  const deposit = { orderId, coins: "700", confirmations: 1 };
-  await core.payments.simulateDeposit(deposit, machine());
+  const event = { case: "deposit", value: { coins: "700", confirmations: 1 } } as const;
+  await core.payments.simulateDeposit({ orderId, event }, machine());
   await vi.waitFor(
     async () => expect((await orderOf(orderId))?.attention).toBe(Attention.OVERPAID),
     soon,

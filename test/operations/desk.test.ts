@@ -44,7 +44,7 @@ async function errorOf(asked: Promise<unknown>): Promise<ApiError | undefined> {
 }
 
 async function makeAccount(name: string, credits = 0n): Promise<string> {
-  const { account } = await core().billing.createAccount({ name }, call());
+  const { account } = await core().billing.createAccount({ settings: { name } }, call());
   const accountId = account?.accountId ?? "";
   if (credits > 0n)
     await core().billing.createTransfer(
@@ -290,7 +290,7 @@ describe("all orders", () => {
       const amount = paid === "half" ? "5" : quotedAmount;
       if (paid !== "none")
         await core().payments.simulateDeposit(
-          { orderId, coins: amount, confirmations: 10 },
+          { orderId, event: { case: "deposit", value: { coins: amount, confirmations: 10 } } },
           call(),
         );
     }

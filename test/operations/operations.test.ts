@@ -87,7 +87,7 @@ const operations = () => gateway.admin.core.operations;
 const billing = () => gateway.admin.core.billing;
 
 async function makeAccount(name: string): Promise<string> {
-  const { account } = await billing().createAccount({ name }, call());
+  const { account } = await billing().createAccount({ settings: { name } }, call());
   return account?.accountId ?? "";
 }
 
@@ -169,7 +169,7 @@ describe("an account", () => {
     // Members who do not own it are no way to it.
     expect(await idsFound("helper")).toEqual([]);
     const { key } = await gateway.admin.core.keys.createKey(
-      { accountId: rtl, family: Family.V1, name: "k" },
+      { accountId: rtl, family: Family.V1, settings: { name: "k" } },
       call(),
     );
     expect(await idsFound(key?.keyId ?? "")).toEqual([rtl]);
@@ -231,8 +231,8 @@ describe("an account", () => {
       call(),
     );
     const { orderId = "" } = order ?? {};
-    const wrong = { orderId, coins: "0.01", confirmations: 1, asset: "BTC" };
-    await payments.simulateDeposit(wrong, call());
+    const value = { coins: "0.01", confirmations: 1, asset: "BTC" };
+    await payments.simulateDeposit({ orderId, event: { case: "deposit", value } }, call());
     await expect.poll(() => idsFound("", AccountFilter.WAITING), soon).toEqual([buyer, debtor]);
     expect(await idsFound("debtor", AccountFilter.WAITING)).toEqual([debtor]);
 

@@ -39,8 +39,8 @@ async function buys(buyer: SignedIn, idempotencyKey: string) {
     buyer.call,
   );
   const bought = { orderId: order?.orderId ?? "" };
-  const paid = { ...bought, coins: "5", confirmations: 1 };
-  await payments.simulateDeposit(paid, gateway.admin.call);
+  const event = { case: "deposit", value: { coins: "5", confirmations: 1 } } as const;
+  await payments.simulateDeposit({ ...bought, event }, gateway.admin.call);
   return vi.waitFor(async () => {
     const { order: now } = await payments.getOrder(bought, gateway.admin.call);
     expect([now?.state, now?.receiptNumber]).toEqual([
@@ -144,7 +144,13 @@ test("a credit note without a receipt is mailed, and shown: nothing was credited
   );
   const other = ordered.order?.orderId ?? "";
   await core.payments.simulateDeposit(
-    { orderId: other, coins: "0.0001", asset: "BTC", network: "bitcoin", confirmations: 9 },
+    {
+      orderId: other,
+      event: {
+        case: "deposit",
+        value: { coins: "0.0001", asset: "BTC", network: "bitcoin", confirmations: 9 },
+      },
+    },
     call,
   );
   const depositId = await vi.waitFor(async () => {
@@ -250,7 +256,7 @@ test("support sees what was mailed, to whom without his address, and what became
   );
   // The owners of another account see that somebody looked.
   const { account } = await gateway.admin.core.billing.createAccount(
-    { name: "another" },
+    { settings: { name: "another" } },
     gateway.admin.call,
   );
   const { accountId = "" } = account ?? {};

@@ -55,10 +55,13 @@ const checksummed = "0x52908400098527886E0F7030069857D2E4169EE7";
 /** An account with one of everything, and its ids by name. */
 async function makeWorld() {
   const { core } = gateway.admin;
-  const { account } = await core.billing.createAccount({ name: "Nordwind Handel" }, call());
+  const { account } = await core.billing.createAccount(
+    { settings: { name: "Nordwind Handel" } },
+    call(),
+  );
   const accountId = account?.accountId ?? "";
   const inAccount = { accountId, family: Family.V1 };
-  const made = await core.keys.createKey({ ...inAccount, name: "build" }, call());
+  const made = await core.keys.createKey({ ...inAccount, settings: { name: "build" } }, call());
   await client.query(
     `insert into management_keys
        (management_key_id, account_id, name, scopes, most_keys, created_by)
@@ -85,7 +88,10 @@ async function makeWorld() {
     call(),
   );
   const { orderId = "", payTo = "", quotedCoins: quotedAmount = "" } = order ?? {};
-  await core.payments.simulateDeposit({ orderId, coins: quotedAmount, confirmations: 10 }, call());
+  await core.payments.simulateDeposit(
+    { orderId, event: { case: "deposit", value: { coins: quotedAmount, confirmations: 10 } } },
+    call(),
+  );
   const receipt = async () =>
     (await core.payments.getOrder({ orderId }, call())).order?.receiptNumber ?? "";
   await vi.waitFor(async () => expect(await receipt()).not.toBe(""), soon);
@@ -234,9 +240,12 @@ describe("a search finds exactly one by", () => {
       },
     ]);
     const { core } = gateway.admin;
-    const { account } = await core.billing.createAccount({ name: "Without credits" }, call());
+    const { account } = await core.billing.createAccount(
+      { settings: { name: "Without credits" } },
+      call(),
+    );
     const { secret } = await core.keys.createKey(
-      { accountId: account?.accountId ?? "", family: Family.V1, name: "poor" },
+      { accountId: account?.accountId ?? "", family: Family.V1, settings: { name: "poor" } },
       call(),
     );
     const poor = await send(secret, "haiku");
@@ -454,7 +463,7 @@ describe("in an account a search", () => {
 
   test("shows nothing of others, nor what only operators have pages of", async () => {
     const { core } = gateway.admin;
-    const { account } = await core.billing.createAccount({ name: "Südwind" }, call());
+    const { account } = await core.billing.createAccount({ settings: { name: "Südwind" } }, call());
     const accountId = account?.accountId ?? "";
     const stranger = await joins("stran.ger", AccountRole.OWNER, accountId);
     const { keyId, secret, orderId, transferId, codeId } = world;
@@ -470,7 +479,10 @@ describe("in an account a search", () => {
 
   test("has for operators all that is elsewhere behind it", async () => {
     const { billing } = gateway.admin.core;
-    const { account } = await billing.createAccount({ name: "Build and Sons" }, call());
+    const { account } = await billing.createAccount(
+      { settings: { name: "Build and Sons" } },
+      call(),
+    );
     const { accountId, keyId } = world;
     const { hits } = await operations().search({ query: "build", accountId }, call());
     expect(hits.map(({ id }) => id)).toEqual([keyId, account?.accountId]);
@@ -487,7 +499,7 @@ describe("in an account a search", () => {
     const { keys } = gateway.admin.core;
     const inAccount = { accountId: world.accountId, family: Family.V1 };
     const reader = await keys.createKey(
-      { ...inAccount, name: "reader", accountReader: true },
+      { ...inAccount, settings: { name: "reader", accountReader: true } },
       call(),
     );
     const as = (secret: string) => ({ headers: { authorization: `Bearer ${secret}` } });

@@ -389,8 +389,7 @@ describe("webhooks", () => {
     const other = await orderPack({ method: "simulated:usdc" });
     await world.as(admin).simulateDeposit({
       orderId: other.orderId,
-      coins: "5",
-      confirmations: 1,
+      event: { case: "deposit", value: { coins: "5", confirmations: 1 } },
       withoutHook: true,
     });
     btcpay.pay(mine.orderId, mine.quotedCoins);

@@ -1,7 +1,6 @@
 // Every case of the lifecycle, played by hand: a tester needs SimulateDeposit and the methods of
 // customers and operators, no database, and no waiting for days.
 
-import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
@@ -13,9 +12,11 @@ import {
 import {
   GrantRate,
   type SimulateDepositRequestSchema,
+  type SimulatedChangeSchema,
+  type SimulatedDepositSchema,
   SimulatedEvent,
 } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
-import { errorOf } from "../support/keys.ts";
+import { errorOf, type Fields } from "../support/keys.ts";
 import {
   movableTime,
   order,
@@ -37,28 +38,26 @@ const { OPEN, SEEN, PARTLY_PAID, PAID, EXPIRED, CANCELLED, CLOSED } = OrderState
 const NONE = Attention.NONE;
 const reason = "played by hand";
 
-type Simulated = Exclude<
-  MessageInitShape<typeof SimulateDepositRequestSchema>,
-  { $typeName: string }
->;
+type Happening = NonNullable<Fields<typeof SimulateDepositRequestSchema>["event"]>;
 
 /** What a tester does to an order. */
 type Step = (orderId: string) => Promise<unknown>;
 const simulate =
-  (request: Omit<Simulated, "orderId">): Step =>
+  (event: Happening): Step =>
   (orderId) =>
-    admin.simulateDeposit({ ...request, orderId });
-const pays = (amount: string, more: object = {}) =>
-  simulate({ coins: amount, confirmations: 1, ...more });
-const shows = (amount: string) => simulate({ coins: amount });
-const event = (one: SimulatedEvent) => simulate({ simulatedEvent: one });
+    admin.simulateDeposit({ event, orderId });
+const pays = (amount: string, more: Fields<typeof SimulatedDepositSchema> = {}) =>
+  simulate({ case: "deposit", value: { coins: amount, confirmations: 1, ...more } });
+const shows = (amount: string) => simulate({ case: "deposit", value: { coins: amount } });
+const event = (one: SimulatedEvent) => simulate({ case: "orderEvent", value: one });
 const cancels: Step = (orderId) => admin.cancelOrder({ orderId });
 const ofFirst =
-  (more: object): Step =>
+  (more: Fields<typeof SimulatedChangeSchema>): Step =>
   async (orderId) => {
     const { order: found } = await admin.getOrder({ orderId });
     const depositId = found?.deposits[0]?.depositId ?? "";
-    return admin.simulateDeposit({ orderId, depositId, ...more });
+    const value = { depositId, ...more };
+    return admin.simulateDeposit({ orderId, event: { case: "change", value } });
   };
 const settles: Step = async (orderId) => {
   await ofFirst({ confirmations: 1 })(orderId);
@@ -176,7 +175,7 @@ const dollarsOf = ({ grantedMicrocredits }: Order) => Number(grantedMicrocredits
 
 describe("a tester plays", () => {
   test.for(cases)("%s", async ([, coin, ...steps]) => {
-    const { account } = await stage.ledger.createAccount({ name: "a customer" });
+    const { account } = await stage.ledger.createAccount({ settings: { name: "a customer" } });
     const accountId = account?.accountId ?? "";
     const { orderId } = await order(admin, { accountId, coin });
     const shown = async () => {
@@ -208,25 +207,29 @@ describe("a tester plays", () => {
   });
 });
 
-test("an event takes nothing of a deposit, and names no other order", async () => {
+test("what happens is said once, and of a deposit that this order has", async () => {
   const { orderId } = await order(admin, {
-    accountId: (await stage.ledger.createAccount({ name: "other" })).account?.accountId ?? "",
+    accountId:
+      (await stage.ledger.createAccount({ settings: { name: "other" } })).account?.accountId ?? "",
   });
-  for (const [field, value] of Object.entries({
-    coins: "5",
-    confirmations: 1,
-    depositId: "sim_x",
-    lost: true,
-    asset: "USDT",
-    network: "tron",
-    firstSeenAt: longAgo,
-  }))
-    expect([
-      field,
-      await errorOf(admin.simulateDeposit({ orderId, simulatedEvent: MARKED, [field]: value })),
-    ]).toEqual([field, expect.stringMatching(/^invalid_request \w+/)]);
+  const faults: readonly [Happening, string][] = [
+    [{ case: undefined }, "event"],
+    [{ case: "orderEvent", value: SimulatedEvent.UNSPECIFIED }, "order_event"],
+    [{ case: "deposit", value: { confirmations: 1 } }, "deposit.coins"],
+    [{ case: "deposit", value: { coins: "x" } }, "deposit.coins"],
+    [{ case: "deposit", value: { coins: "5", asset: "DOGE" } }, "deposit.asset"],
+    [{ case: "deposit", value: { coins: "5", confirmations: 1_001 } }, "deposit.confirmations"],
+    [{ case: "change", value: { confirmations: 1 } }, "change.deposit_id"],
+    [{ case: "change", value: { depositId: "sim_x", lost: true } }, "change.deposit_id"],
+  ];
+  for (const [happening, field] of faults)
+    expect(await errorOf(admin.simulateDeposit({ orderId, event: happening }))).toBe(
+      `invalid_request ${field}`,
+    );
   expect(
-    await errorOf(admin.simulateDeposit({ orderId: "ord_none", simulatedEvent: MARKED })),
+    await errorOf(
+      admin.simulateDeposit({ orderId: "ord_none", event: { case: "orderEvent", value: MARKED } }),
+    ),
   ).toBe("not_found order_id");
   const { order: untouched } = await admin.getOrder({ orderId });
   expect(untouched).toMatchObject({ state: OPEN, attention: NONE });

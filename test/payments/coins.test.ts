@@ -122,7 +122,10 @@ test("what is pretended of it is credited by its rate", async () => {
   });
   const { orderId = "", quotedCoins: quotedAmount } = order ?? {};
   expect(quotedAmount).toBe("2.5");
-  await world.as(admin).simulateDeposit({ orderId, coins: "3", confirmations: 1 });
+  await world.as(admin).simulateDeposit({
+    orderId,
+    event: { case: "deposit", value: { coins: "3", confirmations: 1 } },
+  });
   await world.orderWhen(orderId, ({ state }) => state === OrderState.PAID);
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([1_200_000_000n, 0n]),

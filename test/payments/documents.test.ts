@@ -96,7 +96,10 @@ test("money that comes later is a further line of the same receipt", async () =>
   const accountId = await world.newAccount();
   const orderId = await world.paidOrder(accountId);
   const before = await documentsOf(orderId);
-  await world.as(admin).simulateDeposit({ orderId, coins: "2", confirmations: 1 });
+  await world.as(admin).simulateDeposit({
+    orderId,
+    event: { case: "deposit", value: { coins: "2", confirmations: 1 } },
+  });
   await world.until(async () => expect((await world.transfers(accountId)).length).toBe(2));
   const { receipt } = await documentsOf(orderId);
   expect(receipt?.number).toBe(before.receipt?.number);
@@ -151,7 +154,9 @@ test("a chargeback has a credit note", async () => {
   const orderId = await world.paidOrder(accountId);
   const { order } = await world.as(admin).getOrder({ orderId });
   const depositId = order?.deposits[0]?.depositId ?? "";
-  await world.as(admin).simulateDeposit({ orderId, depositId, lost: true });
+  await world
+    .as(admin)
+    .simulateDeposit({ orderId, event: { case: "change", value: { depositId, lost: true } } });
   await world.until(async () => expect(await world.posted(accountId)).toEqual([0n, 0n]));
   const { creditNotes, receipt } = await documentsOf(orderId);
   expect(creditNotes).toMatchObject([

@@ -116,7 +116,10 @@ describe("on a ledger", () => {
     const node = stage.node();
     await stage.until(async () => expect(await looks()).toBeGreaterThan(0));
     const { orderId } = await order(node.admin, { accountId: "acc_b" });
-    await node.admin.simulateDeposit({ orderId, coins: "5", confirmations: 1 });
+    await node.admin.simulateDeposit({
+      orderId,
+      event: { case: "deposit", value: { coins: "5", confirmations: 1 } },
+    });
     await stage.orderWhen(orderId, ({ state }) => state === OrderState.PAID);
     expect(await looks()).toBeLessThan(40);
   });
@@ -145,8 +148,14 @@ describe("on a ledger", () => {
   test("fifty looks at once, of any node, credit a payment once", async () => {
     const { admin } = stage.node({ isStarted: false });
     const { orderId } = await order(admin);
-    await admin.simulateDeposit({ orderId, coins: "2", confirmations: 1 });
-    await admin.simulateDeposit({ orderId, coins: "3", confirmations: 1 });
+    await admin.simulateDeposit({
+      orderId,
+      event: { case: "deposit", value: { coins: "2", confirmations: 1 } },
+    });
+    await admin.simulateDeposit({
+      orderId,
+      event: { case: "deposit", value: { coins: "3", confirmations: 1 } },
+    });
     await Promise.all(Array.from({ length: 50 }, () => stage.look(orderId)));
     expect((await admin.getOrder({ orderId })).order).toMatchObject({
       state: OrderState.PAID,
@@ -175,7 +184,10 @@ describe("on a ledger", () => {
       [orderId],
     );
     expect(page?.open).toBe(true);
-    await other.admin.simulateDeposit({ orderId, coins: "5" });
+    await other.admin.simulateDeposit({
+      orderId,
+      event: { case: "deposit", value: { coins: "5" } },
+    });
     await stage.until(() => expect(states).toContain(OrderState.SEEN));
     leaving.abort();
     await watching;
@@ -217,7 +229,11 @@ test("an order that is read during a look has the deposits of its state", async 
   onTestFinished(() => stage.stop());
   const { admin } = stage.node({ isStarted: false });
   const { orderId, quotedCoins: amount } = await order(admin);
-  await admin.simulateDeposit({ orderId, coins: amount, confirmations: 1, withoutHook: true });
+  await admin.simulateDeposit({
+    orderId,
+    event: { case: "deposit", value: { coins: amount, confirmations: 1 } },
+    withoutHook: true,
+  });
   const { store } = stage.parts;
   const before = await store.findOrder(orderId);
   if (!before) throw new Error("there is no order");

@@ -11,10 +11,13 @@ import {
   OrderState,
   RefundState,
 } from "../../gen/gateway/payments/v1/order_pb.ts";
-import { GrantRate } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
+import {
+  GrantRate,
+  type SimulatedDepositSchema,
+} from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { actorText, toActor } from "../../src/base/actors.ts";
-import { errorOf } from "../support/keys.ts";
+import { errorOf, type Fields } from "../support/keys.ts";
 import {
   memberOf,
   movableTime,
@@ -39,18 +42,20 @@ afterAll(() => stage.stop());
 
 /** An account of its own, so that limits and balances of tests do not mix. */
 async function freshAccount(): Promise<string> {
-  const { account } = await stage.ledger.createAccount({ name: "a customer" });
+  const { account } = await stage.ledger.createAccount({ settings: { name: "a customer" } });
   return account?.accountId ?? "";
 }
 
 /** Pretends that an amount arrives and settles. Returns the id of the deposit. */
-async function pay(orderId: string, amount: string, of: object = {}): Promise<string> {
-  const { depositId } = await admin.simulateDeposit({
-    orderId,
-    coins: amount,
-    confirmations: 1,
-    ...of,
-  });
+async function pay(
+  orderId: string,
+  amount: string,
+  of: Fields<typeof SimulatedDepositSchema> = {},
+  withoutHook = false,
+): Promise<string> {
+  const value = { coins: amount, confirmations: 1, ...of };
+  const event = { case: "deposit", value } as const;
+  const { depositId } = await admin.simulateDeposit({ orderId, event, withoutHook });
   return depositId;
 }
 
@@ -225,12 +230,18 @@ describe("crediting", () => {
   test("a payment becomes credits, once, under the key of its grant", async () => {
     const accountId = await freshAccount();
     const { orderId, quotedCoins: quotedAmount } = await order(admin, { accountId });
-    await admin.simulateDeposit({ orderId, coins: quotedAmount, confirmations: 0 });
+    await admin.simulateDeposit({
+      orderId,
+      event: { case: "deposit", value: { coins: quotedAmount, confirmations: 0 } },
+    });
     const seen = await stage.orderWhen(orderId, ({ state }) => state === OrderState.SEEN);
     expect(seen).toMatchObject({ seenCoins: "5", missingCoins: "0", grantedMicrocredits: 0n });
     const [deposit] = seen.deposits;
     expect(deposit).toMatchObject({ state: DepositState.SEEN, confirmationsNeeded: 1 });
-    await admin.simulateDeposit({ orderId, depositId: deposit?.depositId ?? "", confirmations: 1 });
+    await admin.simulateDeposit({
+      orderId,
+      event: { case: "change", value: { depositId: deposit?.depositId ?? "", confirmations: 1 } },
+    });
     const paid = await stage.orderWhen(orderId, isPaid);
     expect(paid).toMatchObject({ settledCoins: "5", grantedMicrocredits: pack });
     expect(paid.deposits).toMatchObject([{ valueMicrodollars: 5_000_000n, confirmations: 1 }]);
@@ -303,7 +314,10 @@ describe("crediting", () => {
       amountMicrocredits: -900_000_000n,
       idempotencyKey: "spent",
     });
-    await admin.simulateDeposit({ orderId, depositId, lost: true });
+    await admin.simulateDeposit({
+      orderId,
+      event: { case: "change", value: { depositId, lost: true } },
+    });
     const lost = await stage.orderWhen(orderId, needs(Attention.LOST));
     expect(lost).toMatchObject({ grantedMicrocredits: 0n, state: OrderState.OPEN });
     await stage.until(async () => expect(await stage.posted(accountId)).toBe(-900_000_000n));
@@ -317,9 +331,16 @@ describe("crediting", () => {
   test("a payment replaced by another one counts once", async () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
-    const { depositId } = await admin.simulateDeposit({ orderId, coins: "5" });
+    const { depositId } = await admin.simulateDeposit({
+      orderId,
+      event: { case: "deposit", value: { coins: "5" } },
+    });
     await stage.orderWhen(orderId, ({ state }) => state === OrderState.SEEN);
-    await admin.simulateDeposit({ orderId, depositId, lost: true, withoutHook: true });
+    await admin.simulateDeposit({
+      orderId,
+      event: { case: "change", value: { depositId, lost: true } },
+      withoutHook: true,
+    });
     await pay(orderId, "5");
     await stage.orderWhen(orderId, isPaid);
     await stage.until(async () => expect(await stage.posted(accountId)).toBe(pack));
@@ -328,7 +349,7 @@ describe("crediting", () => {
   test("a lost webhook only delays: the next look finds the payment", async () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
-    await pay(orderId, "5", { withoutHook: true });
+    await pay(orderId, "5", {}, true);
     await stage.run("update payment_orders set next_look_at = now() where order_id = $1", [
       orderId,
     ]);
@@ -342,8 +363,13 @@ describe("crediting", () => {
     const other = await order(admin, { accountId });
     const depositId = await pay(one.orderId, "5");
     expect(
-      await errorOf(admin.simulateDeposit({ orderId: other.orderId, coins: "5", depositId })),
-    ).toBe("invalid_request deposit_id");
+      await errorOf(
+        admin.simulateDeposit({
+          orderId: other.orderId,
+          event: { case: "change", value: { depositId } },
+        }),
+      ),
+    ).toBe("invalid_request change.deposit_id");
     await stage.orderWhen(one.orderId, isPaid);
     await stage.until(async () => expect(await stage.posted(accountId)).toBe(pack));
   });
@@ -351,25 +377,39 @@ describe("crediting", () => {
   test("refuses amounts that are none", async () => {
     const { orderId } = await order(admin, { accountId: await freshAccount() });
     for (const amount of ["", "0", "-1", "1e5", "1.0000001", `1${"0".repeat(80)}`, "x", " 5", "٥"])
-      expect([amount, await errorOf(admin.simulateDeposit({ orderId, coins: amount }))]).toEqual([
+      expect([
         amount,
-        "invalid_request amount",
-      ]);
-    expect(await errorOf(admin.simulateDeposit({ orderId, coins: "5", asset: "DOGE" }))).toBe(
-      "invalid_request asset",
-    );
-    expect(await errorOf(admin.simulateDeposit({ orderId: "ord_x", coins: "5" }))).toBe(
-      "not_found order_id",
-    );
+        await errorOf(
+          admin.simulateDeposit({ orderId, event: { case: "deposit", value: { coins: amount } } }),
+        ),
+      ]).toEqual([amount, "invalid_request deposit.coins"]);
+    expect(
+      await errorOf(
+        admin.simulateDeposit({
+          orderId,
+          event: { case: "deposit", value: { coins: "5", asset: "DOGE" } },
+        }),
+      ),
+    ).toBe("invalid_request deposit.asset");
+    expect(
+      await errorOf(
+        admin.simulateDeposit({
+          orderId: "ord_x",
+          event: { case: "deposit", value: { coins: "5" } },
+        }),
+      ),
+    ).toBe("not_found order_id");
     expect((await admin.getOrder({ orderId })).order?.deposits).toEqual([]);
   });
 
   test("an order of another processor is none of the simulated one", async () => {
     const { orderId } = await order(admin, { accountId: await freshAccount() });
     await stage.run("update payment_orders set processor = 'other' where order_id = $1", [orderId]);
-    expect(await errorOf(admin.simulateDeposit({ orderId, coins: "5" }))).toBe(
-      "invalid_request order_id",
-    );
+    expect(
+      await errorOf(
+        admin.simulateDeposit({ orderId, event: { case: "deposit", value: { coins: "5" } } }),
+      ),
+    ).toBe("invalid_request order_id");
   });
 });
 
@@ -662,7 +702,10 @@ describe("refunds", () => {
     const { accountId, orderId, depositId, begin } = await paidOrder();
     await begin(5_000_000n);
     await admin.completeRefund({ orderId, transaction: "tx" });
-    await admin.simulateDeposit({ orderId, depositId, lost: true });
+    await admin.simulateDeposit({
+      orderId,
+      event: { case: "change", value: { depositId, lost: true } },
+    });
     await stage.orderWhen(orderId, needs(Attention.LOST));
     expect(await stage.posted(accountId)).toBe(0n);
   });

@@ -332,27 +332,33 @@ test("a refund of that order takes the bonus first", async () => {
 
 test("a payment that is lost takes the bonus with it, once, and no refund takes it again", async () => {
   const { accountId, orderId, paid, refund } = await withPurchase(10_000_000n);
-  await world.as(admin).simulateDeposit({ orderId, coins: "3", confirmations: 1 });
+  await world.as(admin).simulateDeposit({
+    orderId,
+    event: { case: "deposit", value: { coins: "3", confirmations: 1 } },
+  });
   const kept = 600_000_000n;
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([paid + kept + bonus, 0n]),
   );
   const { order } = await world.as(admin).getOrder({ orderId });
   // What is left of it is no purchase that the code needs.
-  const lost = { orderId, depositId: order?.deposits[0]?.depositId ?? "", lost: true };
-  await world.as(admin).simulateDeposit(lost);
+  const value = { depositId: order?.deposits[0]?.depositId ?? "", lost: true };
+  await world.as(admin).simulateDeposit({ orderId, event: { case: "change", value } });
   await world.until(async () => expect(await world.posted(accountId)).toEqual([kept, 0n]));
   await refund(1);
   expect(await world.posted(accountId)).toEqual([kept - 200_000_000n, 0n]);
   await world.as(admin).cancelRefund({ orderId });
   expect(await world.posted(accountId)).toEqual([kept, 0n]);
-  const { depositId } = await world
-    .as(admin)
-    .simulateDeposit({ orderId, coins: "8", confirmations: 1 });
+  const { depositId } = await world.as(admin).simulateDeposit({
+    orderId,
+    event: { case: "deposit", value: { coins: "8", confirmations: 1 } },
+  });
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([kept + 1_600_000_000n + bonus, 0n]),
   );
-  await world.as(admin).simulateDeposit({ orderId, depositId, lost: true });
+  await world
+    .as(admin)
+    .simulateDeposit({ orderId, event: { case: "change", value: { depositId, lost: true } } });
   await world.until(async () => expect(await world.posted(accountId)).toEqual([kept, 0n]));
   const { creditNotes } = await world.as(admin).getReceiptDocument({ orderId });
   expect(creditNotes.map(({ totalMicrocredits }) => totalMicrocredits)).toEqual([
@@ -364,13 +370,18 @@ test("a payment that is lost takes the bonus with it, once, and no refund takes 
 
 test("a lost payment that leaves the purchase leaves the bonus", async () => {
   const { accountId, orderId, paid } = await withPurchase(10_000_000n);
-  await world.as(admin).simulateDeposit({ orderId, coins: "2", confirmations: 1 });
+  await world.as(admin).simulateDeposit({
+    orderId,
+    event: { case: "deposit", value: { coins: "2", confirmations: 1 } },
+  });
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([paid + 400_000_000n + bonus, 0n]),
   );
   const { order } = await world.as(admin).getOrder({ orderId });
   const depositId = order?.deposits.at(-1)?.depositId ?? "";
-  await world.as(admin).simulateDeposit({ orderId, depositId, lost: true });
+  await world
+    .as(admin)
+    .simulateDeposit({ orderId, event: { case: "change", value: { depositId, lost: true } } });
   await world.until(async () => expect(await world.posted(accountId)).toEqual([paid + bonus, 0n]));
 });
 

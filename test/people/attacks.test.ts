@@ -54,7 +54,14 @@ describe("the open invitations of an owner end", () => {
     ],
     [
       "who is disabled",
-      (personId) => node.as(root.token).updatePerson({ personId, disabled: true }),
+      (personId) =>
+        node
+          .as(root.token)
+          .updatePerson({
+            personId,
+            settings: { disabled: true },
+            updateMask: { paths: ["disabled"] },
+          }),
     ],
   ])("%s", async ([how, lose]) => {
     const name = how.replaceAll(" ", "-");
@@ -79,12 +86,24 @@ test("the recovery links of an operator who loses the role end", async () => {
   const rogue = await join(node, root, "acc_a", VIEWER, "rogue");
   const { personId } = rogue.person;
   const { ADMIN, SUPPORT } = OperatorRole;
-  await node.as(root.token).updatePerson({ personId, operatorRole: ADMIN });
+  await node
+    .as(root.token)
+    .updatePerson({
+      personId,
+      settings: { operatorRole: ADMIN },
+      updateMask: { paths: ["operator_role"] },
+    });
   const { token } = await signIn(node, rogue);
   const made = await node
     .as(token)
     .createSignInLink({ personId: victim.person.personId, reason: "locked out" });
-  await node.as(root.token).updatePerson({ personId, operatorRole: SUPPORT });
+  await node
+    .as(root.token)
+    .updatePerson({
+      personId,
+      settings: { operatorRole: SUPPORT },
+      updateMask: { paths: ["operator_role"] },
+    });
   expect(await errorOf(redeem(node, made.link, ""))).toBe("not_found token");
 });
 
@@ -237,7 +256,12 @@ describe("rights that are taken away meanwhile", () => {
   test.for<[string, (client: PeopleClient, personId: string) => Promise<unknown>]>([
     [
       "an operator again",
-      (client, personId) => client.updatePerson({ personId, operatorRole: ADMIN }),
+      (client, personId) =>
+        client.updatePerson({
+          personId,
+          settings: { operatorRole: ADMIN },
+          updateMask: { paths: ["operator_role"] },
+        }),
     ],
     [
       "a link to another person",
@@ -247,7 +271,13 @@ describe("rights that are taken away meanwhile", () => {
   ])("do not make an operator %s", async ([what, act]) => {
     const rogue = await join(node, root, "acc_a", VIEWER, `gets-${what.replaceAll(" ", "-")}`);
     const { personId } = rogue.person;
-    await node.as(root.token).updatePerson({ personId, operatorRole: ADMIN });
+    await node
+      .as(root.token)
+      .updatePerson({
+        personId,
+        settings: { operatorRole: ADMIN },
+        updateMask: { paths: ["operator_role"] },
+      });
     const client = node.as((await signIn(node, rogue)).token);
     expect(await during(personId, () => act(client, personId), toNobody)).toBe("not_permitted");
   });
@@ -341,7 +371,11 @@ describe("audit events", () => {
     const passkeyId = (await client.getSession({})).passkeys[0]?.passkeyId ?? "";
     await client.deletePasskey({ passkeyId });
     expect(await newest("DeletePasskey")).toMatchObject({ passkeyId });
-    await admin.updatePerson({ personId: person.person.personId, disabled: true });
+    await admin.updatePerson({
+      personId: person.person.personId,
+      settings: { disabled: true },
+      updateMask: { paths: ["disabled"] },
+    });
     expect(await newest("UpdatePerson")).toMatchObject({ oldDisabled: "false", disabled: "true" });
     // The token of the link is in none of them.
     expect(JSON.stringify(await newest("CreateInvitation"))).not.toContain(tokenOf(link));

@@ -171,7 +171,12 @@ describe("a link of an address", () => {
     const ends: Record<string, (personId: string) => Promise<unknown>> = {
       recovered: async (personId) =>
         redeem(node, (await client.createSignInLink({ personId, reason: "locked out" })).link, ""),
-      disabled: (personId) => client.updatePerson({ personId, disabled: true }),
+      disabled: (personId) =>
+        client.updatePerson({
+          personId,
+          settings: { disabled: true },
+          updateMask: { paths: ["disabled"] },
+        }),
       deleted: (personId) => client.deletePerson({ personId }),
     };
     for (const [login, end] of Object.entries(ends)) {

@@ -88,7 +88,11 @@ async function makeKeys(person: SignedIn, count: number, accountId = "acc_a") {
   const { service, call } = keysAs(person);
   const made = [];
   for (let index = 0; index < count; index++) {
-    const request = create(CreateKeyRequestSchema, { accountId, family: 1, name: "k" });
+    const request = create(CreateKeyRequestSchema, {
+      accountId,
+      family: 1,
+      settings: { name: "k" },
+    });
     const { key, secret } = await service.createKey(request, call);
     made.push({ keyId: key?.keyId ?? "", secret });
   }
@@ -167,7 +171,11 @@ describe("a member who is removed", () => {
     const operator = await named(`operator-${login}`, VIEWER, "acc_b");
     await node
       .as(owner.token)
-      .updatePerson({ personId: idOf(operator), operatorRole: OperatorRole.ADMIN });
+      .updatePerson({
+        personId: idOf(operator),
+        settings: { operatorRole: OperatorRole.ADMIN },
+        updateMask: { paths: ["operator_role"] },
+      });
     const [key] = await makeKeys(ben, 1);
     const callers = { owner, himself: ben, operator: await signIn(node, operator) };
     const keysToPersonId = to === undefined ? "" : idOf(heir);
@@ -199,7 +207,13 @@ describe("a member who is removed", () => {
     const cleo = await named("cleo");
     const [viewer, stranger] = [await named("looks", VIEWER), await named("b", MEMBER, "acc_b")];
     const disabled = await named("disabled");
-    await node.as(owner.token).updatePerson({ personId: idOf(disabled), disabled: true });
+    await node
+      .as(owner.token)
+      .updatePerson({
+        personId: idOf(disabled),
+        settings: { disabled: true },
+        updateMask: { paths: ["disabled"] },
+      });
     await makeKeys(cleo, 1);
     for (const heir of [viewer, stranger, disabled, cleo]) {
       const request = { keys: KEEP, keysToPersonId: idOf(heir) };
@@ -338,7 +352,13 @@ describe("a person who is deleted", () => {
   test("is deleted by himself or an operator admin, once", async () => {
     const [fay, gus, helper] = [await named("fay"), await named("gus"), await named("helper")];
     const support = OperatorRole.SUPPORT;
-    await node.as(owner.token).updatePerson({ personId: idOf(helper), operatorRole: support });
+    await node
+      .as(owner.token)
+      .updatePerson({
+        personId: idOf(helper),
+        settings: { operatorRole: support },
+        updateMask: { paths: ["operator_role"] },
+      });
     const supporter = await signIn(node, helper);
     for (const by of [fay, supporter]) expect(await deletePerson(by, gus)).toBe("not_permitted");
     expect(await deletePerson(owner, gus)).toBe("no error");
@@ -351,9 +371,15 @@ describe("a person who is deleted", () => {
     expect(await errorOf(client.createSignInLink({ personId, reason: "locked out" }))).toBe(
       "not_found person_id",
     );
-    expect(await errorOf(client.updatePerson({ personId, disabled: false }))).toBe(
-      "not_found person_id",
-    );
+    expect(
+      await errorOf(
+        client.updatePerson({
+          personId,
+          settings: { disabled: false },
+          updateMask: { paths: ["disabled"] },
+        }),
+      ),
+    ).toBe("not_found person_id");
     expect(await errorOf(signIn(node, gus))).toBe("sign_in_failed");
   });
 
@@ -378,9 +404,21 @@ describe("a person who is deleted", () => {
     expect(String(failure)).toContain("account b");
     expect(await deletePerson(owner, jo)).toBe("last_one");
     const kim = await named("kim", OWNER, "acc_b");
-    await node.as(owner.token).updatePerson({ personId: idOf(kim), disabled: true });
+    await node
+      .as(owner.token)
+      .updatePerson({
+        personId: idOf(kim),
+        settings: { disabled: true },
+        updateMask: { paths: ["disabled"] },
+      });
     expect(await deletePerson(jo)).toBe("last_one");
-    await node.as(owner.token).updatePerson({ personId: idOf(kim), disabled: false });
+    await node
+      .as(owner.token)
+      .updatePerson({
+        personId: idOf(kim),
+        settings: { disabled: false },
+        updateMask: { paths: ["disabled"] },
+      });
     expect(await deletePerson(jo)).toBe("no error");
     expect(await deletePerson(owner, kim)).toBe("last_one");
   });
@@ -394,7 +432,9 @@ describe("a person who is deleted", () => {
       const remove = (who: SignedIn) =>
         errorOf(one.as(who.token).deletePerson({ personId: idOf(who) }));
       expect(await remove(first)).toBe("last_one");
-      const admin = { personId: idOf(second), operatorRole: OperatorRole.ADMIN };
+      const settings = { operatorRole: OperatorRole.ADMIN };
+      const updateMask = { paths: ["operator_role"] };
+      const admin = { personId: idOf(second), settings, updateMask };
       await one.as(first.token).updatePerson(admin);
       expect(await remove(first)).toBe("no error");
     } finally {
@@ -478,7 +518,13 @@ describe("a person who is deleted", () => {
       const two = [first, second];
       if (who === "operators") {
         const operator = OperatorRole.ADMIN;
-        await one.as(first.token).updatePerson({ personId: idOf(second), operatorRole: operator });
+        await one
+          .as(first.token)
+          .updatePerson({
+            personId: idOf(second),
+            settings: { operatorRole: operator },
+            updateMask: { paths: ["operator_role"] },
+          });
         two[1] = await signIn(one, second);
         // So that only the rule of operators holds them.
         await query(world.database, { name: "test/free", text: "delete from members" }, []);
@@ -486,7 +532,13 @@ describe("a person who is deleted", () => {
         const text = "update people set operator = 'none' where login = 'owner'";
         const third = await join(one, first, "acc_b", VIEWER, "third");
         const operator = OperatorRole.ADMIN;
-        await one.as(first.token).updatePerson({ personId: idOf(third), operatorRole: operator });
+        await one
+          .as(first.token)
+          .updatePerson({
+            personId: idOf(third),
+            settings: { operatorRole: operator },
+            updateMask: { paths: ["operator_role"] },
+          });
         await query(world.database, { name: "test/no-operator", text }, []);
       }
       const nodes = [one, world.node()];
@@ -508,7 +560,11 @@ describe("an owner who is disabled", () => {
     const nina = await named("nina", OWNER);
     const inA = { accountId: "acc_a", personId: idOf(owner) };
     const client = node.as(owner.token);
-    await client.updatePerson({ personId: idOf(nina), disabled: true });
+    await client.updatePerson({
+      personId: idOf(nina),
+      settings: { disabled: true },
+      updateMask: { paths: ["disabled"] },
+    });
     expect(await errorOf(client.updateMember({ ...inA, role: MEMBER }))).toBe("last_one");
     expect(await errorOf(client.removeMember(inA))).toBe("last_one");
     expect(await errorOf(remove(owner, nina))).toBe("no error");

@@ -183,11 +183,23 @@ describe("a recovery link", () => {
     const { link } = await node
       .as(owner.token)
       .createSignInLink({ personId, reason: "locked out" });
-    await node.as(owner.token).updatePerson({ personId, disabled: true });
+    await node
+      .as(owner.token)
+      .updatePerson({
+        personId,
+        settings: { disabled: true },
+        updateMask: { paths: ["disabled"] },
+      });
     expect(await errorOf(identify(node, person.token))).toBe("invalid_session");
     expect(await errorOf(signIn(node, person))).toBe("sign_in_failed");
     expect(await errorOf(redeemWith(link, ""))).toBe("not_found token");
-    await node.as(owner.token).updatePerson({ personId, disabled: false });
+    await node
+      .as(owner.token)
+      .updatePerson({
+        personId,
+        settings: { disabled: false },
+        updateMask: { paths: ["disabled"] },
+      });
     expect(await errorOf(signIn(node, person))).toBe("no error");
   });
 });
@@ -294,16 +306,30 @@ describe("operators", () => {
   test("list people, and support only looks", async () => {
     const helper = await redeem(node, await invitation(), "helper");
     const { personId } = helper.person;
-    await node.as(owner.token).updatePerson({ personId, operatorRole: OperatorRole.SUPPORT });
+    await node
+      .as(owner.token)
+      .updatePerson({
+        personId,
+        settings: { operatorRole: OperatorRole.SUPPORT },
+        updateMask: { paths: ["operator_role"] },
+      });
     // The change of the operator role ended the session.
     expect(await errorOf(identify(node, helper.token))).toBe("invalid_session");
     const { token } = await signIn(node, helper);
     expect((await node.as(token).listPeople({ query: "HELP" })).people).toMatchObject([
       { login: "helper", operatorRole: OperatorRole.SUPPORT },
     ]);
-    expect(await errorOf(node.as(token).updatePerson({ personId, disabled: true }))).toBe(
-      "not_permitted",
-    );
+    expect(
+      await errorOf(
+        node
+          .as(token)
+          .updatePerson({
+            personId,
+            settings: { disabled: true },
+            updateMask: { paths: ["disabled"] },
+          }),
+      ),
+    ).toBe("not_permitted");
     const page = await node.as(token).listPeople({ pageSize: 1 });
     expect(page.people).toHaveLength(1);
     const next = await node.as(token).listPeople({ pageSize: 1, pageToken: page.nextPageToken });
@@ -313,12 +339,23 @@ describe("operators", () => {
   test("the last one who may change everything stays", async () => {
     const { personId } = owner.person;
     const client = node.as(owner.token);
-    for (const change of [{ disabled: true }, { operatorRole: OperatorRole.SUPPORT }])
-      expect(await errorOf(client.updatePerson({ personId, ...change }))).toBe("last_one");
-    expect(await errorOf(client.updatePerson({ personId }))).toBe("invalid_request disabled");
-    expect(await errorOf(client.updatePerson({ personId: "per_none", disabled: true }))).toBe(
-      "not_found person_id",
-    );
+    for (const [path, settings] of [
+      ["disabled", { disabled: true }],
+      ["operator_role", { operatorRole: OperatorRole.SUPPORT }],
+    ] as const)
+      expect(
+        await errorOf(client.updatePerson({ personId, settings, updateMask: { paths: [path] } })),
+      ).toBe("last_one");
+    expect(await errorOf(client.updatePerson({ personId }))).toBe("invalid_request update_mask");
+    expect(
+      await errorOf(
+        client.updatePerson({
+          personId: "per_none",
+          settings: { disabled: true },
+          updateMask: { paths: ["disabled"] },
+        }),
+      ),
+    ).toBe("not_found person_id");
   });
 });
 

@@ -124,7 +124,11 @@ async function run(one: Act): Promise<void> {
       return;
     case "operator": {
       const { personId } = (await person(one.whom)).person;
-      await client.updatePerson({ personId, operatorRole: one.operator, disabled: one.disabled });
+      await client.updatePerson({
+        personId,
+        settings: { operatorRole: one.operator, disabled: one.disabled },
+        updateMask: { paths: ["operator_role", "disabled"] },
+      });
       return;
     }
   }

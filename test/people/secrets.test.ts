@@ -91,7 +91,7 @@ test("what was issued through a facade is nowhere else", async () => {
   const inviteToken = new URL(invited.json.link).hash.slice(1);
   const created = await call(
     "CreateKey",
-    { accountId: "acc_a", family: "FAMILY_V1", name: "k" },
+    { accountId: "acc_a", family: "FAMILY_V1", settings: { name: "k" } },
     cookie,
   );
   expect(created.json.key.createdBy.personId).toMatch(/^per_/);

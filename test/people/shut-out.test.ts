@@ -112,7 +112,8 @@ async function member(role: AccountRole = MEMBER, accountId = "acc_a"): Promise<
 /** A management key of an account that an owner makes, and whose secret he so has seen. */
 async function manageAs(session: SignedIn, accountId: string) {
   const { service, call } = serviceAs(session);
-  const request = { accountId, name: "deploy", scopes: [ManagementScope.KEYS] };
+  const settings = { name: "deploy", scopes: [ManagementScope.KEYS] };
+  const request = { accountId, settings };
   const made = await service.createManagementKey(
     create(CreateManagementKeyRequestSchema, request),
     call,
@@ -144,7 +145,11 @@ function keysAs(session: SignedIn, from = node) {
   const { service, call } = serviceAs(session, from);
   return {
     make: async (accountId = "acc_a") => {
-      const request = create(CreateKeyRequestSchema, { accountId, family: 1, name: "k" });
+      const request = create(CreateKeyRequestSchema, {
+        accountId,
+        family: 1,
+        settings: { name: "k" },
+      });
       const { key, secret } = await service.createKey(request, call);
       return { keyId: key?.keyId ?? "", secret };
     },
@@ -181,7 +186,12 @@ const outcomeOf = (secret: string) => errorOf(elsewhere.authenticate(bearer(secr
 
 type Fate = { readonly keys?: KeyAction; readonly keysToPersonId?: string };
 const disable = (person: SignedIn, fate: Fate = {}, by = owner) =>
-  clientOf(by).updatePerson({ personId: idOf(person), disabled: true, ...fate });
+  clientOf(by).updatePerson({
+    personId: idOf(person),
+    settings: { disabled: true },
+    updateMask: { paths: ["disabled"] },
+    ...fate,
+  });
 const remove = (person: SignedIn, fate: Fate = {}, by = owner) =>
   clientOf(by).deletePerson({ personId: idOf(person), ...fate });
 
@@ -399,7 +409,11 @@ describe("a node that has not heard of a change of a role", () => {
     const { ana, own, theirs } = await remembering(MEMBER);
     const { ADMIN, UNSPECIFIED } = OperatorRole;
     const makeOperator = (operator: OperatorRole) =>
-      clientOf(owner).updatePerson({ personId: idOf(ana), operatorRole: operator });
+      clientOf(owner).updatePerson({
+        personId: idOf(ana),
+        settings: { operatorRole: operator },
+        updateMask: { paths: ["operator_role"] },
+      });
     await makeOperator(ADMIN);
     const again = await signIn(node, ana);
     const caller = await node.authenticate(
@@ -447,7 +461,11 @@ test("enabling resumes nothing, and the answer names the keys that stay paused",
     ...{ keyId: id, name: "k", hint: expect.stringContaining("…") },
   }));
   expect(disabled.keys).toMatchObject(labels);
-  const enabled = await clientOf(owner).updatePerson({ personId: idOf(ana), disabled: false });
+  const enabled = await clientOf(owner).updatePerson({
+    personId: idOf(ana),
+    settings: { disabled: false },
+    updateMask: { paths: ["disabled"] },
+  });
   expect(enabled.keys).toMatchObject(labels);
   expect((await read(keyId))?.state).toBe(PAUSED);
   const back = await signIn(node, ana);
@@ -464,7 +482,8 @@ test("a change of the operator role alone asks for no keys", async () => {
   const operator = OperatorRole.SUPPORT;
   const { keys: named } = await clientOf(owner).updatePerson({
     personId: idOf(ana),
-    operatorRole: operator,
+    settings: { operatorRole: operator },
+    updateMask: { paths: ["operator_role"] },
   });
   expect(named).toEqual([]);
   expect((await read(keyId))?.state).toBe(ACTIVE);
@@ -472,7 +491,11 @@ test("a change of the operator role alone asks for no keys", async () => {
 
 test("the keys that an operator made in the account of others stop, too", async () => {
   const olga = await member(VIEWER);
-  await clientOf(owner).updatePerson({ personId: idOf(olga), operatorRole: OperatorRole.ADMIN });
+  await clientOf(owner).updatePerson({
+    personId: idOf(olga),
+    settings: { operatorRole: OperatorRole.ADMIN },
+    updateMask: { paths: ["operator_role"] },
+  });
   const operator = await signIn(node, olga);
   const { keyId } = await keysAs(operator).make("acc_b");
   expect(await errorOf(remove(olga))).toBe("invalid_request keys");

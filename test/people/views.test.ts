@@ -93,11 +93,19 @@ describe("who keeps what", () => {
     expect(await errorOf(as(guest).listViews({ accountId }))).toBe("not_found account_id");
     expect(await errorOf(save(guest, "mine"))).toBe("not_found account_id");
     const { personId } = guest.person;
-    await as(owner).updatePerson({ personId, operatorRole: OperatorRole.SUPPORT });
+    await as(owner).updatePerson({
+      personId,
+      settings: { operatorRole: OperatorRole.SUPPORT },
+      updateMask: { paths: ["operator_role"] },
+    });
     const support = await signIn(node, guest);
     expect(await namesOf(support)).toEqual(["account: ours"]);
     expect(await errorOf(save(support, "mine"))).toBe("not_found account_id");
-    await as(owner).updatePerson({ personId, operatorRole: OperatorRole.ADMIN });
+    await as(owner).updatePerson({
+      personId,
+      settings: { operatorRole: OperatorRole.ADMIN },
+      updateMask: { paths: ["operator_role"] },
+    });
     const admin = await signIn(node, guest);
     expect(await errorOf(save(admin, "mine"))).toBe("not_permitted");
     const { view } = await save(admin, "of operators", { ofAccount: true });

@@ -166,12 +166,15 @@ test("a change that is killed behind any of its statements leaves nothing, and a
     "UpdateKey by a program": () => program.updateKey(update(childId, ["daily_cap_microcredits"])),
     "CreateKey by a program": () =>
       program.createKey({
-        ...{ ...account, name: "child", family: Family.V2, requestsAtOnce: 3 },
+        ...account,
+        family: Family.V2,
+        settings: { name: "child", requestsAtOnce: 3 },
         idempotencyKey: "of a child, which nobody guesses",
       }),
     CreateManagementKey: () =>
       services.createManagementKey({
-        ...{ ...account, name: "deploy", scopes: [ManagementScope.READ] },
+        ...account,
+        settings: { name: "deploy", scopes: [ManagementScope.READ] },
         idempotencyKey: "of a program, which nobody guesses",
       }),
     UpdateManagementKey: () =>
@@ -243,14 +246,19 @@ async function setUp() {
   await ledger.run("update keys set managed_by = 'person:per_ana'");
   const services = openServices(owner);
   const { managementKey } = await services.createManagementKey({
-    ...{ accountId, name: "deploy", scopes: [ManagementScope.KEYS] },
+    accountId,
+    settings: { name: "deploy", scopes: [ManagementScope.KEYS] },
   });
   const managementKeyId = managementKey?.managementKeyId ?? "";
   const scopes = [ManagementScope.KEYS];
   const program = openServices({
     ...{ kind: "management", managementKeyId, accountId, name: "deploy", scopes },
   });
-  const { key } = await program.createKey({ accountId, name: "child", family: Family.V1 });
+  const { key } = await program.createKey({
+    accountId,
+    settings: { name: "child" },
+    family: Family.V1,
+  });
   await ledger.run("update management_secrets set made_by = 'person:per_other'");
   const never = new AbortController().signal;
   const place = (keyId: string) => ledger.holds.place(holdRequest({ ...payer, keyId }, 10), never);

@@ -165,7 +165,11 @@ test("under a random load no transaction locks against the order, and none deadl
   }
   const partner = persons[0] ?? owner;
   const personId = partner.person.personId;
-  await as(owner.token).updatePerson({ personId, operatorRole: OperatorRole.ADMIN });
+  await as(owner.token).updatePerson({
+    personId,
+    settings: { operatorRole: OperatorRole.ADMIN },
+    updateMask: { paths: ["operator_role"] },
+  });
   const { passkeyOptionsJson } = await as(undefined).beginSignIn({});
   const answerJson = partner.device.sign(passkeyOptionsJson);
   const { grant } = await as(undefined).signInWithPasskey({ answerJson });
@@ -178,7 +182,8 @@ test("under a random load no transaction locks against the order, and none deadl
   ] as const) {
     const { secret } = await services.keys.createManagementKey(
       create(CreateManagementKeyRequestSchema, {
-        ...{ accountId, name: "deploy", scopes: [ManagementScope.KEYS, ManagementScope.ALL_KEYS] },
+        accountId,
+        settings: { name: "deploy", scopes: [ManagementScope.KEYS, ManagementScope.ALL_KEYS] },
       }),
       callOf(by?.token),
     );
@@ -215,7 +220,9 @@ test("under a random load no transaction locks against the order, and none deadl
     createKey: (at) =>
       services.keys.createKey(
         create(CreateKeyRequestSchema, {
-          ...{ accountId: accountOf(at), family: Family.V1, name: "k" },
+          accountId: accountOf(at),
+          family: Family.V1,
+          settings: { name: "k" },
           idempotencyKey: at % 3 === 0 ? key : "",
         }),
         callOf(oneOf([...persons, owner], at)?.token),
@@ -272,7 +279,9 @@ test("under a random load no transaction locks against the order, and none deadl
     createByProgram: (at) =>
       services.keys.createKey(
         create(CreateKeyRequestSchema, {
-          ...{ accountId: accountOf(at), family: Family.V1, name: "child", requestsAtOnce: 9 },
+          accountId: accountOf(at),
+          family: Family.V1,
+          settings: { name: "child", requestsAtOnce: 9 },
           idempotencyKey: at % 3 === 0 ? key : "",
         }),
         callOf(undefined, programs.get(accountOf(at))),
@@ -285,7 +294,8 @@ test("under a random load no transaction locks against the order, and none deadl
     createManagementKey: (at) =>
       services.keys.createManagementKey(
         create(CreateManagementKeyRequestSchema, {
-          ...{ accountId: accountOf(at), name: "deploy", scopes: [ManagementScope.KEYS] },
+          accountId: accountOf(at),
+          settings: { name: "deploy", scopes: [ManagementScope.KEYS] },
           idempotencyKey: at % 3 === 0 ? key : "",
         }),
         callOf(oneOf([...persons, owner], at)?.token),
@@ -369,7 +379,8 @@ test("under a random load no transaction locks against the order, and none deadl
     handOver: (at) =>
       as(owner.token).updatePerson({
         personId: personAt(1),
-        disabled: at % 2 === 0,
+        settings: { disabled: at % 2 === 0 },
+        updateMask: { paths: ["disabled"] },
         ...(at % 2 === 0 && { keys: KeyAction.KEEP }),
       }),
     transfer: (at) =>
@@ -396,7 +407,8 @@ test("under a random load no transaction locks against the order, and none deadl
     askForRole: (at) =>
       as(owner.token).updatePerson({
         personId: oneOf(persons, at)?.person.personId ?? "",
-        operatorRole: OperatorRole.ADMIN,
+        settings: { operatorRole: OperatorRole.ADMIN },
+        updateMask: { paths: ["operator_role"] },
       }),
     invite: (at) =>
       as(owner.token).createInvitation({ accountId: accountOf(at), role: AccountRole.VIEWER }),
@@ -409,7 +421,8 @@ test("under a random load no transaction locks against the order, and none deadl
     disable: (at) =>
       as(owner.token).updatePerson({
         personId: persons[2]?.person.personId ?? "",
-        disabled: at % 2 === 0,
+        settings: { disabled: at % 2 === 0 },
+        updateMask: { paths: ["disabled"] },
         ...(at % 2 === 0 && { keys: KeyAction.PAUSE }),
       }),
     remove: (at) =>

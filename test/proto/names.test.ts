@@ -62,9 +62,9 @@ test("a number of money has its unit in its name", () => {
 });
 
 const otherTimes = [
-  ...["AlertSettings.failing_since", "BeginSweepRequest.until"],
-  ...["ExportAccountResponse.archived_before", "Liabilities.day"],
-  ...["ListChargesResponse.archived_before", "ListChargesResponse.searched_to"],
+  ...["BeginSweepRequest.until", "ExportAccountResponse.archived_before", "Liabilities.day"],
+  ...["ListAlertsResponse.webhook_failing_since", "ListChargesResponse.archived_before"],
+  ...["ListChargesResponse.searched_to"],
   "Sweep.until",
 ];
 

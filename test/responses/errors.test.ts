@@ -213,14 +213,18 @@ describe("a request without means", () => {
     const { name, status, code, calls } = expected;
     const { core, call } = stage.gateway.admin;
     const poor =
-      name === "no credits" ? await core.billing.createAccount({ name }, call) : undefined;
+      name === "no credits"
+        ? await core.billing.createAccount({ settings: { name } }, call)
+        : undefined;
     const { secret } = await core.keys.createKey(
       {
         accountId: poor?.account?.accountId ?? stage.gateway.accountId,
         family: Family.V1,
-        name,
-        ...(name === "the month's cap" && { monthlyCapMicrocredits: 0n }),
-        ...(name === "the rate limit" && { requestsPerMinute: 1 }),
+        settings: {
+          name,
+          ...(name === "the month's cap" && { monthlyCapMicrocredits: 0n }),
+          ...(name === "the rate limit" && { requestsPerMinute: 1 }),
+        },
       },
       call,
     );

@@ -306,7 +306,7 @@ test("the account of the first start is known by its id, whatever it or others a
   const { core, adminToken } = parts;
   // A customer may call his account as ours is called.
   const call = bearer(adminToken);
-  const { account } = await core.billing.createAccount({ name: "default" }, call);
+  const { account } = await core.billing.createAccount({ settings: { name: "default" } }, call);
   const theirs = account?.accountId ?? "";
   const keys = await seed(parts);
   expect(keys?.accountId).not.toBe(theirs);

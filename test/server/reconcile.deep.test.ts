@@ -196,11 +196,13 @@ test("what was revoked, suspended or disabled since is listed, and with --apply 
     return Object(await response.json());
   };
   const create = async (name: string) => {
-    const { account } = await call("accounts.v1.AccountsService/CreateAccount", { name });
+    const { account } = await call("accounts.v1.AccountsService/CreateAccount", {
+      settings: { name },
+    });
     return String(account.accountId);
   };
   const createKey = async (name: string) => {
-    const body = { accountId: gone, family: "FAMILY_V1", name };
+    const body = { accountId: gone, family: "FAMILY_V1", settings: { name } };
     return (await call("keys.v1.KeysService/CreateKey", body)).key;
   };
   const [gone, back] = [await create("Gone"), await create("Back")];

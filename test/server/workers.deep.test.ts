@@ -184,7 +184,7 @@ describe("one gateway of two workers", () => {
     const { v1, adminToken, accountId } = readKeys(dataDir);
     const admin = grpcCore({ addresses: [grpcAddressOf(gateway)] });
     const { secret } = await admin.keys.createKey(
-      { accountId, family: Family.V1, name: "limited", requestsPerMinute: 20 },
+      { accountId, family: Family.V1, settings: { name: "limited", requestsPerMinute: 20 } },
       { headers: { authorization: `Bearer ${adminToken}` } },
     );
     admin.close();
@@ -267,13 +267,13 @@ describe("one gateway of two workers", () => {
     // An error is known for a second. A busy machine may need longer than that for an attempt.
     for (let isKnownInTime = false; !isKnownInTime; ) {
       const { account } = await administer(one, "accounts.v1.AccountsService/CreateAccount", {
-        name: "poor",
+        settings: { name: "poor" },
       });
       const { accountId } = account;
       const { secret } = await administer(one, "keys.v1.KeysService/CreateKey", {
         accountId,
         family: "FAMILY_V1",
-        name: "poor",
+        settings: { name: "poor" },
       });
       const startedMs = performance.now();
       expect((await generate(other, secret)).status).toBe(402);

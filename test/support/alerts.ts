@@ -3,7 +3,12 @@
 
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import type { CallOptions, Client } from "@connectrpc/connect";
-import { AlertChannel, AlertKind, AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
+import {
+  AlertChannel,
+  AlertKind,
+  AlertSettingsSchema,
+  AlertsService,
+} from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { createAlerts } from "../../src/alerts/alerts.ts";
 import { createBilling } from "../../src/billing/billing.ts";
@@ -25,6 +30,9 @@ import { countStatements, createNodeKeys, keysClient } from "./keys.ts";
 import { freshLedger, log, price } from "./ledger.ts";
 
 type Parts = Parameters<typeof createAlerts>[0];
+
+/** A mask of every setting: those that a request leaves out are cleared. */
+export const allSettings = { paths: AlertSettingsSchema.fields.map(({ name }) => name) };
 
 export type AlertNodeOptions = Partial<
   Pick<Parts, "mailer" | "post" | "times" | "contentKeys" | "log">

@@ -65,7 +65,7 @@ export async function startCluster(count: number): Promise<Cluster> {
     admin,
     async account(credits) {
       const created = await admin("gateway.accounts.v1.AccountsService/CreateAccount", {
-        name: "several nodes",
+        settings: { name: "several nodes" },
       });
       const accountId = String(objectOf(created.account).accountId);
       for (const [family, amount] of Object.entries(credits)) {
@@ -79,11 +79,11 @@ export async function startCluster(count: number): Promise<Cluster> {
       }
       return accountId;
     },
-    async key(request) {
+    async key({ accountId = "", family = "FAMILY_V1", ...settings }) {
       const created = await admin("gateway.keys.v1.KeysService/CreateKey", {
-        family: "FAMILY_V1",
-        name: "a key",
-        ...request,
+        accountId,
+        family,
+        settings: { name: "a key", ...settings },
       });
       const secret = String(created.secret);
       secrets.push(secret);

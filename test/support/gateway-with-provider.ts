@@ -101,7 +101,7 @@ export async function startGatewayWithProvider(
     async keyWith(controls) {
       const { core, call } = gateway.admin;
       const { secret, key } = await core.keys.createKey(
-        { accountId: gateway.accountId, family: Family.V1, name: "k", ...controls },
+        { accountId: gateway.accountId, family: Family.V1, settings: { name: "k", ...controls } },
         call,
       );
       return { secret, keyId: key?.keyId ?? "" };

@@ -1,11 +1,12 @@
 // The keys service on a database of its own, with a record of its statements.
 
-import { create, type Message, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, type DescMessage, type Message, type MessageInitShape } from "@bufbuild/protobuf";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   AuthenticateRequestSchema,
   CreateKeyRequestSchema,
   GetKeyRequestSchema,
+  type KeySettingsSchema,
   ListKeysRequestSchema,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
@@ -98,12 +99,27 @@ function checked<S extends Methods>(
   });
 }
 
+/** The fields of a message as plain values. */
+export type Fields<Schema extends DescMessage> = Exclude<
+  MessageInitShape<Schema>,
+  { $typeName: string }
+>;
+
+/** A request for a key. Its settings get a name if they have none. */
+export type NewKey = Omit<Fields<typeof CreateKeyRequestSchema>, "settings"> & {
+  readonly settings?: Fields<typeof KeySettingsSchema>;
+};
+
 /** The methods of the service, called as the operator, with plain objects as requests. */
 export function keysClient({ service }: Keys) {
   return {
-    createKey: (request: MessageInitShape<typeof CreateKeyRequestSchema>) =>
+    createKey: (request: NewKey) =>
       service.createKey(
-        create(CreateKeyRequestSchema, { family: Family.V1, name: "a key", ...request }),
+        create(CreateKeyRequestSchema, {
+          family: Family.V1,
+          ...request,
+          settings: { name: "a key", ...request.settings },
+        }),
         callBy(environmentToken, { accountId: request.accountId ?? "" }),
       ),
     getKey: (keyId: string) => service.getKey(create(GetKeyRequestSchema, { keyId }), adminCall),

@@ -57,7 +57,14 @@ export function createOperators(gateway: TestGateway, ageLinks: () => Promise<un
       operator: OperatorRole = OperatorRole.ADMIN,
     ): Promise<SignedIn> {
       const person = await newPerson(login);
-      await people.updatePerson({ personId: person.personId, operatorRole: operator }, owner?.call);
+      await people.updatePerson(
+        {
+          personId: person.personId,
+          settings: { operatorRole: operator },
+          updateMask: { paths: ["operator_role"] },
+        },
+        owner?.call,
+      );
       await signIn(person);
       return person;
     },

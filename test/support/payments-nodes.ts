@@ -127,7 +127,10 @@ export async function startPaymentsNodes({
         idempotencyKey: timeOrderedId("key_"),
       });
       const { orderId = "", quotedCoins: quotedAmount = "" } = order ?? {};
-      await first.as(admin).simulateDeposit({ orderId, coins: quotedAmount, confirmations: 1 });
+      await first.as(admin).simulateDeposit({
+        orderId,
+        event: { case: "deposit", value: { coins: quotedAmount, confirmations: 1 } },
+      });
       await time.until(async () => {
         const left = await run(
           "select from payment_grants where order_id = $1 and transfer_id is not null",

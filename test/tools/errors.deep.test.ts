@@ -49,16 +49,21 @@ beforeAll(async () => {
   await core.keys.pauseKey({ keyId: paused.keyId }, call);
   keys.paused = paused.secret;
   keys.otherModel = (await setup.keyWith({ allowedModels: ["haiku"] })).secret;
-  const { account } = await core.billing.createAccount({ name: "without credits" }, call);
+  const { account } = await core.billing.createAccount(
+    { settings: { name: "without credits" } },
+    call,
+  );
   const accountId = account?.accountId ?? "";
-  const poor = await core.keys.createKey({ accountId, family: Family.V1, name: "k" }, call);
+  const poor = await core.keys.createKey(
+    { accountId, family: Family.V1, settings: { name: "k" } },
+    call,
+  );
   keys.noCredits = poor.secret;
   const capped = await core.keys.createKey(
     {
       accountId: setup.gateway.accountId,
       family: Family.V1,
-      name: "c",
-      monthlyCapMicrocredits: 0n,
+      settings: { name: "c", monthlyCapMicrocredits: 0n },
     },
     call,
   );

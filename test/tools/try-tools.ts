@@ -55,7 +55,7 @@ export function tryTools(group: Tool["group"]): void {
     gateway = await startTestGateway();
     proxy = await startProxy(gateway.address);
     const { core, call } = gateway.admin;
-    const { account } = await core.billing.createAccount({ name: "empty" }, call);
+    const { account } = await core.billing.createAccount({ settings: { name: "empty" } }, call);
     emptyAccount = account?.accountId ?? "";
   });
   afterAll(async () => {
@@ -66,7 +66,10 @@ export function tryTools(group: Tool["group"]): void {
 
   async function createKey(accountId: string, name: string) {
     const { core, call } = gateway.admin;
-    const { key, secret } = await core.keys.createKey({ accountId, family: Family.V1, name }, call);
+    const { key, secret } = await core.keys.createKey(
+      { accountId, family: Family.V1, settings: { name } },
+      call,
+    );
     return { keyId: key?.keyId ?? "", secret };
   }
 

@@ -28,7 +28,7 @@ export async function startWorld(settings: Readonly<Record<string, string>> = {}
     stand,
     async keyOfOther() {
       const { core, call } = gateway.admin;
-      const { account } = await core.billing.createAccount({ name: "Other" }, call);
+      const { account } = await core.billing.createAccount({ settings: { name: "Other" } }, call);
       const { accountId = "" } = account ?? {};
       const bonus = { kind: TransferKind.BONUS, amountMicrocredits: 1_000_000_000n };
       await core.billing.createTransfer(
@@ -36,7 +36,7 @@ export async function startWorld(settings: Readonly<Record<string, string>> = {}
         call,
       );
       const { secret } = await core.keys.createKey(
-        { accountId, family: Family.V1, name: "other" },
+        { accountId, family: Family.V1, settings: { name: "other" } },
         call,
       );
       return secret;

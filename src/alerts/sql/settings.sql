@@ -2,6 +2,7 @@
 
 -- name: PutSettings :run
 -- Replaces the settings of an account, and switches its webhook on.
+-- :keeps_webhook  it stays as it is: on, failing or off
 -- :below_credits? alert_settings.below_credits
 -- :below_days? alert_settings.below_days
 -- :webhook_url?
@@ -15,7 +16,10 @@ on conflict (account_id) do update
 set below_credits = excluded.below_credits, below_days = excluded.below_days,
   percents = excluded.percents, rules = excluded.rules, webhook_url = excluded.webhook_url,
   webhook_secret = excluded.webhook_secret, webhook_form = excluded.webhook_form,
-  failing_since = null, last_failed_at = null, webhook_off_at = null, changed_at = now();
+  failing_since = case when :keeps_webhook::boolean then alert_settings.failing_since end,
+  last_failed_at = case when :keeps_webhook then alert_settings.last_failed_at end,
+  webhook_off_at = case when :keeps_webhook then alert_settings.webhook_off_at end,
+  changed_at = now();
 
 -- name: ReadSettings :many
 -- Reads the settings of accounts. An account without a row has the defaults.
@@ -24,7 +28,14 @@ select account_id, below_credits, below_days, percents, rules, webhook_url, webh
 from alert_settings
 where account_id = any(:account_ids::text[]);
 
--- name: LockSettings :optional
+-- name: EnsureSettings :run
+-- Stores the settings of an account that has none, so that LockSettings finds a row to lock.
+-- :below_days? alert_settings.below_days
+insert into alert_settings (account_id, below_days, percents, rules)
+values (:account_id, :below_days, :percents, :rules)
+on conflict (account_id) do nothing;
+
+-- name: LockSettings :one
 -- Reads the settings of an account, and locks them.
 select account_id, below_credits, below_days, percents, rules, webhook_url, webhook_secret,
   webhook_form, failing_since, webhook_off_at

@@ -38,7 +38,8 @@ with running as materialized (
    group by key_id
 )
 select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
-       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
+       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner,
+       case when k.paused then coalesce(k.paused_at, k.created_at) end as "paused_at?",
        k.paused_by_owner, k.expires_at, k.created_at, k.revoked_at, k.allowed_addresses,
        k.revision,
        coalesce((select jsonb_object_agg(t.tag, t.value) from key_tags t where t.key_id = k.key_id),

@@ -16,6 +16,7 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
             else 'active' end as "status!",
        k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
        k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused,
+       case when k.paused then coalesce(k.paused_at, k.created_at) end as "paused_at?",
        k.paused_by_owner, k.expires_at,
        k.created_at, k.revoked_at, k.allowed_addresses, a.status as account_status,
        a.price_list_id,

@@ -126,7 +126,7 @@ const someKeys: readonly KeyInit[] = [
   keyOf(3, {
     name: "contractor",
     state: KeyState.PAUSED,
-    paused: true,
+    pausedAt: ago(2 * day),
     createdBy: toActor("person:person_left"),
     monthSpentMicrocredits: 200n * credit,
     monthlyCapMicrocredits: 200n * credit,

@@ -136,7 +136,10 @@ export const commonAnswers: readonly Answer[] = [
   answer(UsageService.method.watchCharges, () => [{}]),
   answer(SignInService.method.beginSignIn, () => ({ passkeyOptionsJson: "{}" })),
   // What dialogs send.
-  answer(KeysService.method.createKey, ({ name }) => ({ key: { keyId: "key_new", name }, secret })),
+  answer(KeysService.method.createKey, ({ settings }) => ({
+    key: { keyId: "key_new", ...(settings && { name: settings.name }) },
+    secret,
+  })),
   answer(KeysService.method.rotateKey, () => ({ secret })),
   answer(ManagementKeysService.method.createManagementKey, () => ({ secret: managementSecret })),
   answer(KeysService.method.pauseKey, () => ({})),

@@ -101,7 +101,7 @@ export const AccountSchema: GenMessage<Account> = /*@__PURE__*/
  */
 export type BillingDetails = Message<"gateway.billing.v1.BillingDetails"> & {
   /**
-   * With the rules of CreateKeyRequest.name, unless it is empty.
+   * With the rules of KeySettings.name, unless it is empty.
    *
    * @generated from field: string name = 1;
    */

@@ -332,7 +332,7 @@ export const PriceListSchema: GenMessage<PriceList> = /*@__PURE__*/
  */
 export type CreatePriceListRequest = Message<"gateway.billing.v1.CreatePriceListRequest"> & {
   /**
-   * With the rules of CreateKeyRequest.name. No two lists have the same. Receipts show it.
+   * With the rules of KeySettings.name. No two lists have the same. Receipts show it.
    *
    * @generated from field: string name = 1;
    */

@@ -20,7 +20,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/payments/v1/payment_desk.proto.
  */
 export const file_gateway_payments_v1_payment_desk: GenFile = /*@__PURE__*/
-  fileDesc("CiZnYXRld2F5L3BheW1lbnRzL3YxL3BheW1lbnRfZGVzay5wcm90bxITZ2F0ZXdheS5wYXltZW50cy52MSJOChRMb29rVXBQYXltZW50UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEhIKAnR4GAIgASgJQga6SAPIAQESEQoJcHJvY2Vzc29yGAMgASgJIsgBChVMb29rVXBQYXltZW50UmVzcG9uc2USDQoFa25vd24YASABKAgSDgoGZmFpbGVkGAIgASgIEhoKDWNvbmZpcm1hdGlvbnMYAyABKA1IAIgBARIyCgdvdXRwdXRzGAQgAygLMiEuZ2F0ZXdheS5wYXltZW50cy52MS5Mb29rZWRPdXRwdXQSFwoPZm9yZWlnbl9vdXRwdXRzGAUgASgNEhUKDW1heV9zZW5kX21vcmUYBiABKAhCEAoOX2NvbmZpcm1hdGlvbnMiqQEKDExvb2tlZE91dHB1dBIPCgdhZGRyZXNzGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSDQoFYXNzZXQYAyABKAkSDQoFY29pbnMYBCABKAkSEgoKZGVwb3NpdF9pZBgFIAEoCRIQCghvcmRlcl9pZBgGIAEoCRIwCgVzdGF0ZRgHIAEoDjIhLmdhdGV3YXkucGF5bWVudHMudjEuRGVwb3NpdFN0YXRlIlEKFExpc3RBdHRlbnRpb25SZXF1ZXN0EhsKCXBhZ2Vfc2l6ZRgBIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgCIAEoCUIIukgFcgMYgAgiXAoVTGlzdEF0dGVudGlvblJlc3BvbnNlEioKBm9yZGVycxgBIAMoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIl8KBUdyYW50Ei4KBHJhdGUYASABKA4yHi5nYXRld2F5LnBheW1lbnRzLnYxLkdyYW50UmF0ZUgAEh4KFGdyYW50ZWRfbWljcm9kb2xsYXJzGAIgASgDSABCBgoEd2hhdCIHCgVDbG9zZSIICgZSZW9wZW4ihwIKEkRlY2lkZU9yZGVyUmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYARIrCgVncmFudBgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuR3JhbnRIABIrCgVjbG9zZRgDIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuQ2xvc2VIABItCgZyZW9wZW4YBCABKAsyGy5nYXRld2F5LnBheW1lbnRzLnYxLlJlb3BlbkgAEh0KBnJlYXNvbhgFIAEoCUINukgKyAEBcgUQBRjoBxIhCg9pZGVtcG90ZW5jeV9rZXkYBiABKAlCCLpIBXIDGP8BQggKBmNob2ljZSKjAQoTRGVjaWRlT3JkZXJSZXNwb25zZRIvCghkZWNpc2lvbhgBIAEoCzIdLmdhdGV3YXkucGF5bWVudHMudjEuRGVjaXNpb24SKQoFb3JkZXIYAiABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwi8gEKCERlY2lzaW9uEhMKC2RlY2lzaW9uX2lkGAEgASgJEhYKCG9yZGVyX2lkGAIgASgJQgSYyBgBEhwKFGdyYW50ZWRfbWljcm9jcmVkaXRzGAQgASgDEg4KBnJlYXNvbhgFIAEoCRIsCgpkZWNpZGVkX2J5GAYgASgLMhguZ2F0ZXdheS5jb21tb24udjEuQWN0b3ISLQoLYXBwcm92ZWRfYnkYByABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5BY3RvchIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKxAQoSQmVnaW5SZWZ1bmRSZXF1ZXN0EhwKCG9yZGVyX2lkGAEgASgJQgq6SAPIAQGYyBgBEh0KE2Ftb3VudF9taWNyb2RvbGxhcnMYAiABKANIABIUCgpkZXBvc2l0X2lkGAMgASgJSAASHQoGcmVhc29uGAQgASgJQg26SArIAQFyBRAFGOgHEiEKD2lkZW1wb3RlbmN5X2tleRgFIAEoCUIIukgFcgMY/wFCBgoEd2hhdCJyChNCZWdpblJlZnVuZFJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlchIwCghhcHByb3ZhbBgCIAEoCzIeLmdhdGV3YXkuYXBwcm92YWxzLnYxLkFwcHJvdmFsIlcKFUNvbXBsZXRlUmVmdW5kUmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYARIgCgt0cmFuc2FjdGlvbhgCIAEoCUILukgIyAEBcgMYyAEiQwoWQ29tcGxldGVSZWZ1bmRSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIiMwoTQ2FuY2VsUmVmdW5kUmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYASJBChRDYW5jZWxSZWZ1bmRSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIiwQIKFlNpbXVsYXRlRGVwb3NpdFJlcXVlc3QSHAoIb3JkZXJfaWQYASABKAlCCrpIA8gBAZjIGAESDQoFY29pbnMYAiABKAkSHwoNY29uZmlybWF0aW9ucxgDIAEoDUIIukgFKgMY6AcSGwoKZGVwb3NpdF9pZBgEIAEoCUIHukgEcgIYZBIMCgRsb3N0GAUgASgIEg0KBWFzc2V0GAYgASgJEhgKB25ldHdvcmsYByABKAlCB7pIBHICGCgSMQoNZmlyc3Rfc2Vlbl9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMd2l0aG91dF9ob29rGAkgASgIEjwKD3NpbXVsYXRlZF9ldmVudBgKIAEoDjIjLmdhdGV3YXkucGF5bWVudHMudjEuU2ltdWxhdGVkRXZlbnQiWAoXU2ltdWxhdGVEZXBvc2l0UmVzcG9uc2USEgoKZGVwb3NpdF9pZBgBIAEoCRIpCgVvcmRlchgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIqVAoJR3JhbnRSYXRlEhoKFkdSQU5UX1JBVEVfVU5TUEVDSUZJRUQQABIUChBHUkFOVF9SQVRFX1FVT1RFEAESFQoRR1JBTlRfUkFURV9NQVJLRVQQAirJAQoOU2ltdWxhdGVkRXZlbnQSHwobU0lNVUxBVEVEX0VWRU5UX1VOU1BFQ0lGSUVEEAASGwoXU0lNVUxBVEVEX0VWRU5UX0RFUE9TSVQQBRIaChZTSU1VTEFURURfRVZFTlRfTUFSS0VEEAESGgoWU0lNVUxBVEVEX0VWRU5UX0ZBSUxFRBACEh4KGlNJTVVMQVRFRF9FVkVOVF9RVU9URV9PVkVSEAMSIQodU0lNVUxBVEVEX0VWRU5UX1dBVENISU5HX09WRVIQBDLuBgoSUGF5bWVudERlc2tTZXJ2aWNlEncKDUxvb2tVcFBheW1lbnQSKS5nYXRld2F5LnBheW1lbnRzLnYxLkxvb2tVcFBheW1lbnRSZXF1ZXN0GiouZ2F0ZXdheS5wYXltZW50cy52MS5Mb29rVXBQYXltZW50UmVzcG9uc2UiD5ACAurHGAQQAyAC+McYARJzCg1MaXN0QXR0ZW50aW9uEikuZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0QXR0ZW50aW9uUmVxdWVzdBoqLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdEF0dGVudGlvblJlc3BvbnNlIguQAgHqxxgEEAEgARJ1CgtEZWNpZGVPcmRlchInLmdhdGV3YXkucGF5bWVudHMudjEuRGVjaWRlT3JkZXJSZXF1ZXN0GiguZ2F0ZXdheS5wYXltZW50cy52MS5EZWNpZGVPcmRlclJlc3BvbnNlIhOQAgDqxxgEEAMgAvjHGAGAyBgBEnUKC0JlZ2luUmVmdW5kEicuZ2F0ZXdheS5wYXltZW50cy52MS5CZWdpblJlZnVuZFJlcXVlc3QaKC5nYXRld2F5LnBheW1lbnRzLnYxLkJlZ2luUmVmdW5kUmVzcG9uc2UiE5ACAOrHGAQQAyAC+McYAYDIGAESfgoOQ29tcGxldGVSZWZ1bmQSKi5nYXRld2F5LnBheW1lbnRzLnYxLkNvbXBsZXRlUmVmdW5kUmVxdWVzdBorLmdhdGV3YXkucGF5bWVudHMudjEuQ29tcGxldGVSZWZ1bmRSZXNwb25zZSITkAIA6scYBBADIAL4xxgBgMgYARJ4CgxDYW5jZWxSZWZ1bmQSKC5nYXRld2F5LnBheW1lbnRzLnYxLkNhbmNlbFJlZnVuZFJlcXVlc3QaKS5nYXRld2F5LnBheW1lbnRzLnYxLkNhbmNlbFJlZnVuZFJlc3BvbnNlIhOQAgLqxxgEEAMgAvjHGAGAyBgBEoEBCg9TaW11bGF0ZURlcG9zaXQSKy5nYXRld2F5LnBheW1lbnRzLnYxLlNpbXVsYXRlRGVwb3NpdFJlcXVlc3QaLC5nYXRld2F5LnBheW1lbnRzLnYxLlNpbXVsYXRlRGVwb3NpdFJlc3BvbnNlIhOQAgDqxxgEEAMgAvjHGAGAyBgBQkUKE2dhdGV3YXkucGF5bWVudHMudjFQAVosbW9kZWwtZ2F0ZXdheS9nYXRld2F5L3BheW1lbnRzL3YxO3BheW1lbnRzdjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_actor, file_gateway_common_v1_options, file_gateway_payments_v1_order, file_google_protobuf_timestamp]);
+  fileDesc("CiZnYXRld2F5L3BheW1lbnRzL3YxL3BheW1lbnRfZGVzay5wcm90bxITZ2F0ZXdheS5wYXltZW50cy52MSJOChRMb29rVXBQYXltZW50UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEhIKAnR4GAIgASgJQga6SAPIAQESEQoJcHJvY2Vzc29yGAMgASgJIsgBChVMb29rVXBQYXltZW50UmVzcG9uc2USDQoFa25vd24YASABKAgSDgoGZmFpbGVkGAIgASgIEhoKDWNvbmZpcm1hdGlvbnMYAyABKA1IAIgBARIyCgdvdXRwdXRzGAQgAygLMiEuZ2F0ZXdheS5wYXltZW50cy52MS5Mb29rZWRPdXRwdXQSFwoPZm9yZWlnbl9vdXRwdXRzGAUgASgNEhUKDW1heV9zZW5kX21vcmUYBiABKAhCEAoOX2NvbmZpcm1hdGlvbnMiqQEKDExvb2tlZE91dHB1dBIPCgdhZGRyZXNzGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSDQoFYXNzZXQYAyABKAkSDQoFY29pbnMYBCABKAkSEgoKZGVwb3NpdF9pZBgFIAEoCRIQCghvcmRlcl9pZBgGIAEoCRIwCgVzdGF0ZRgHIAEoDjIhLmdhdGV3YXkucGF5bWVudHMudjEuRGVwb3NpdFN0YXRlIlEKFExpc3RBdHRlbnRpb25SZXF1ZXN0EhsKCXBhZ2Vfc2l6ZRgBIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgCIAEoCUIIukgFcgMYgAgiXAoVTGlzdEF0dGVudGlvblJlc3BvbnNlEioKBm9yZGVycxgBIAMoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIl8KBUdyYW50Ei4KBHJhdGUYASABKA4yHi5nYXRld2F5LnBheW1lbnRzLnYxLkdyYW50UmF0ZUgAEh4KFGdyYW50ZWRfbWljcm9kb2xsYXJzGAIgASgDSABCBgoEd2hhdCIHCgVDbG9zZSIICgZSZW9wZW4ihwIKEkRlY2lkZU9yZGVyUmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYARIrCgVncmFudBgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuR3JhbnRIABIrCgVjbG9zZRgDIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuQ2xvc2VIABItCgZyZW9wZW4YBCABKAsyGy5nYXRld2F5LnBheW1lbnRzLnYxLlJlb3BlbkgAEh0KBnJlYXNvbhgFIAEoCUINukgKyAEBcgUQBRjoBxIhCg9pZGVtcG90ZW5jeV9rZXkYBiABKAlCCLpIBXIDGP8BQggKBmNob2ljZSKjAQoTRGVjaWRlT3JkZXJSZXNwb25zZRIvCghkZWNpc2lvbhgBIAEoCzIdLmdhdGV3YXkucGF5bWVudHMudjEuRGVjaXNpb24SKQoFb3JkZXIYAiABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwi8gEKCERlY2lzaW9uEhMKC2RlY2lzaW9uX2lkGAEgASgJEhYKCG9yZGVyX2lkGAIgASgJQgSYyBgBEhwKFGdyYW50ZWRfbWljcm9jcmVkaXRzGAQgASgDEg4KBnJlYXNvbhgFIAEoCRIsCgpkZWNpZGVkX2J5GAYgASgLMhguZ2F0ZXdheS5jb21tb24udjEuQWN0b3ISLQoLYXBwcm92ZWRfYnkYByABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5BY3RvchIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKxAQoSQmVnaW5SZWZ1bmRSZXF1ZXN0EhwKCG9yZGVyX2lkGAEgASgJQgq6SAPIAQGYyBgBEh0KE2Ftb3VudF9taWNyb2RvbGxhcnMYAiABKANIABIUCgpkZXBvc2l0X2lkGAMgASgJSAASHQoGcmVhc29uGAQgASgJQg26SArIAQFyBRAFGOgHEiEKD2lkZW1wb3RlbmN5X2tleRgFIAEoCUIIukgFcgMY/wFCBgoEd2hhdCJyChNCZWdpblJlZnVuZFJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlchIwCghhcHByb3ZhbBgCIAEoCzIeLmdhdGV3YXkuYXBwcm92YWxzLnYxLkFwcHJvdmFsIlcKFUNvbXBsZXRlUmVmdW5kUmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYARIgCgt0cmFuc2FjdGlvbhgCIAEoCUILukgIyAEBcgMYyAEiQwoWQ29tcGxldGVSZWZ1bmRSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIiMwoTQ2FuY2VsUmVmdW5kUmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYASJBChRDYW5jZWxSZWZ1bmRSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIitAEKEFNpbXVsYXRlZERlcG9zaXQSFQoFY29pbnMYASABKAlCBrpIA8gBARIfCg1jb25maXJtYXRpb25zGAIgASgNQgi6SAUqAxjoBxINCgVhc3NldBgDIAEoCRIYCgduZXR3b3JrGAQgASgJQge6SARyAhgoEjEKDWZpcnN0X3NlZW5fYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGxvc3QYBiABKAgiYAoPU2ltdWxhdGVkQ2hhbmdlEh4KCmRlcG9zaXRfaWQYASABKAlCCrpIB8gBAXICGGQSHwoNY29uZmlybWF0aW9ucxgCIAEoDUIIukgFKgMY6AcSDAoEbG9zdBgDIAEoCCKDAgoWU2ltdWxhdGVEZXBvc2l0UmVxdWVzdBIcCghvcmRlcl9pZBgBIAEoCUIKukgDyAEBmMgYARI4CgdkZXBvc2l0GAIgASgLMiUuZ2F0ZXdheS5wYXltZW50cy52MS5TaW11bGF0ZWREZXBvc2l0SAASNgoGY2hhbmdlGAMgASgLMiQuZ2F0ZXdheS5wYXltZW50cy52MS5TaW11bGF0ZWRDaGFuZ2VIABI6CgtvcmRlcl9ldmVudBgEIAEoDjIjLmdhdGV3YXkucGF5bWVudHMudjEuU2ltdWxhdGVkRXZlbnRIABIUCgx3aXRob3V0X2hvb2sYBSABKAhCBwoFZXZlbnQiWAoXU2ltdWxhdGVEZXBvc2l0UmVzcG9uc2USEgoKZGVwb3NpdF9pZBgBIAEoCRIpCgVvcmRlchgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIqVAoJR3JhbnRSYXRlEhoKFkdSQU5UX1JBVEVfVU5TUEVDSUZJRUQQABIUChBHUkFOVF9SQVRFX1FVT1RFEAESFQoRR1JBTlRfUkFURV9NQVJLRVQQAiqsAQoOU2ltdWxhdGVkRXZlbnQSHwobU0lNVUxBVEVEX0VWRU5UX1VOU1BFQ0lGSUVEEAASGgoWU0lNVUxBVEVEX0VWRU5UX01BUktFRBABEhoKFlNJTVVMQVRFRF9FVkVOVF9GQUlMRUQQAhIeChpTSU1VTEFURURfRVZFTlRfUVVPVEVfT1ZFUhADEiEKHVNJTVVMQVRFRF9FVkVOVF9XQVRDSElOR19PVkVSEAQy7gYKElBheW1lbnREZXNrU2VydmljZRJ3Cg1Mb29rVXBQYXltZW50EikuZ2F0ZXdheS5wYXltZW50cy52MS5Mb29rVXBQYXltZW50UmVxdWVzdBoqLmdhdGV3YXkucGF5bWVudHMudjEuTG9va1VwUGF5bWVudFJlc3BvbnNlIg+QAgLqxxgEEAMgAvjHGAEScwoNTGlzdEF0dGVudGlvbhIpLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdEF0dGVudGlvblJlcXVlc3QaKi5nYXRld2F5LnBheW1lbnRzLnYxLkxpc3RBdHRlbnRpb25SZXNwb25zZSILkAIB6scYBBABIAESdQoLRGVjaWRlT3JkZXISJy5nYXRld2F5LnBheW1lbnRzLnYxLkRlY2lkZU9yZGVyUmVxdWVzdBooLmdhdGV3YXkucGF5bWVudHMudjEuRGVjaWRlT3JkZXJSZXNwb25zZSITkAIA6scYBBADIAL4xxgBgMgYARJ1CgtCZWdpblJlZnVuZBInLmdhdGV3YXkucGF5bWVudHMudjEuQmVnaW5SZWZ1bmRSZXF1ZXN0GiguZ2F0ZXdheS5wYXltZW50cy52MS5CZWdpblJlZnVuZFJlc3BvbnNlIhOQAgDqxxgEEAMgAvjHGAGAyBgBEn4KDkNvbXBsZXRlUmVmdW5kEiouZ2F0ZXdheS5wYXltZW50cy52MS5Db21wbGV0ZVJlZnVuZFJlcXVlc3QaKy5nYXRld2F5LnBheW1lbnRzLnYxLkNvbXBsZXRlUmVmdW5kUmVzcG9uc2UiE5ACAOrHGAQQAyAC+McYAYDIGAESeAoMQ2FuY2VsUmVmdW5kEiguZ2F0ZXdheS5wYXltZW50cy52MS5DYW5jZWxSZWZ1bmRSZXF1ZXN0GikuZ2F0ZXdheS5wYXltZW50cy52MS5DYW5jZWxSZWZ1bmRSZXNwb25zZSITkAIC6scYBBADIAL4xxgBgMgYARKBAQoPU2ltdWxhdGVEZXBvc2l0EisuZ2F0ZXdheS5wYXltZW50cy52MS5TaW11bGF0ZURlcG9zaXRSZXF1ZXN0GiwuZ2F0ZXdheS5wYXltZW50cy52MS5TaW11bGF0ZURlcG9zaXRSZXNwb25zZSITkAIA6scYBBADIAL4xxgBgMgYAUJFChNnYXRld2F5LnBheW1lbnRzLnYxUAFaLG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9wYXltZW50cy92MTtwYXltZW50c3YxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_actor, file_gateway_common_v1_options, file_gateway_payments_v1_order, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.payments.v1.LookUpPaymentRequest
@@ -623,6 +623,97 @@ export const CancelRefundResponseSchema: GenMessage<CancelRefundResponse> = /*@_
   messageDesc(file_gateway_payments_v1_payment_desk, 16);
 
 /**
+ * Coins that arrive.
+ *
+ * @generated from message gateway.payments.v1.SimulatedDeposit
+ */
+export type SimulatedDeposit = Message<"gateway.payments.v1.SimulatedDeposit"> & {
+  /**
+   * In whole coins.
+   *
+   * @generated from field: string coins = 1;
+   */
+  coins: string;
+
+  /**
+   * 0: seen. 1 and more: settled.
+   *
+   * @generated from field: uint32 confirmations = 2;
+   */
+  confirmations: number;
+
+  /**
+   * As people write it, such as `BTC` or `USDC`. Empty: as ordered.
+   *
+   * @generated from field: string asset = 3;
+   */
+  asset: string;
+
+  /**
+   * Empty: the network of the order, or the usual one of the asset.
+   *
+   * @generated from field: string network = 4;
+   */
+  network: string;
+
+  /**
+   * Absent: now. The market rate of more than a minute ago is unknown.
+   *
+   * @generated from field: google.protobuf.Timestamp first_seen_at = 5;
+   */
+  firstSeenAt?: Timestamp | undefined;
+
+  /**
+   * True: it is gone before anybody has looked, replaced or spent elsewhere.
+   *
+   * @generated from field: bool lost = 6;
+   */
+  lost: boolean;
+};
+
+/**
+ * Describes the message gateway.payments.v1.SimulatedDeposit.
+ * Use `create(SimulatedDepositSchema)` to create a new message.
+ */
+export const SimulatedDepositSchema: GenMessage<SimulatedDeposit> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payment_desk, 17);
+
+/**
+ * What becomes of coins that arrived.
+ *
+ * @generated from message gateway.payments.v1.SimulatedChange
+ */
+export type SimulatedChange = Message<"gateway.payments.v1.SimulatedChange"> & {
+  /**
+   * As the answer to the deposit has it.
+   *
+   * @generated from field: string deposit_id = 1;
+   */
+  depositId: string;
+
+  /**
+   * 0: as many as before. It never has fewer.
+   *
+   * @generated from field: uint32 confirmations = 2;
+   */
+  confirmations: number;
+
+  /**
+   * True: the deposit is gone. False: it is there, also again.
+   *
+   * @generated from field: bool lost = 3;
+   */
+  lost: boolean;
+};
+
+/**
+ * Describes the message gateway.payments.v1.SimulatedChange.
+ * Use `create(SimulatedChangeSchema)` to create a new message.
+ */
+export const SimulatedChangeSchema: GenMessage<SimulatedChange> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payment_desk, 18);
+
+/**
  * @generated from message gateway.payments.v1.SimulateDepositRequest
  */
 export type SimulateDepositRequest = Message<"gateway.payments.v1.SimulateDepositRequest"> & {
@@ -634,67 +725,42 @@ export type SimulateDepositRequest = Message<"gateway.payments.v1.SimulateDeposi
   orderId: string;
 
   /**
-   * Coins that arrive. Empty with the deposit_id of an earlier call.
+   * What happens. Required.
    *
-   * @generated from field: string coins = 2;
+   * @generated from oneof gateway.payments.v1.SimulateDepositRequest.event
    */
-  coins: string;
+  event: {
+    /**
+     * Coins arrive.
+     *
+     * @generated from field: gateway.payments.v1.SimulatedDeposit deposit = 2;
+     */
+    value: SimulatedDeposit;
+    case: "deposit";
+  } | {
+    /**
+     * More becomes of those that did.
+     *
+     * @generated from field: gateway.payments.v1.SimulatedChange change = 3;
+     */
+    value: SimulatedChange;
+    case: "change";
+  } | {
+    /**
+     * Something happens to the order itself.
+     *
+     * @generated from field: gateway.payments.v1.SimulatedEvent order_event = 4;
+     */
+    value: SimulatedEvent;
+    case: "orderEvent";
+  } | { case: undefined; value?: undefined };
 
   /**
-   * 0: seen. 1 and more: settled.
+   * No webhook comes of it: the next look finds it.
    *
-   * @generated from field: uint32 confirmations = 3;
-   */
-  confirmations: number;
-
-  /**
-   * As an earlier call returned it: more became of that deposit.
-   *
-   * @generated from field: string deposit_id = 4;
-   */
-  depositId: string;
-
-  /**
-   * The deposit is gone: replaced or spent elsewhere.
-   *
-   * @generated from field: bool lost = 5;
-   */
-  lost: boolean;
-
-  /**
-   * As people write it, such as `BTC` or `USDC`. Empty: as ordered.
-   *
-   * @generated from field: string asset = 6;
-   */
-  asset: string;
-
-  /**
-   * Empty: the network of the order, or the usual one of the asset.
-   *
-   * @generated from field: string network = 7;
-   */
-  network: string;
-
-  /**
-   * Absent: now. The market rate of more than a minute ago is unknown.
-   *
-   * @generated from field: google.protobuf.Timestamp first_seen_at = 8;
-   */
-  firstSeenAt?: Timestamp | undefined;
-
-  /**
-   * No webhook comes: the deposit is found by the next look.
-   *
-   * @generated from field: bool without_hook = 9;
+   * @generated from field: bool without_hook = 5;
    */
   withoutHook: boolean;
-
-  /**
-   * 0: DEPOSIT. With any other, only order_id and without_hook may be set besides.
-   *
-   * @generated from field: gateway.payments.v1.SimulatedEvent simulated_event = 10;
-   */
-  simulatedEvent: SimulatedEvent;
 };
 
 /**
@@ -702,14 +768,14 @@ export type SimulateDepositRequest = Message<"gateway.payments.v1.SimulateDeposi
  * Use `create(SimulateDepositRequestSchema)` to create a new message.
  */
 export const SimulateDepositRequestSchema: GenMessage<SimulateDepositRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_payments_v1_payment_desk, 17);
+  messageDesc(file_gateway_payments_v1_payment_desk, 19);
 
 /**
  * @generated from message gateway.payments.v1.SimulateDepositResponse
  */
 export type SimulateDepositResponse = Message<"gateway.payments.v1.SimulateDepositResponse"> & {
   /**
-   * Empty after an event.
+   * Id of the deposit that arrived or changed. Empty after an event of the order itself.
    *
    * @generated from field: string deposit_id = 1;
    */
@@ -728,7 +794,7 @@ export type SimulateDepositResponse = Message<"gateway.payments.v1.SimulateDepos
  * Use `create(SimulateDepositResponseSchema)` to create a new message.
  */
 export const SimulateDepositResponseSchema: GenMessage<SimulateDepositResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_payments_v1_payment_desk, 18);
+  messageDesc(file_gateway_payments_v1_payment_desk, 20);
 
 /**
  * At which rate coins are granted.
@@ -772,7 +838,7 @@ export const GrantRateSchema: GenEnum<GrantRate> = /*@__PURE__*/
   enumDesc(file_gateway_payments_v1_payment_desk, 0);
 
 /**
- * What happens to an order: a deposit, a case that would take days, or a processor that errs.
+ * What happens to an order itself: a case that would take days, or a processor that errs.
  *
  * @generated from enum gateway.payments.v1.SimulatedEvent
  */
@@ -783,13 +849,6 @@ export const SimulatedEvent = {
    * @generated from enum value: SIMULATED_EVENT_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
-
-  /**
-   * Coins arrive, or more becomes of those that did.
-   *
-   * @generated from enum value: SIMULATED_EVENT_DEPOSIT = 5;
-   */
-  DEPOSIT: 5,
 
   /**
    * Somebody calls the order paid at the processor, which shows no deposit.
@@ -821,7 +880,7 @@ export const SimulatedEvent = {
 } as const;
 
 /**
- * What happens to an order: a deposit, a case that would take days, or a processor that errs.
+ * What happens to an order itself: a case that would take days, or a processor that errs.
  *
  * @generated from enum gateway.payments.v1.SimulatedEvent
  */

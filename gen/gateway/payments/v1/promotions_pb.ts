@@ -185,7 +185,7 @@ export const PromotionSchema: GenMessage<Promotion> = /*@__PURE__*/
  */
 export type CreatePromotionRequest = Message<"gateway.payments.v1.CreatePromotionRequest"> & {
   /**
-   * What operators call it, with the rules of CreateKeyRequest.name.
+   * What operators call it, with the rules of KeySettings.name.
    *
    * @generated from field: string name = 1;
    */

@@ -16,15 +16,15 @@ import type { OperatorRole } from "../../common/v1/roles_pb.ts";
 import { file_gateway_common_v1_roles } from "../../common/v1/roles_pb.ts";
 import type { Person } from "./person_pb.ts";
 import { file_gateway_people_v1_person } from "./person_pb.ts";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { FieldMask, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_field_mask, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
 /**
  * Describes the file gateway/people/v1/people.proto.
  */
 export const file_gateway_people_v1_people: GenFile = /*@__PURE__*/
-  fileDesc("Ch5nYXRld2F5L3Blb3BsZS92MS9wZW9wbGUucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxImcKEUxpc3RQZW9wbGVSZXF1ZXN0EhcKBXF1ZXJ5GAEgASgJQgi6SAVyAxjIARIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIIlgKEkxpc3RQZW9wbGVSZXNwb25zZRIpCgZwZW9wbGUYASADKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIvoBChNVcGRhdGVQZXJzb25SZXF1ZXN0Eh0KCXBlcnNvbl9pZBgBIAEoCUIKukgDyAEBmMgYARIbCghkaXNhYmxlZBgCIAEoCEIEmMgYAUgAiAEBEkEKDW9wZXJhdG9yX3JvbGUYAyABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGVCBJjIGAFIAYgBARIqCgRrZXlzGAQgASgOMhwuZ2F0ZXdheS5jb21tb24udjEuS2V5QWN0aW9uEhkKEWtleXNfdG9fcGVyc29uX2lkGAUgASgJQgsKCV9kaXNhYmxlZEIQCg5fb3BlcmF0b3Jfcm9sZSKeAQoUVXBkYXRlUGVyc29uUmVzcG9uc2USKQoGcGVyc29uGAEgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEikKBGtleXMYAiADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5LZXlMYWJlbBIwCghhcHByb3ZhbBgDIAEoCzIeLmdhdGV3YXkuYXBwcm92YWxzLnYxLkFwcHJvdmFsInsKE0RlbGV0ZVBlcnNvblJlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEioKBGtleXMYAiABKA4yHC5nYXRld2F5LmNvbW1vbi52MS5LZXlBY3Rpb24SGQoRa2V5c190b19wZXJzb25faWQYAyABKAkiJAoURGVsZXRlUGVyc29uUmVzcG9uc2USDAoEa2V5cxgBIAEoDSKtAQoXQ3JlYXRlU2lnbkluTGlua1JlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEjEKCGRlbGl2ZXJ5GAIgASgOMh8uZ2F0ZXdheS5wZW9wbGUudjEuTGlua0RlbGl2ZXJ5Eh0KBnJlYXNvbhgDIAEoCUINukgKyAEBcgUQBRjoBxIhCg9pZGVtcG90ZW5jeV9rZXkYBCABKAlCCLpIBXIDGP8BIo8BChhDcmVhdGVTaWduSW5MaW5rUmVzcG9uc2USEQoEbGluaxgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwqYAoMTGlua0RlbGl2ZXJ5Eh0KGUxJTktfREVMSVZFUllfVU5TUEVDSUZJRUQQABIXChNMSU5LX0RFTElWRVJZX1NIT1dOEAESGAoUTElOS19ERUxJVkVSWV9NQUlMRUQQAjLhAwoNUGVvcGxlU2VydmljZRJmCgpMaXN0UGVvcGxlEiQuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFBlb3BsZVJlcXVlc3QaJS5nYXRld2F5LnBlb3BsZS52MS5MaXN0UGVvcGxlUmVzcG9uc2UiC5ACAerHGAQQASABEnIKDFVwZGF0ZVBlcnNvbhImLmdhdGV3YXkucGVvcGxlLnYxLlVwZGF0ZVBlcnNvblJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5VcGRhdGVQZXJzb25SZXNwb25zZSIRkAIC6scYAiAC+McYAYDIGAESdAoMRGVsZXRlUGVyc29uEiYuZ2F0ZXdheS5wZW9wbGUudjEuRGVsZXRlUGVyc29uUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZVBlcnNvblJlc3BvbnNlIhOQAgLqxxgEGAEgAvjHGAGAyBgBEn4KEENyZWF0ZVNpZ25JbkxpbmsSKi5nYXRld2F5LnBlb3BsZS52MS5DcmVhdGVTaWduSW5MaW5rUmVxdWVzdBorLmdhdGV3YXkucGVvcGxlLnYxLkNyZWF0ZVNpZ25JbkxpbmtSZXNwb25zZSIRkAIA6scYAiAC+McYAYDIGAFCPwoRZ2F0ZXdheS5wZW9wbGUudjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L3Blb3BsZS92MTtwZW9wbGV2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_key_action, file_gateway_common_v1_key_label, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
+  fileDesc("Ch5nYXRld2F5L3Blb3BsZS92MS9wZW9wbGUucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxImcKEUxpc3RQZW9wbGVSZXF1ZXN0EhcKBXF1ZXJ5GAEgASgJQgi6SAVyAxjIARIbCglwYWdlX3NpemUYAiABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIIlgKEkxpc3RQZW9wbGVSZXNwb25zZRIpCgZwZW9wbGUYASADKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJImYKDlBlcnNvblNldHRpbmdzEhYKCGRpc2FibGVkGAEgASgIQgSYyBgBEjwKDW9wZXJhdG9yX3JvbGUYAiABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGVCBJjIGAEi6QEKE1VwZGF0ZVBlcnNvblJlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEjMKCHNldHRpbmdzGAIgASgLMiEuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uU2V0dGluZ3MSNwoLdXBkYXRlX21hc2sYAyABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrQga6SAPIAQESKgoEa2V5cxgEIAEoDjIcLmdhdGV3YXkuY29tbW9uLnYxLktleUFjdGlvbhIZChFrZXlzX3RvX3BlcnNvbl9pZBgFIAEoCSKeAQoUVXBkYXRlUGVyc29uUmVzcG9uc2USKQoGcGVyc29uGAEgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEikKBGtleXMYAiADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5LZXlMYWJlbBIwCghhcHByb3ZhbBgDIAEoCzIeLmdhdGV3YXkuYXBwcm92YWxzLnYxLkFwcHJvdmFsInsKE0RlbGV0ZVBlcnNvblJlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEioKBGtleXMYAiABKA4yHC5nYXRld2F5LmNvbW1vbi52MS5LZXlBY3Rpb24SGQoRa2V5c190b19wZXJzb25faWQYAyABKAkiJAoURGVsZXRlUGVyc29uUmVzcG9uc2USDAoEa2V5cxgBIAEoDSKtAQoXQ3JlYXRlU2lnbkluTGlua1JlcXVlc3QSHQoJcGVyc29uX2lkGAEgASgJQgq6SAPIAQGYyBgBEjEKCGRlbGl2ZXJ5GAIgASgOMh8uZ2F0ZXdheS5wZW9wbGUudjEuTGlua0RlbGl2ZXJ5Eh0KBnJlYXNvbhgDIAEoCUINukgKyAEBcgUQBRjoBxIhCg9pZGVtcG90ZW5jeV9rZXkYBCABKAlCCLpIBXIDGP8BIo8BChhDcmVhdGVTaWduSW5MaW5rUmVzcG9uc2USEQoEbGluaxgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKCGFwcHJvdmFsGAMgASgLMh4uZ2F0ZXdheS5hcHByb3ZhbHMudjEuQXBwcm92YWwqYAoMTGlua0RlbGl2ZXJ5Eh0KGUxJTktfREVMSVZFUllfVU5TUEVDSUZJRUQQABIXChNMSU5LX0RFTElWRVJZX1NIT1dOEAESGAoUTElOS19ERUxJVkVSWV9NQUlMRUQQAjLhAwoNUGVvcGxlU2VydmljZRJmCgpMaXN0UGVvcGxlEiQuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFBlb3BsZVJlcXVlc3QaJS5nYXRld2F5LnBlb3BsZS52MS5MaXN0UGVvcGxlUmVzcG9uc2UiC5ACAerHGAQQASABEnIKDFVwZGF0ZVBlcnNvbhImLmdhdGV3YXkucGVvcGxlLnYxLlVwZGF0ZVBlcnNvblJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5VcGRhdGVQZXJzb25SZXNwb25zZSIRkAIC6scYAiAC+McYAYDIGAESdAoMRGVsZXRlUGVyc29uEiYuZ2F0ZXdheS5wZW9wbGUudjEuRGVsZXRlUGVyc29uUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZVBlcnNvblJlc3BvbnNlIhOQAgLqxxgEGAEgAvjHGAGAyBgBEn4KEENyZWF0ZVNpZ25JbkxpbmsSKi5nYXRld2F5LnBlb3BsZS52MS5DcmVhdGVTaWduSW5MaW5rUmVxdWVzdBorLmdhdGV3YXkucGVvcGxlLnYxLkNyZWF0ZVNpZ25JbkxpbmtSZXNwb25zZSIRkAIA6scYAiAC+McYAYDIGAFCPwoRZ2F0ZXdheS5wZW9wbGUudjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L3Blb3BsZS92MTtwZW9wbGV2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_approvals_v1_approval, file_gateway_common_v1_key_action, file_gateway_common_v1_key_label, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.people.v1.ListPeopleRequest
@@ -86,6 +86,34 @@ export const ListPeopleResponseSchema: GenMessage<ListPeopleResponse> = /*@__PUR
   messageDesc(file_gateway_people_v1_people, 1);
 
 /**
+ * What an operator admin sets of a person.
+ *
+ * @generated from message gateway.people.v1.PersonSettings
+ */
+export type PersonSettings = Message<"gateway.people.v1.PersonSettings"> & {
+  /**
+   * True: the person cannot sign in.
+   *
+   * @generated from field: bool disabled = 1;
+   */
+  disabled: boolean;
+
+  /**
+   * UNSPECIFIED: no operator.
+   *
+   * @generated from field: gateway.common.v1.OperatorRole operator_role = 2;
+   */
+  operatorRole: OperatorRole;
+};
+
+/**
+ * Describes the message gateway.people.v1.PersonSettings.
+ * Use `create(PersonSettingsSchema)` to create a new message.
+ */
+export const PersonSettingsSchema: GenMessage<PersonSettings> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 2);
+
+/**
  * @generated from message gateway.people.v1.UpdatePersonRequest
  */
 export type UpdatePersonRequest = Message<"gateway.people.v1.UpdatePersonRequest"> & {
@@ -97,18 +125,20 @@ export type UpdatePersonRequest = Message<"gateway.people.v1.UpdatePersonRequest
   personId: string;
 
   /**
-   * Absent: unchanged.
+   * Holds the new values.
    *
-   * @generated from field: optional bool disabled = 2;
+   * @generated from field: gateway.people.v1.PersonSettings settings = 2;
    */
-  disabled?: boolean | undefined;
+  settings?: PersonSettings | undefined;
 
   /**
-   * Absent: unchanged. UNSPECIFIED: no operator.
+   * One or both of the fields of PersonSettings. A setting that is in the mask and absent in
+   * `settings` is cleared: the person is enabled, or no operator. One that is set and not in it is
+   * refused.
    *
-   * @generated from field: optional gateway.common.v1.OperatorRole operator_role = 3;
+   * @generated from field: google.protobuf.FieldMask update_mask = 3;
    */
-  operatorRole?: OperatorRole | undefined;
+  updateMask?: FieldMask | undefined;
 
   /**
    * Required to disable a person who manages keys, of any account, that are not revoked. The error
@@ -131,7 +161,7 @@ export type UpdatePersonRequest = Message<"gateway.people.v1.UpdatePersonRequest
  * Use `create(UpdatePersonRequestSchema)` to create a new message.
  */
 export const UpdatePersonRequestSchema: GenMessage<UpdatePersonRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 2);
+  messageDesc(file_gateway_people_v1_people, 3);
 
 /**
  * @generated from message gateway.people.v1.UpdatePersonResponse
@@ -165,7 +195,7 @@ export type UpdatePersonResponse = Message<"gateway.people.v1.UpdatePersonRespon
  * Use `create(UpdatePersonResponseSchema)` to create a new message.
  */
 export const UpdatePersonResponseSchema: GenMessage<UpdatePersonResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 3);
+  messageDesc(file_gateway_people_v1_people, 4);
 
 /**
  * @generated from message gateway.people.v1.DeletePersonRequest
@@ -199,7 +229,7 @@ export type DeletePersonRequest = Message<"gateway.people.v1.DeletePersonRequest
  * Use `create(DeletePersonRequestSchema)` to create a new message.
  */
 export const DeletePersonRequestSchema: GenMessage<DeletePersonRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 4);
+  messageDesc(file_gateway_people_v1_people, 5);
 
 /**
  * @generated from message gateway.people.v1.DeletePersonResponse
@@ -218,7 +248,7 @@ export type DeletePersonResponse = Message<"gateway.people.v1.DeletePersonRespon
  * Use `create(DeletePersonResponseSchema)` to create a new message.
  */
 export const DeletePersonResponseSchema: GenMessage<DeletePersonResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 5);
+  messageDesc(file_gateway_people_v1_people, 6);
 
 /**
  * @generated from message gateway.people.v1.CreateSignInLinkRequest
@@ -260,7 +290,7 @@ export type CreateSignInLinkRequest = Message<"gateway.people.v1.CreateSignInLin
  * Use `create(CreateSignInLinkRequestSchema)` to create a new message.
  */
 export const CreateSignInLinkRequestSchema: GenMessage<CreateSignInLinkRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 6);
+  messageDesc(file_gateway_people_v1_people, 7);
 
 /**
  * @generated from message gateway.people.v1.CreateSignInLinkResponse
@@ -294,7 +324,7 @@ export type CreateSignInLinkResponse = Message<"gateway.people.v1.CreateSignInLi
  * Use `create(CreateSignInLinkResponseSchema)` to create a new message.
  */
 export const CreateSignInLinkResponseSchema: GenMessage<CreateSignInLinkResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 7);
+  messageDesc(file_gateway_people_v1_people, 8);
 
 /**
  * How a person gets a link.

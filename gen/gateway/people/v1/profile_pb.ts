@@ -536,7 +536,7 @@ export type CreatePasskeyRequest = Message<"gateway.people.v1.CreatePasskeyReque
   answerJson: string;
 
   /**
-   * By which the person recognizes it, with the rules of CreateKeyRequest.name.
+   * By which the person recognizes it, with the rules of KeySettings.name.
    *
    * @generated from field: string name = 2;
    */

@@ -182,7 +182,7 @@ export type RedeemLinkRequest = Message<"gateway.people.v1.RedeemLinkRequest"> &
   login: string;
 
   /**
-   * Of a new person, with the rules of CreateKeyRequest.name. Empty: the login is shown.
+   * Of a new person, with the rules of KeySettings.name. Empty: the login is shown.
    *
    * Exactly one of the next two, unless a signed-in person takes an invitation.
    *

@@ -137,7 +137,7 @@ export type SaveViewRequest = Message<"gateway.people.v1.SaveViewRequest"> & {
   accountId: string;
 
   /**
-   * With the rules of CreateKeyRequest.name.
+   * With the rules of KeySettings.name.
    *
    * @generated from field: string name = 2;
    */

@@ -195,7 +195,9 @@ export function WaitingTags(
 function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Element {
   const [name, setName] = useState("");
   const make = async () => {
-    const { account } = await call(AccountsService.method.createAccount, { name: name.trim() });
+    const { account } = await call(AccountsService.method.createAccount, {
+      settings: { name: name.trim() },
+    });
     invalidate(OperationsService.method.findAccounts);
     notify(words.accounts.created(name.trim()));
     go(accountHref(account?.accountId ?? ""));

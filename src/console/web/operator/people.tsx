@@ -1,5 +1,6 @@
 // All people of the installation, and the credentials of the operator's programs.
 
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { AuditService } from "../../../../gen/gateway/audit/v1/audit_pb.ts";
@@ -9,7 +10,11 @@ import {
   type AdminToken,
   AdminTokensService,
 } from "../../../../gen/gateway/people/v1/admin_tokens_pb.ts";
-import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import {
+  PeopleService,
+  type PersonSettingsSchema,
+  type UpdatePersonRequestSchema,
+} from "../../../../gen/gateway/people/v1/people_pb.ts";
 import type { Person } from "../../../../gen/gateway/people/v1/person_pb.ts";
 import { call, invalidate, usePages } from "../api.ts";
 import { Button } from "../parts/button.tsx";
@@ -89,18 +94,20 @@ export function People(): JSX.Element {
 /** The dialog that is open, and for whom. */
 type Opened = { readonly kind: "disable" | "link"; readonly person: Person };
 
-type PersonChange = {
-  readonly disabled?: boolean;
-  readonly operatorRole?: OperatorRole;
-  readonly keys?: KeyAction;
-};
+type PersonChange = MessageInitShape<typeof UpdatePersonRequestSchema>;
 
 async function update(person: Person, change: PersonChange): Promise<void> {
   const { updatePerson } = PeopleService.method;
-  const { approval } = await call(updatePerson, { personId: person.personId, ...change });
+  const { approval } = await call(updatePerson, { ...change, personId: person.personId });
   peopleChanged();
   notify(approval ? words.people.waits : words.people.changed(nameOf(person)));
 }
+
+/** The request for one setting. */
+const changeOf = (
+  path: string,
+  settings: MessageInitShape<typeof PersonSettingsSchema>,
+): PersonChange => ({ settings, updateMask: { paths: [path] } });
 
 function peopleChanged(): void {
   const { listPeople } = PeopleService.method;
@@ -134,7 +141,9 @@ function columnsOf(onOpen: (opened: Opened) => void): readonly Column<Person>[] 
             roles={roles}
             texts={words.people.roles}
             isFixed={person.personId === session.value.person?.personId}
-            onChange={(role) => update(person, { operatorRole: roleOf[role] })}
+            onChange={(role) =>
+              update(person, changeOf("operator_role", { operatorRole: roleOf[role] }))
+            }
           />
         ) : (
           words.people.roles[roleNameOf(person)]
@@ -162,7 +171,7 @@ function columnsOf(onOpen: (opened: Opened) => void): readonly Column<Person>[] 
               {words.people.link}
             </Button>
             {person.disabledAt ? (
-              <Button kind="quiet" onClick={() => update(person, { disabled: false })}>
+              <Button kind="quiet" onClick={() => update(person, changeOf("disabled", {}))}>
                 {words.people.enable}
               </Button>
             ) : (
@@ -180,7 +189,7 @@ type PersonDialogProps = { readonly person: Person; readonly onClose: () => void
 
 function DisableDialog({ person, onClose }: PersonDialogProps): JSX.Element {
   const disable = async () => {
-    await update(person, { disabled: true, keys: KeyAction.PAUSE });
+    await update(person, { ...changeOf("disabled", { disabled: true }), keys: KeyAction.PAUSE });
     onClose();
   };
   return (

@@ -78,13 +78,13 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
   const tools = mayManage(apiKey) && !isRevoked && (
     <>
       <Button onClick={() => setDialog("edit")}>{words.key.edit}</Button>
-      {apiKey.paused && mayResume(apiKey) && (
+      {apiKey.pausedAt && mayResume(apiKey) && (
         <Button onClick={() => resumeKey(apiKey)}>{words.keys.resume}</Button>
       )}
       {/* An owner makes the pause of a member his own. */}
-      {(!apiKey.paused || (can("owner") && !apiKey.pausedByOwner)) && (
+      {(!apiKey.pausedAt || (can("owner") && !apiKey.pausedByOwner)) && (
         <Button onClick={() => pauseKey(apiKey)}>
-          {apiKey.paused ? words.keys.keepPaused : words.keys.pause}
+          {apiKey.pausedAt ? words.keys.keepPaused : words.keys.pause}
         </Button>
       )}
       <Button onClick={() => setDialog("revoke")}>{words.key.revoke}</Button>

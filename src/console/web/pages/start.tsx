@@ -143,7 +143,7 @@ async function hasCredits(pool: PoolName): Promise<boolean> {
 
 async function createKey({ name, pool }: NewKey): Promise<NewSecret> {
   const { accountId } = account.value;
-  const request = { accountId, family: familyOf[pool], name };
+  const request = { accountId, family: familyOf[pool], settings: { name } };
   const { key, secret } = await call(KeysService.method.createKey, request);
   invalidate(KeysService.method.listKeys);
   return { name, pool, keyId: key?.keyId ?? "", text: secret };

@@ -8,6 +8,7 @@ import {
   type AlertSettings,
   AlertSettingsSchema,
   AlertsService,
+  type ListAlertsResponse,
   WebhookForm,
 } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
@@ -79,8 +80,8 @@ export function AlertsCard(props: AlertsProps): JSX.Element {
   return (
     <Card place={place} title={text.title}>
       <View call={found} skeleton={<Skeleton rows={6} />}>
-        {({ settings, mails }) =>
-          settings && <AlertsForm {...props} settings={settings} mails={mails} />
+        {(answer) =>
+          answer.settings && <AlertsForm {...props} settings={answer.settings} answer={answer} />
         }
       </View>
     </Card>
@@ -95,9 +96,10 @@ const channels = ["page", "mail", "webhook"] as const;
 /** Which alerts of a kind go where. */
 type Rule = { readonly kind: AlertKind } & Readonly<Record<(typeof channels)[number], boolean>>;
 
-type AlertsFormProps = AlertsProps & { settings: AlertSettings; mails: boolean };
+type AlertsFormProps = AlertsProps & { settings: AlertSettings; answer: ListAlertsResponse };
 
-function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Element {
+function AlertsForm({ settings, answer, ofOperators }: AlertsFormProps): JSX.Element {
+  const { mails, webhookOffAt, webhookFailingSince } = answer;
   const { form, set, secret, save, test } = useAlertsForm({ ofOperators }, settings);
   return (
     <Form
@@ -154,10 +156,10 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
           options={formNames.map((value) => ({ value, label: text.forms[value] }))}
         />
       )}
-      {settings.webhookOffAt && <Notice tone="warn">{text.off}</Notice>}
-      {settings.failingSince && !settings.webhookOffAt && (
+      {webhookOffAt && <Notice tone="warn">{text.off}</Notice>}
+      {webhookFailingSince && !webhookOffAt && (
         <p class="faint">
-          {text.failing} <Time at={settings.failingSince} as="moment" />
+          {text.failing} <Time at={webhookFailingSince} as="moment" />
         </p>
       )}
       {settings.webhookUrl && (
@@ -230,6 +232,7 @@ function useAlertsForm(props: AlertsProps, settings: AlertSettings) {
         webhookUrl,
         form: WebhookForm[form.posts],
       },
+      updateMask: { paths: AlertSettingsSchema.fields.map(({ name }) => name) },
       rotateWebhookSecret: form.isNewSecret,
     });
     setSecret(webhookSecret);

@@ -65,7 +65,7 @@ export function CreateKeyDialog({ onClose }: { onClose: () => void }): JSX.Eleme
     const answer = await call(KeysService.method.createKey, {
       accountId,
       family: family === "v1" ? Family.V1 : Family.V2,
-      ...readKeyFields(fields),
+      settings: readKeyFields(fields),
     });
     keysChanged();
     setMade({ key: answer.key, secret: answer.secret });
@@ -323,7 +323,7 @@ export function RevokeKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Elemen
         {lastUsedAt ? words.revoke.used(relative(lastUsedAt)) : words.revoke.neverUsed}{" "}
         {held > 0n && words.revoke.running(credits(held))}
       </p>
-      {!apiKey.paused && (
+      {!apiKey.pausedAt && (
         <Notice action={<Button onClick={pause}>{words.revoke.pause}</Button>}>
           {words.revoke.pauseFirst}
         </Notice>

@@ -6,8 +6,8 @@ import { KeyAction } from "../../../../gen/gateway/common/v1/key_action_pb.ts";
 import { ManagementScope } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   ChildLimitsSchema,
-  CreateManagementKeyRequestSchema,
   type ManagementKey,
+  ManagementKeySettingsSchema,
   ManagementKeysService,
 } from "../../../../gen/gateway/keys/v1/management_keys_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
@@ -230,7 +230,7 @@ function readFields({ name, scopes, mostKeys, perMinute, cap, addresses }: Field
   return {
     name: name.trim(),
     scopes: scopes.map((scope) => ManagementScope[scope]),
-    maxKeys: readWhole(mostKeys, CreateManagementKeyRequestSchema.field.maxKeys) ?? 0,
+    maxKeys: readWhole(mostKeys, ManagementKeySettingsSchema.field.maxKeys) ?? 0,
     childLimits: {
       ...(rate !== undefined && { requestsPerMinute: rate }),
       ...(amount !== undefined && { monthlyCapMicrocredits: amount }),
@@ -349,7 +349,7 @@ function CreateDialog({ onClose }: CloseProps): JSX.Element {
       />
     );
   const send = async () => {
-    const request = { accountId, ...readFields(fields) };
+    const request = { accountId, settings: readFields(fields) };
     const made = await call(ManagementKeysService.method.createManagementKey, request);
     changed();
     setSecret(made.secret);
@@ -517,7 +517,7 @@ function sampleIn(language: Language, secret: string): string {
         `  -H "Authorization: Bearer ${secret}" \\`,
         `  -H "Content-Type: application/json" \\`,
         `  -H "Idempotency-Key: $(uuidgen)" \\`,
-        `  -d '{"name": "run 1", "family": "FAMILY_V1"}'`,
+        `  -d '{"family": "FAMILY_V1", "settings": {"name": "run 1"}}'`,
       ].join("\n");
     case "typescript":
       return `const response = await fetch("${url}", {
@@ -527,7 +527,7 @@ function sampleIn(language: Language, secret: string): string {
     "content-type": "application/json",
     "idempotency-key": crypto.randomUUID(),
   },
-  body: JSON.stringify({ name: "run 1", family: "FAMILY_V1" }),
+  body: JSON.stringify({ family: "FAMILY_V1", settings: { name: "run 1" } }),
 });
 if (!response.ok) throw new Error(await response.text());
 const { key, secret } = await response.json();`;
@@ -536,7 +536,7 @@ const { key, secret } = await response.json();`;
 
 request = urllib.request.Request(
     "${url}",
-    data=json.dumps({"name": "run 1", "family": "FAMILY_V1"}).encode(),
+    data=json.dumps({"family": "FAMILY_V1", "settings": {"name": "run 1"}}).encode(),
     headers={
         "Authorization": "Bearer ${secret}",
         "Content-Type": "application/json",

@@ -6,7 +6,7 @@ import type { JSX } from "preact";
 import type { Order } from "../../../../gen/gateway/payments/v1/order_pb.ts";
 import {
   PaymentDeskService,
-  type SimulateDepositRequestSchema,
+  type SimulatedDepositSchema,
 } from "../../../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate } from "../api.ts";
@@ -26,7 +26,10 @@ export function PlayPayment({ order }: { readonly order: Order }): JSX.Element |
   if (!order.simulated || !isOperatorAdmin()) return null;
   const { title, about, cases: labels } = words.purchase.play;
   const play = (one: Case) => async () => {
-    await call(PaymentDeskService.method.simulateDeposit, depositOf(one, order));
+    await call(PaymentDeskService.method.simulateDeposit, {
+      orderId: order.orderId,
+      event: { case: "deposit", value: depositOf(one, order) },
+    });
     invalidate(PaymentsService.method.getOrder, PaymentsService.method.listOrders);
     poolsChanged();
   };
@@ -45,10 +48,10 @@ export function PlayPayment({ order }: { readonly order: Order }): JSX.Element |
 
 function depositOf(
   one: Case,
-  { orderId, asset, quotedCoins, missingCoins, quotedUntil }: Order,
-): MessageInitShape<typeof SimulateDepositRequestSchema> {
+  { asset, quotedCoins, missingCoins, quotedUntil }: Order,
+): MessageInitShape<typeof SimulatedDepositSchema> {
   const coins = isZero(missingCoins) ? quotedCoins : missingCoins;
-  const whole = { orderId, coins, confirmations: 1 };
+  const whole = { coins, confirmations: 1 };
   switch (one) {
     case "exact":
       return whole;
@@ -64,7 +67,7 @@ function depositOf(
         }),
       };
     case "wrongCoin":
-      return { orderId, confirmations: 1, ...(asset === "BTC" ? anotherCoin : bitcoin) };
+      return { confirmations: 1, ...(asset === "BTC" ? anotherCoin : bitcoin) };
     case "lost":
       return { ...whole, confirmations: 0, lost: true };
   }

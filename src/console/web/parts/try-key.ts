@@ -93,8 +93,13 @@ export function useTryKeys(): TryKeys {
 async function create(family: Family): Promise<TryKey> {
   const endsAt = new Date(gatewayNow().getTime() + lifeMs);
   const { key, secret } = await call(KeysService.method.createKey, {
-    ...{ accountId: account.value.accountId, family, name: text.keyName },
-    ...{ totalCapMicrocredits: tryBudgetMicro, expiresAt: timestampFromDate(endsAt) },
+    accountId: account.value.accountId,
+    family,
+    settings: {
+      name: text.keyName,
+      totalCapMicrocredits: tryBudgetMicro,
+      expiresAt: timestampFromDate(endsAt),
+    },
   });
   invalidate(KeysService.method.listKeys);
   // After the call: it may have asked for a sign-in.

@@ -9,7 +9,7 @@ import {
   type Receipt,
   ReceiptSchema,
 } from "../../gen/gateway/billing/v1/receipt_pb.ts";
-import { LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
+import { LeftOutReason, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { byCategory } from "../../src/base/token-categories.ts";
 import { type Hold, type HoldRequest, requestKeyOf } from "../../src/billing/admission.ts";
@@ -34,7 +34,7 @@ afterAll(async () => {
 const never = new AbortController().signal;
 const settle = (...requests: SettleRequest[]) => connection.run(() => settlementBatch(requests));
 const leftOut = [
-  create(LeftOutSchema, { where: "messages[3]", what: "thinking", why: "model", count: 2 }),
+  create(LeftOutSchema, { where: "messages[3]", what: "thinking", why: LeftOutReason.MODEL, count: 2 }),
 ];
 const attempts = [
   create(AttemptSchema, { provider: "one", status: 200, firstEventAfter: durationFromMs(1_234) }),

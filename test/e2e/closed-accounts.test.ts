@@ -409,8 +409,8 @@ describe("a suspended account", () => {
   test("shuts its programs out, and lets them in again, both at once", async () => {
     const { accountId, owner } = await open();
     const { keys, billing } = core();
-    const scopes = [ManagementScope.READ];
-    const { secret } = await keys.createManagementKey({ accountId, name: "p", scopes }, owner);
+    const settings = { name: "p", scopes: [ManagementScope.READ] };
+    const { secret } = await keys.createManagementKey({ accountId, settings }, owner);
     // Nodes remember who a program is for a minute, if nothing says that he changed.
     const program = { headers: { authorization: `Bearer ${secret}` } };
     const outcome = () => reasonOf(keys.listKeys({ accountId }, program));

@@ -9,7 +9,7 @@ import {
   type Receipt,
   ReceiptSchema,
 } from "../../gen/gateway/billing/v1/receipt_pb.ts";
-import { LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
+import { LeftOutReason, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError, toApiError } from "../../src/base/errors.ts";
@@ -145,7 +145,7 @@ const errorOf = (work: Promise<unknown>) =>
   );
 
 test("a request is settled once, with the ending that came first", async () => {
-  const leftOut = [create(LeftOutSchema, { where: "tools[1]", what: "x", why: "model", count: 1 })];
+  const leftOut = [create(LeftOutSchema, { where: "tools[1]", what: "x", why: LeftOutReason.MODEL, count: 1 })];
   const { bill, seen } = open([], { leftOut });
   expect(bill.isSettled).toBe(false);
   expect(bill.summary()).toEqual({ provider: "", model: "model-test", usage: undefined });
@@ -160,7 +160,7 @@ test("a request is settled once, with the ending that came first", async () => {
   // The price is that of what the provider applied, and so are the costs of its calls.
   expect(seen).toEqual([[{}, 1], { speed: "fast" }]);
   expect(log.lines()).toMatchObject([
-    { level: 20, requestId: "req_1", leftOut: [{ where: "tools[1]", what: "x", why: "model" }] },
+    { level: 20, requestId: "req_1", leftOut: [{ where: "tools[1]", what: "x", why: LeftOutReason.MODEL }] },
   ]);
 });
 

@@ -306,6 +306,17 @@ export function checkAddress(
   });
 }
 
+/** The headers of a call that a listener hands on. Others stay in the listener, cookies among them. */
+export const forwardedHeaders = [
+  "authorization",
+  "x-request-id",
+  "traceparent",
+  "tracestate",
+  "idempotency-key",
+  "x-stainless-retry-count",
+  operatorHeader,
+] as const;
+
 /** The header by which a listener names its client. */
 export const addressHeader = "x-client-address";
 

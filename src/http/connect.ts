@@ -26,7 +26,7 @@ import {
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, type ErrorReason, shuttingDown, toApiError } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";
-import { dropOperatorRole, nameClient } from "../contract/callers.ts";
+import { dropOperatorRole, forwardedHeaders, nameClient } from "../contract/callers.ts";
 import {
   allServices,
   type BoundMethod,
@@ -423,27 +423,17 @@ function keepGrant(
   return shown;
 }
 
-// Other headers stay in the listener, cookies among them.
-const forwarded = [
-  "authorization",
-  "x-request-id",
-  "traceparent",
-  "tracestate",
-  "idempotency-key",
-  "x-stainless-retry-count",
-];
-
 function callOf(
   { requestHeader, signal, values }: HandlerContext,
   adminMethods: boolean,
 ): CallOptions {
   const headers = new Headers();
-  if (!adminMethods) dropOperatorRole(headers);
   const agent = requestHeader.get("user-agent") ?? "";
   nameClient(headers, { address: senderOf(values)?.address ?? "", agent });
-  for (const name of forwarded) {
+  for (const name of forwardedHeaders) {
     const value = requestHeader.get(name);
     if (value !== null) headers.set(name, value);
   }
+  if (!adminMethods) dropOperatorRole(headers);
   return { headers, signal, contextValues: values };
 }

@@ -1,6 +1,8 @@
 // People: who somebody is, how a person signs in, and which accounts a person belongs to.
 
+import { randomBytes } from "node:crypto";
 import type { AuditEvent } from "../../gen/gateway/audit/v1/audit_pb.ts";
+import type { LocateRequest, ReadOidcRequest } from "../../gen/gateway/cells/v1/cells_pb.ts";
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { Invitation, Member } from "../../gen/gateway/people/v1/members_pb.ts";
@@ -17,6 +19,7 @@ import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
 import type {
   Authenticate,
   AuthenticatedCall,
+  Call,
   Implementation,
   OnCallerChange,
   Person,
@@ -58,7 +61,7 @@ import {
   updateMember,
 } from "./members.ts";
 import { createOidcProviders } from "./oidc.ts";
-import { beginOidc, finishOidc } from "./oidc-sign-in.ts";
+import { beginOidc, finishOidc, readOidc } from "./oidc-sign-in.ts";
 import { createOutbox } from "./outbox.ts";
 import type { ManagedKeys, Parts } from "./parts.ts";
 import { createPasskeys } from "./passkeys.ts";
@@ -71,13 +74,20 @@ import {
   confirmIdentity,
   getSession,
   listSessions,
+  plainLogin,
   revokeSession,
   signInWithPasskey,
   signInWithPassword,
   signOut,
 } from "./sign-in.ts";
 import { confirmEmail, signUp } from "./sign-up.ts";
-import { createPeopleStore, type MemberBudgets, type Owners, type PeopleStore } from "./store.ts";
+import {
+  createPeopleStore,
+  type IdentityName,
+  type MemberBudgets,
+  type Owners,
+  type PeopleStore,
+} from "./store.ts";
 import { deleteView, listViews, saveView } from "./views.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
@@ -109,6 +119,7 @@ export type People = {
   reload(settings: PeopleSettings): void;
   readonly forAlerts: PeopleForAlerts;
   readonly forApprovals: PeopleForApprovals;
+  readonly forCells: PeopleForCells;
   /**
    * Starts to read the changes that other nodes make, and to send mail. `sellsCredits`: whether
    * there is a way to pay for credits; default: there is none.
@@ -179,12 +190,28 @@ type PeopleForApprovals = {
   ): Promise<void>;
 };
 
+/** What facades ask that look for the cell of a person. */
+type PeopleForCells = {
+  /** True if somebody has the login, the passkey or the identity. */
+  knows(who: LocateRequest["who"]): Promise<boolean>;
+  /** Reads what a browser brought back from a provider, for any cell. Throws as FinishOidc. */
+  readOidc(
+    request: Pick<ReadOidcRequest, "provider" | "flow" | "query">,
+    call: Call,
+  ): Promise<{ identity: IdentityName; query: string }>;
+};
+
 type PeopleOfAccount =
   | { members: Member[]; invitations: Invitation[] }
   | { auditEvents: AuditEvent[] };
 
 /** What only the machine itself may do. */
 export type Installation = {
+  /**
+   * Makes the database that of a cell, at the first start. Returns its id, which no other database
+   * has. Throws `WrongCell` if it is the database of another cell.
+   */
+  claimCell(): Promise<string>;
   /** The account of the first start. Undefined: no start has made one. */
   findFirstAccount(): Promise<string | undefined>;
   /** Makes `accountId` the account of the first start, unless there is one. Returns it. */
@@ -208,6 +235,10 @@ export type Installation = {
 
 export function createPeople(parts: {
   postgres: Postgres;
+  /** Named by new secrets. Default: that of one installation alone. */
+  cell?: string;
+  /** Sign challenges. Default: a key of this process. */
+  contentKeys?: readonly Uint8Array[];
   /** The address under which people reach the console. */
   publicUrl: () => URL;
   /** As `GetSessionResponse.grpc_address`. Default: empty. */
@@ -240,10 +271,11 @@ export function createPeople(parts: {
   log: Log;
 }): People {
   const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
-  const { outbound = new Outbound() } = parts;
+  const { outbound = new Outbound(), contentKeys = [randomBytes(32)] } = parts;
   const store = createPeopleStore(
     parts.postgres,
     parts.budgets && announced(parts.budgets, parts.keys),
+    parts.cell,
   );
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
@@ -257,7 +289,7 @@ export function createPeople(parts: {
   changes.onChanged(sessions.forget);
   const tokens = createAdminTokens({ store, changes, onMisplaced: parts.onMisplaced });
   changes.onChanged(tokens.forget);
-  const challenges = createChallenges(store);
+  const challenges = createChallenges(contentKeys);
   let settings = parts.settings ?? closedPeople;
   const createProviders = ({ oidc }: PeopleSettings) =>
     createOidcProviders({ settings: oidc, env, outbound, publicUrl, log });
@@ -271,6 +303,7 @@ export function createPeople(parts: {
     outbox,
     publicUrl,
     passkeyOnly,
+    challenges,
     flows: createFlows(challenges),
     oidc: () => oidc,
     signUp: () => settings.signUp,
@@ -341,6 +374,22 @@ export function createPeople(parts: {
       },
     },
     ownersOf: store.listOwners,
+    forCells: {
+      async knows(who) {
+        switch (who.case) {
+          case "login":
+            // Also of those who may not sign in: nobody begins anew in another cell.
+            return (await store.run(sql.isLoginTaken, { login: plainLogin(who.value) })) !== undefined;
+          case "credentialId":
+            return (await store.run(sql.findPasskey, { credentialId: who.value })) !== undefined;
+          case "identity":
+            return (await store.findIdentity(who.value)) !== undefined;
+          case undefined:
+            return false;
+        }
+      },
+      readOidc: (request, call) => readOidc(all, request, call),
+    },
     forApprovals: {
       carryOut: {
         admin_token: carryOutAdminToken(all),
@@ -414,17 +463,34 @@ export const membersOfAccount = {
   },
 };
 
+/** A database of another cell than the configured one. */
+class WrongCell extends Error {
+  constructor(cell: string, configured: string) {
+    super(
+      `this is the database of cell ${cell}, and CELL is ${configured}; ` +
+        "check DATABASE_URL and CELL",
+    );
+  }
+}
+
 /** What only the machine itself may do, for a process that serves nobody. */
 export function createInstallation(parts: {
   postgres: Postgres;
+  /** As for `createPeople`. */
+  cell?: string;
   /** The address under which people reach the console. */
   publicUrl: () => URL;
 }): Installation {
-  return installationOn(createPeopleStore(parts.postgres), parts.publicUrl);
+  return installationOn(createPeopleStore(parts.postgres, undefined, parts.cell), parts.publicUrl);
 }
 
 function installationOn(store: PeopleStore, publicUrl: () => URL): Installation {
   return {
+    async claimCell() {
+      const { cell, installationId } = await store.run(sql.claimCell, { cell: store.cell });
+      if (cell !== store.cell) throw new WrongCell(cell, store.cell);
+      return installationId;
+    },
     findFirstAccount: () => findFirstAccount(store),
     claimFirstAccount: async (accountId) =>
       (await store.run(sql.claimAccount, { accountId })).accountId,

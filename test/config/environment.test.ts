@@ -25,7 +25,9 @@ test("an empty environment gives a gateway for one machine", () => {
     logLevel: "info",
     role: "all",
     workers: 1,
-    coreAddresses: [],
+    cores: [],
+    signUpCells: [],
+    cell: "00",
     httpAdmin: "true",
     streamCost: true,
     overlap: true,
@@ -104,7 +106,7 @@ test("a list is separated by commas", () => {
     CORE_ADDRESS: "one:50051, [::1]:50052,",
     TRUSTED_PROXIES: "10.0.0.0/8",
   });
-  expect(config.coreAddresses).toEqual(["one:50051", "[::1]:50052"]);
+  expect(config.cores).toEqual([{ addresses: ["one:50051", "[::1]:50052"] }]);
   expect(config.trustedProxies).toEqual(["10.0.0.0/8"]);
 });
 

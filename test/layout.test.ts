@@ -300,7 +300,10 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
       ].map((table) => [table, "one statement finds what people type, whatever it is"]),
     ),
   },
-  payments: { accounts: "codes of one account are redeemed one by one, under its lock" },
+  payments: {
+    accounts: "codes of one account are redeemed one by one, under its lock",
+    installation: "the numbers of documents carry the cell",
+  },
   sales: {
     charges: "what is summed up",
     keys: "usage by hours and days does not say the family of its key",

@@ -450,13 +450,16 @@ returning account_id as account_id`,
 export type ClaimCellRow = { cell: string; installationId: string };
 /**
  * Makes this the database of a cell, unless it is one. Returns the cell that it has now.
+ * `installationId`: a new one, for a database without
  */
-export const claimCell: One<{ cell: string }, ClaimCellRow> = one(
+export const claimCell: One<{ cell: string; installationId: string }, ClaimCellRow> = one(
   "people/claim-cell",
   `-- people/claim-cell
-update installation set cell = coalesce(cell, $1)
+update installation
+   set cell = coalesce(cell, $1),
+       installation_id = coalesce(installation_id, $2)
 returning cell as cell, installation_id as installation_id`,
-  (p) => [p.cell],
+  (p) => [p.cell, p.installationId],
   (v) => ({ cell: v[0], installationId: v[1] }) as never,
   "",
   5000,

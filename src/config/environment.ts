@@ -299,7 +299,9 @@ const variables = section(members, (rule, has) => {
       : undefined,
   );
   rule("sign_up_cells", ["core_address", "sign_up_cells"], ({ core_address, sign_up_cells }) => {
-    const lacking = sign_up_cells.find((one) => !core_address.some(({ cell }) => cell === one.cell));
+    const lacking = sign_up_cells.find(
+      (one) => !core_address.some(({ cell }) => cell === one.cell),
+    );
     return lacking && `names the cell ${lacking.cell}, which CORE_ADDRESS lacks`;
   });
   for (const [name, other] of Object.entries(withVariable))
@@ -382,7 +384,13 @@ export type Config = Settings<typeof plain> & {
    */
   readonly contentKeys?: readonly Buffer[];
   /** Absent: no metrics are counted. `genai`: also under the names of OpenTelemetry. */
-  readonly metrics?: { readonly host: string; readonly port: number; readonly genai: boolean };
+  readonly metrics?: {
+    readonly host: string;
+    readonly port: number;
+    readonly genai: boolean;
+    /** A label of each. Absent: the cell of one installation alone. */
+    readonly cell?: string;
+  };
   /** Absent: nothing is traced. */
   readonly tracing?: TracingSettings;
   /** The proxies to what the gateway calls over HTTP. */
@@ -464,7 +472,12 @@ function configOf({
     ...(exportSink && { sink: exportSink }),
     ...(contentKey && { contentKeys: contentKey }),
     ...(metricsPort !== undefined && {
-      metrics: { host: metricsHost, port: metricsPort, genai: metricsGenai },
+      metrics: {
+        host: metricsHost,
+        port: metricsPort,
+        genai: metricsGenai,
+        ...(plain.cell !== plainCell && { cell: plain.cell }),
+      },
     }),
     ...(collector !== undefined && {
       tracing: {

@@ -15,7 +15,7 @@ import {
   SignInWithPasswordResponseSchema,
 } from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import { cellAt, plainCell } from "../base/cells.ts";
-import { ApiError, toApiError } from "../base/errors.ts";
+import { type ApiError, toApiError } from "../base/errors.ts";
 import {
   boundMethod,
   type ClientOf,
@@ -148,9 +148,14 @@ function createRoutes(
     /** Where somebody becomes a person. The same one always goes to the same cell. */
     forNew(who: string): Cell {
       const total = weights.reduce((sum, { weight }) => sum + weight, 0);
-      let rest = hash("sha256", who, "buffer").readUInt32BE(0) % total;
-      const chosen = weights.find(({ weight }) => (rest -= weight) < 0);
-      return named(chosen?.cell);
+      const draw = hash("sha256", who, "buffer").readUInt32BE(0) % total;
+      // Each cell `weight` times: the draw is a place in that list.
+      let passed = 0;
+      for (const { cell, weight } of weights) {
+        passed += weight;
+        if (draw < passed) return named(cell);
+      }
+      return first;
     },
     /** The answer of the first cell that is there, for a call that each of them can answer. */
     async anywhere<T>(call: (cell: Cell) => Promise<T>): Promise<T> {

@@ -404,7 +404,7 @@ async function* noteAccepted(
 function keepGrant(
   desc: DescMethod,
   answer: Message,
-  { responseHeader }: HandlerContext,
+  { requestHeader, responseHeader }: HandlerContext,
   cookie: SessionCookie,
 ): Message {
   if (desc === ProfileService.method.signOut) responseHeader.append("set-cookie", cookie.end());
@@ -414,7 +414,7 @@ function keepGrant(
   const secret: unknown = field && Reflect.get(answer, field.localName);
   if (!field) return answer;
   if (isMessage(secret, SessionGrantSchema))
-    responseHeader.append("set-cookie", cookie.begin(secret));
+    responseHeader.append("set-cookie", cookie.begin(secret, requestHeader.get("cookie")));
   else if (isMessage(secret, OidcFlowSchema))
     responseHeader.append("set-cookie", cookie.beginFlow(secret));
   else return answer;

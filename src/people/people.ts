@@ -11,6 +11,7 @@ import { type ChangeHints, createChanges } from "../base/change-feed.ts";
 import type { MisplacedUse } from "../base/client-address.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
+import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { Outbound } from "../base/outbound.ts";
 import { closedPeople, type PeopleSettings } from "../config/catalog.ts";
@@ -379,7 +380,9 @@ export function createPeople(parts: {
         switch (who.case) {
           case "login":
             // Also of those who may not sign in: nobody begins anew in another cell.
-            return (await store.run(sql.isLoginTaken, { login: plainLogin(who.value) })) !== undefined;
+            return (
+              (await store.run(sql.isLoginTaken, { login: plainLogin(who.value) })) !== undefined
+            );
           case "credentialId":
             return (await store.run(sql.findPasskey, { credentialId: who.value })) !== undefined;
           case "identity":
@@ -487,7 +490,10 @@ export function createInstallation(parts: {
 function installationOn(store: PeopleStore, publicUrl: () => URL): Installation {
   return {
     async claimCell() {
-      const { cell, installationId } = await store.run(sql.claimCell, { cell: store.cell });
+      const { cell, installationId } = await store.run(sql.claimCell, {
+        cell: store.cell,
+        installationId: timeOrderedId("ins_"),
+      });
       if (cell !== store.cell) throw new WrongCell(cell, store.cell);
       return installationId;
     },

@@ -42,9 +42,7 @@ export function createCellServing(parts: {
         create(DescribeResponseSchema, { cell, installationId, chainKeys: [...chainKeys()] }),
       ),
     locate: ({ who }, call) =>
-      answer(call, async () =>
-        create(LocateResponseSchema, { found: await people.knows(who) }),
-      ),
+      answer(call, async () => create(LocateResponseSchema, { found: await people.knows(who) })),
     readOidc: (request, call) =>
       answer(call, async () => {
         const { identity, query } = await people.readOidc(request, call);

@@ -11,7 +11,10 @@ returning account_id as "account_id!";
 
 -- name: ClaimCell :one
 -- Makes this the database of a cell, unless it is one. Returns the cell that it has now.
-update installation set cell = coalesce(cell, :cell)
+-- :installation_id  a new one, for a database without
+update installation
+   set cell = coalesce(cell, :cell),
+       installation_id = coalesce(installation_id, :installation_id)
 returning cell as "cell!", installation_id as "installation_id!";
 
 -- name: TouchAdminToken :run

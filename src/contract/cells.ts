@@ -10,12 +10,14 @@ import type {
   ReadOidcRequestSchema,
   ReadOidcResponse,
 } from "../../gen/gateway/cells/v1/cells_pb.ts";
+import { SessionCellSchema } from "../../gen/gateway/people/v1/profile_pb.ts";
 import {
   CellChoiceSchema,
   SignInWithPasswordResponseSchema,
 } from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import { cellAt, plainCell } from "../base/cells.ts";
 import { type ApiError, toApiError } from "../base/errors.ts";
+import { otherSessionsHeader } from "./callers.ts";
 import {
   boundMethod,
   type ClientOf,
@@ -60,6 +62,10 @@ export function cellsCore(
     serviceTypes.payments,
     cores.map((core) => core.payments),
   );
+  const operations = routed(
+    serviceTypes.operations,
+    cores.map((core) => core.operations),
+  );
   return {
     billing: routed(
       serviceTypes.billing,
@@ -73,7 +79,7 @@ export function cellsCore(
       serviceTypes.inference,
       cores.map((core) => core.inference),
     ),
-    people: { ...people, ...comingIn(people, routes) },
+    people: { ...people, ...comingIn(people, routes), ...ofBrowser(people, cells, routes) },
     payments: {
       ...payments,
       receiveWebhook(request, options) {
@@ -86,10 +92,7 @@ export function cellsCore(
       serviceTypes.alerts,
       cores.map((core) => core.alerts),
     ),
-    operations: routed(
-      serviceTypes.operations,
-      cores.map((core) => core.operations),
-    ),
+    operations: { ...operations, search: searchAll(operations, routes) },
   };
 }
 
@@ -144,6 +147,19 @@ function createRoutes(
         }),
         unknown: failed && toApiError(failed.reason),
       };
+    },
+    /** The sessions in other cells that come with a call, each as the credential of a call. */
+    others(options: CallOptions | undefined): { cell: Cell; options: CallOptions }[] {
+      const tokens = callHeaders(options?.headers).get(otherSessionsHeader)?.split(" ") ?? [];
+      const own = named(credentialCell(options));
+      return tokens.flatMap((token) => {
+        const cell = named(cellAt(token));
+        if (cell === own) return [];
+        const headers = new Headers(options?.headers);
+        headers.delete(otherSessionsHeader);
+        headers.set("authorization", `Session ${token}`);
+        return [{ cell, options: { ...options, headers } }];
+      });
     },
     /** Where somebody becomes a person. The same one always goes to the same cell. */
     forNew(who: string): Cell {
@@ -296,6 +312,67 @@ function comingIn(
       const { known } = await locate({ case: "login", value: email });
       return (known[0] ?? forNew(email)).core.people.signUp(request, options);
     },
+  };
+}
+
+/** A browser may have a session in each cell. */
+function ofBrowser(
+  people: Core["people"],
+  cells: readonly Cell[],
+  routes: Routes,
+): Pick<Core["people"], "getSession" | "signOut"> {
+  return {
+    async getSession(request, options) {
+      const answer = await people.getSession(request, options);
+      const current = routes.ofCredential(options);
+      const signedIn = [current, ...routes.others(options).map(({ cell }) => cell)];
+      answer.cells = cells.map((cell) =>
+        create(SessionCellSchema, {
+          cell: cell.name,
+          current: cell === current,
+          signedIn: signedIn.includes(cell),
+        }),
+      );
+      return answer;
+    },
+    async signOut(request, options) {
+      // Whoever leaves a browser leaves all cells. One that does not answer keeps nobody.
+      const others = routes.others(options);
+      await Promise.allSettled(
+        others.map(({ cell, options: call }) => cell.core.people.signOut(request, call)),
+      );
+      return people.signOut(request, options);
+    },
+  };
+}
+
+/** As many as one cell answers. */
+const hitsMax = 20;
+
+/** Operators find what is in the cells to which they have signed in, first that of the call. */
+function searchAll(
+  operations: Core["operations"],
+  routes: Routes,
+): Core["operations"]["search"] {
+  return async (request, options) => {
+    const others = request.allAccounts ? routes.others(options) : [];
+    if (others.length === 0) return operations.search(request, options);
+    const [own, ...found] = await Promise.all([
+      operations.search(request, options),
+      ...others.map(({ cell, options: call }) =>
+        cell.core.operations.search(request, call).catch(() => undefined),
+      ),
+    ]);
+    for (const hit of own.hits) hit.cell = routes.ofCredential(options).name;
+    found.forEach((answer, index) => {
+      for (const hit of answer?.hits ?? []) hit.cell = others[index]?.cell.name ?? "";
+      own.hits.push(...(answer?.hits ?? []));
+      // A cell that did not answer, too.
+      own.incomplete ||= answer?.incomplete ?? true;
+    });
+    own.incomplete ||= own.hits.length > hitsMax;
+    own.hits.splice(hitsMax);
+    return own;
   };
 }
 

@@ -89,8 +89,8 @@ async function balances(): Promise<Map<string, bigint>> {
   const entries = [zero, seven].map(async (cell) => {
     const billing = createClient(BillingService, transport(`Bearer ${cell.v1}`));
     const { pools } = await billing.getPools({});
-    const posted = pools.reduce((sum, pool) => sum + pool.postedMicrocredits, 0n);
-    return [cell.name, posted] as const;
+    const free = pools.reduce((sum, pool) => sum + pool.freeMicrocredits, 0n);
+    return [cell.name, free] as const;
   });
   return new Map(await Promise.all(entries));
 }
@@ -177,6 +177,74 @@ describe("people", () => {
       expect(chosen.person?.login).toBe(login);
     }
   });
+});
+
+test("a browser has a session in each cell, goes from one to another, and leaves both", async () => {
+  let cookie = "";
+  const keep = (answer: Response) => {
+    const set = answer.headers.getSetCookie().find((one) => /session/.test(one));
+    if (set) cookie = set.split(";")[0] ?? "";
+  };
+  const call = async (method: string, body: object) => {
+    const answer = await fetch(`${facade.address}/gateway.people.v1.${method}`, {
+      method: "POST",
+      headers: {
+        ...{ "content-type": "application/json", origin: "http://localhost:8080" },
+        ...(cookie !== "" && { cookie }),
+      },
+      body: JSON.stringify(body),
+    });
+    keep(answer);
+    return Object(await answer.json());
+  };
+  const goTo = async (cell: string) => {
+    const answer = await fetch(`${facade.address}/console/cell/${cell}?next=/console/x`, {
+      headers: { cookie },
+      redirect: "manual",
+    });
+    keep(answer);
+    return answer.headers.get("location");
+  };
+  const password = "a password of a person";
+  for (const cell of ["00", "07"])
+    await call("SignInService/SignInWithPassword", { login: `owner-${cell}`, password });
+  expect((await call("ProfileService/GetSession", {})).cells).toEqual([
+    { cell: "00", signedIn: true },
+    { cell: "07", current: true, signedIn: true },
+  ]);
+  expect(await goTo("00")).toBe("/console/x");
+  expect((await call("ProfileService/GetSession", {})).person.login).toBe("owner-00");
+  expect(await goTo("42")).toBe("/console/sign-in?cell=42&next=%2Fconsole%2Fx");
+  const before = cookie;
+  await call("ProfileService/SignOut", {});
+  cookie = before;
+  for (const cell of ["00", "07"]) {
+    await goTo(cell);
+    expect((await call("ProfileService/GetSession", {})).code).toBe("unauthenticated");
+  }
+});
+
+test("a search of an operator finds what is in both cells, each with its name", async () => {
+  const tokens = await Promise.all(
+    [zero, seven].map(async (cell) => {
+      const core = grpcCore({ addresses: [cell.address] });
+      const login = { login: `owner-${cell.name}`, password: "a password of a person" };
+      const { grant } = await core.people.signInWithPassword(login);
+      core.close();
+      return grant?.token ?? "";
+    }),
+  );
+  const core = grpcCore({ addresses: [facade.grpcAddress] });
+  const headers = { authorization: `Session ${tokens[1]}`, "x-other-sessions": tokens[0] ?? "" };
+  const { hits } = await core.operations.search(
+    { query: "default", allAccounts: true },
+    { headers },
+  );
+  core.close();
+  expect(hits.map(({ cell, accountId }) => [cell, accountId])).toEqual([
+    ["07", seven.accountId],
+    ["00", zero.accountId],
+  ]);
 });
 
 test("a facade refuses cores that are not what CORE_ADDRESS says", async () => {

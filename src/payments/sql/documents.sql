@@ -11,7 +11,7 @@ select seller_id, :kind, extract(year from now() at time zone 'UTC')::integer, 1
 from payment_orders
 where order_id = :order_id
 on conflict (seller, kind, year) do update set last = payment_numbers.last + 1
-returning seller, year, last as n, (select cell from installation) as cell;
+returning seller, year, last as n, (select cell from installation) as "cell?";
 
 -- name: InsertDocument :run
 -- Stores a receipt or a credit note. The caller has locked the order and taken the number.

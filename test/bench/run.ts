@@ -31,6 +31,7 @@ import { reports } from "./suites/reports.ts";
 import { road } from "./suites/road.ts";
 import { sales } from "./suites/sales.ts";
 import { signing } from "./suites/signing.ts";
+import { cells } from "./suites/cells.ts";
 import { split } from "./suites/split.ts";
 import { start } from "./suites/start.ts";
 import { stream } from "./suites/stream.ts";
@@ -56,6 +57,7 @@ const suites: Record<string, () => Promise<Result>> = {
   hostile,
   "idle-streams": idleStreams,
   split,
+  cells,
   processes,
   workers,
   limits,

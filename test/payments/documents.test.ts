@@ -163,12 +163,12 @@ test("a chargeback has a credit note", async () => {
 });
 
 test("the numbers of a cell carry its name", async () => {
-  await world.query("update installation set cell = '07'");
+  await world.run("update installation set cell = '07'");
   try {
     const orderId = await world.paidOrder(await world.newAccount());
     const { receipt } = await documentsOf(orderId);
     expect(receipt?.number).toMatch(/^R07-\d{4}-\d{6}$/);
   } finally {
-    await world.query("update installation set cell = '00'");
+    await world.run("update installation set cell = '00'");
   }
 });

@@ -350,10 +350,7 @@ function ofBrowser(
 const hitsMax = 20;
 
 /** Operators find what is in the cells to which they have signed in, first that of the call. */
-function searchAll(
-  operations: Core["operations"],
-  routes: Routes,
-): Core["operations"]["search"] {
+function searchAll(operations: Core["operations"], routes: Routes): Core["operations"]["search"] {
   return async (request, options) => {
     const others = request.allAccounts ? routes.others(options) : [];
     if (others.length === 0) return operations.search(request, options);

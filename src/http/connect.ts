@@ -26,7 +26,12 @@ import {
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, type ErrorReason, shuttingDown, toApiError } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";
-import { dropOperatorRole, forwardedHeaders, nameClient, otherSessionsHeader } from "../contract/callers.ts";
+import {
+  dropOperatorRole,
+  forwardedHeaders,
+  nameClient,
+  otherSessionsHeader,
+} from "../contract/callers.ts";
 import {
   allServices,
   type BoundMethod,

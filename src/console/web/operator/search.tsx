@@ -207,7 +207,11 @@ const columns = [
     cell: (hit: SearchHit) => {
       const { accountId, accountName, cell } = hit;
       if (isElsewhere(hit)) return <bdi>{`${accountName || accountId} ${shell.cell(cell)}`}</bdi>;
-      return accountId === "" ? words.none : <AccountLink accountId={accountId} name={accountName} />;
+      return accountId === "" ? (
+        words.none
+      ) : (
+        <AccountLink accountId={accountId} name={accountName} />
+      );
     },
   },
   {

@@ -312,7 +312,7 @@ export function checkAddress(
  */
 export const otherSessionsHeader = "x-other-sessions";
 
-/** The headers of a call that a listener hands on. Others stay in the listener, cookies among them. */
+/** The headers of a call that a listener hands on. Others stay there, cookies among them. */
 export const forwardedHeaders = [
   "authorization",
   "x-request-id",

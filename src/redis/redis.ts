@@ -73,8 +73,9 @@ const reopenMs = 1_000;
 
 /**
  * Connects in the background, and reconnects whenever the connection is lost. All keys of a script
- * must have the same hash tag. Throws an Error for an address that `parseRedisUrl` refuses. Names of
- * keys and channels begin with `gateway:`, and with `gateway:07:` in a cell, which may share a Redis.
+ * must have the same hash tag. Names of keys and channels begin with `gateway:`, and with
+ * `gateway:07:` in a cell, which may share a Redis. Throws an Error for an address that
+ * `parseRedisUrl` refuses.
  */
 export function connectRedis(url: string, log: Log, cell = plainCell): Redis {
   const nameIn = (name: string) =>

@@ -143,10 +143,7 @@ export class Lab {
   }
 
   /** A process of the role `facade` in front of one of the role `core`, or of several cells. */
-  async facade(
-    core: GatewayProcess,
-    coreAddress = core.grpcAddress,
-  ): Promise<GatewayProcess> {
+  async facade(core: GatewayProcess, coreAddress = core.grpcAddress): Promise<GatewayProcess> {
     const env = {
       ROLE: "facade",
       PUBLIC_URL: "http://localhost:8080",

@@ -4,15 +4,10 @@ import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { ReadOidcResponseSchema } from "../../gen/gateway/cells/v1/cells_pb.ts";
 import { cellId, cellToken } from "../../src/base/cells.ts";
-import { isFacade, proveFacade } from "../../src/base/facade-proof.ts";
 import { ApiError } from "../../src/base/errors.ts";
+import { isFacade, proveFacade } from "../../src/base/facade-proof.ts";
 import { type Cell, cellsCore } from "../../src/contract/cells.ts";
-import {
-  type Core,
-  implement,
-  type Methods,
-  serviceTypes,
-} from "../../src/contract/contract.ts";
+import { type Core, implement, type Methods, serviceTypes } from "../../src/contract/contract.ts";
 
 type Script = {
   /** Whom the cell knows. */
@@ -121,7 +116,8 @@ test("a new person always comes to the same cell, and new people are shared out 
   for (let person = 0; person < 400; person++)
     for (const email of [`p${person}@example.com`, ` P${person}@Example.com`])
       await core.people.signUp({ email });
-  for (let person = 0; person < 400; person++) expect(called[2 * person]).toBe(called[2 * person + 1]);
+  for (let person = 0; person < 400; person++)
+    expect(called[2 * person]).toBe(called[2 * person + 1]);
   const share = called.filter((one) => one === "SignUp 07").length / called.length;
   expect(share).toBeGreaterThan(0.68);
   expect(share).toBeLessThan(0.82);
@@ -147,9 +143,9 @@ test("a cell that is away fails those alone whom it may know", async () => {
   ]);
   const away = { reason: "gateway_unavailable" };
   await expect(core.people.signInWithPassword({ login: "sam" })).rejects.toMatchObject(away);
-  await expect(
-    core.keys.authenticate({}, as(`Session ${cellToken("00")}`)),
-  ).rejects.toMatchObject(away);
+  await expect(core.keys.authenticate({}, as(`Session ${cellToken("00")}`))).rejects.toMatchObject(
+    away,
+  );
 });
 
 test("the cell of a choice is asked alone", async () => {

@@ -1,6 +1,6 @@
 // One-time links: for the first operator, for invitations, and for people who lost every way in.
-// The token is the cell and 244 random bits in the fragment of the address, which reaches no server,
-// log or referrer. The database has its SHA-256.
+// The token is the cell and 244 random bits in the fragment of the address, which reaches no
+// server, log or referrer. The database has its SHA-256.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";

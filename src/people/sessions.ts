@@ -1,6 +1,6 @@
 // Sessions: the credential of a signed-in person. A token is the cell and 244 random bits; the
-// database has its SHA-256. A session ends twelve hours after its last use and thirty days after the
-// sign-in.
+// database has its SHA-256. A session ends twelve hours after its last use and thirty days after
+// the sign-in.
 //
 // Sessions in use are cached, so that a call costs no statement. Each minute a cached session is
 // read again, which records its use. A change of its person drops it on every node within a second.

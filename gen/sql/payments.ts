@@ -1059,11 +1059,12 @@ on conflict do nothing`,
 
 // documents.sql
 
-export type TakeNumberRow = { seller: string; year: number; n: number };
+export type TakeNumberRow = { seller: string; year: number; n: number; cell: string | null };
 /**
  * Takes the next number of a kind of document, for the seller of an order, in the current UTC year.
  * Its row stays locked until the end of the transaction, which either uses the number or gives it
- * back: so there is no gap. No row: there is no such order.
+ * back: so there is no gap. No row: there is no such order. `cell`: of the installation, whose
+ * numbers no other cell gives.
  */
 export const takeNumber: Optional<{ kind: "receipt" | "credit_note"; orderId: string }, TakeNumberRow> = optional(
   "payments/take-number",
@@ -1073,10 +1074,10 @@ select seller_id, $1, extract(year from now() at time zone 'UTC')::integer, 1
 from payment_orders
 where order_id = $2
 on conflict (seller, kind, year) do update set last = payment_numbers.last + 1
-returning seller, year, last as n`,
+returning seller, year, last as n, (select cell from installation) as cell`,
   (p) => [p.kind, p.orderId],
-  (v) => ({ seller: v[0], year: v[1], n: v[2] }) as never,
-  "",
+  (v) => ({ seller: v[0], year: v[1], n: v[2], cell: v[3] }) as never,
+  "cell",
   5000,
 );
 

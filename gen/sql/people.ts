@@ -418,17 +418,17 @@ delete from sign_in_failures
 
 // installation.sql
 
-export type ReadInstallationRow = { accountId: string | null; challengeSecret: Buffer | null };
+export type ReadInstallationRow = { accountId: string | null };
 /**
  * What this installation knows about itself. `account_id`: of the first start; null: none made one.
  */
 export const readInstallation: One<undefined, ReadInstallationRow> = one(
   "people/read-installation",
   `-- people/read-installation
-select account_id, challenge_secret from installation`,
+select account_id from installation`,
   () => [],
-  (v) => ({ accountId: v[0], challengeSecret: v[1] }) as never,
-  "accountId challengeSecret",
+  (v) => ({ accountId: v[0] }) as never,
+  "accountId",
   5000,
 );
 
@@ -447,17 +447,20 @@ returning account_id as account_id`,
   5000,
 );
 
-export type ClaimChallengeSecretRow = { challengeSecret: Buffer };
+export type ClaimCellRow = { cell: string; installationId: string };
 /**
- * Sets the secret that signs challenges, unless there is one. Returns the one that there is now.
+ * Makes this the database of a cell, unless it is one. Returns the cell that it has now.
+ * `installationId`: a new one, for a database without
  */
-export const claimChallengeSecret: One<{ secret: Buffer }, ClaimChallengeSecretRow> = one(
-  "people/claim-challenge-secret",
-  `-- people/claim-challenge-secret
-update installation set challenge_secret = coalesce(challenge_secret, $1)
-returning challenge_secret as challenge_secret`,
-  (p) => [p.secret],
-  (v) => ({ challengeSecret: v[0] }) as never,
+export const claimCell: One<{ cell: string; installationId: string }, ClaimCellRow> = one(
+  "people/claim-cell",
+  `-- people/claim-cell
+update installation
+   set cell = coalesce(cell, $1),
+       installation_id = coalesce(installation_id, $2)
+returning cell as cell, installation_id as installation_id`,
+  (p) => [p.cell, p.installationId],
+  (v) => ({ cell: v[0], installationId: v[1] }) as never,
   "",
   5000,
 );

@@ -64,7 +64,7 @@ export type HoldsRow = { accountId: string; requestId: string; family: string; k
 
 export type IdentitiesRow = { issuer: string; subject: string; identityId: string; personId: string; operator: "none" | "support" | "admin"; accounts: Json; createdAt: Date; usedAt: Date };
 
-export type InstallationRow = { isOnly: boolean; accountId: string | null; challengeSecret: Buffer | null; adminTokenUsedAt: Date | null };
+export type InstallationRow = { isOnly: boolean; accountId: string | null; adminTokenUsedAt: Date | null; cell: string | null; installationId: string | null };
 
 export type KeyChangesRow = { changeId: string; keyId: string; changedAt: Date };
 

@@ -22,7 +22,12 @@ try {
   const ledger = await openLedger({ url, ownerUrl }, log);
   const postgres = stack.adopt(ledger.postgres, (one) => one.close());
   const publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
-  const installation = createInstallation({ postgres, publicUrl: () => publicUrl });
+  const installation = createInstallation({
+    postgres,
+    publicUrl: () => publicUrl,
+    cell: config.cell,
+  });
+  await installation.claimCell();
   const link =
     person === undefined
       ? await installation.makeOwnerLink()

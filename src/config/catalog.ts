@@ -24,6 +24,7 @@ import {
 import { multipliers } from "./terms.ts";
 
 export { readAccountKey } from "./account-key.ts";
+export { chainKeysOf, checkCell } from "./cell.ts";
 export { btc, type Coin, coins, eth } from "./coins.ts";
 export { costVersionOf, findLosses } from "./cost.ts";
 export { type Dialect, type DialectName, dialectOf, type IdForm } from "./dialects.ts";

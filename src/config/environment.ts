@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { availableParallelism } from "node:os";
 import * as v from "valibot";
+import { isCellName, plainCell } from "../base/cells.ts";
 import { readMailAddress } from "../base/mail-address.ts";
 import { type ProxySettings, parseDirectHosts, parseProxy } from "../base/outbound.ts";
 import { parseDatabaseUrl } from "./database-url.ts";
@@ -17,6 +18,7 @@ export type { SinkSettings } from "./sink.ts";
 // Shorter tokens can be guessed. The token that a first start generates has 43 characters.
 const adminTokenLengthMin = 16;
 const workersMax = 64;
+const grpcPortDefault = 50_051;
 
 /**
  * How many workers `auto` starts on so many processors. One stays for the database, one for the
@@ -159,6 +161,11 @@ const samplers = [
 /** The variables that are settings as they are. */
 const plain = {
   role: v.optional(choice(roles), "all"),
+  /** Of a core: the cell whose database it has. Its secrets name it. */
+  cell: v.optional(
+    checked((name) => (isCellName(name) ? undefined : "must be two digits, such as 07")),
+    plainCell,
+  ),
   /** One server or a list, as `parseDatabaseUrl` reads it. Absent: the embedded database. */
   database_url: v.exactOptional(parsed(parseDatabaseUrl)),
   /** Of the owner of the tables, who migrates them. Absent: `databaseUrl`. */
@@ -192,9 +199,8 @@ const plain = {
   /** Address of the public HTTP listener. Port 0: any free port. */
   host: v.optional(text, "127.0.0.1"),
   port: v.optional(port, "8080"),
-  /** Address of the gRPC listener. Port 0: any free port. */
+  /** Address of the gRPC listener. */
   grpc_host: v.optional(text, "127.0.0.1"),
-  grpc_port: v.optional(port, "50051"),
   /** Allows a plaintext gRPC listener on an address other than loopback. */
   grpc_allow_plaintext: v.optional(flag, "false"),
   /** Folder of the embedded database and of first-keys.json. */
@@ -228,6 +234,7 @@ const plain = {
 /** The variables of which others settings are made. */
 const parts = {
   content_key: v.exactOptional(contentKeys),
+  grpc_port: v.exactOptional(port),
   export_sink: v.exactOptional(v.pipe(parsed(parseSink), v.transform(parseSink))),
   https_proxy: v.exactOptional(proxy),
   http_proxy: v.exactOptional(proxy),
@@ -235,8 +242,12 @@ const parts = {
   smtp_url: v.exactOptional(smtpUrl),
   mail_from: v.exactOptional(mailAddress),
   core_address: v.pipe(
-    v.optional(commaList(isHostAndPort, "must be host:port, or several separated by commas")),
-    v.transform((list) => list ?? []),
+    v.optional(parsed(parseCores)),
+    v.transform((list) => (list === undefined ? [] : parseCores(list))),
+  ),
+  sign_up_cells: v.pipe(
+    v.optional(parsed(parseWeights)),
+    v.transform((list) => (list === undefined ? [] : parseWeights(list))),
   ),
   grpc_tls_cert: v.exactOptional(file),
   grpc_tls_key: v.exactOptional(file),
@@ -287,11 +298,20 @@ const variables = section(members, (rule, has) => {
       const why = `ROLE=${role}`;
       return name === "content_key" ? contentKey(why) : `is required with ${why}`;
     });
+  rule("cell", ["role", "cell"], ({ role, cell }) =>
+    cell !== plainCell && role !== "core" ? "requires ROLE=core" : undefined,
+  );
   rule("content_key", ["role"], ({ role }) =>
     role !== "facade" && has("database_url") && !has("content_key")
       ? contentKey("DATABASE_URL")
       : undefined,
   );
+  rule("sign_up_cells", ["core_address", "sign_up_cells"], ({ core_address, sign_up_cells }) => {
+    const lacking = sign_up_cells.find(
+      (one) => !core_address.some(({ cell }) => cell === one.cell),
+    );
+    return lacking && `names the cell ${lacking.cell}, which CORE_ADDRESS lacks`;
+  });
   for (const [name, other] of Object.entries(withVariable))
     rule(name, ["require_sync"], ({ require_sync }) =>
       has(name) && !has(other) && (name !== "require_sync" || require_sync)
@@ -355,6 +375,8 @@ export type ClientTls = {
 };
 
 export type Config = Settings<typeof plain> & {
+  /** Port of the gRPC listener. 0: any free port. Absent: a facade that has none. */
+  readonly grpcPort: number | undefined;
   /** Absent: the gRPC listener uses plaintext. */
   readonly grpcTls?: ServerTls;
   /** The longest wait of a start for the database. */
@@ -370,15 +392,23 @@ export type Config = Settings<typeof plain> & {
    */
   readonly contentKeys?: readonly Buffer[];
   /** Absent: no metrics are counted. `genai`: also under the names of OpenTelemetry. */
-  readonly metrics?: { readonly host: string; readonly port: number; readonly genai: boolean };
+  readonly metrics?: {
+    readonly host: string;
+    readonly port: number;
+    readonly genai: boolean;
+    /** A label of each. Absent: the cell of one installation alone. */
+    readonly cell?: string;
+  };
   /** Absent: nothing is traced. */
   readonly tracing?: TracingSettings;
   /** The proxies to what the gateway calls over HTTP. */
   readonly proxies: ProxySettings;
   /** Absent: no mail is sent, and links are shown to those who make them. */
   readonly smtp?: SmtpServer;
-  /** `host:port` of each core. Empty unless the role is `facade`. */
-  readonly coreAddresses: readonly string[];
+  /** The cores of a facade. Empty in another role. */
+  readonly cores: readonly CoreAddresses[];
+  /** Among which new people are shared out. Empty: they go to the first cell. */
+  readonly signUpCells: readonly CellWeight[];
   /** Absent: cores are called in plaintext. */
   readonly coreTls?: ClientTls;
   /** Create the account `default`, with credits and two keys, unless an earlier start did. */
@@ -405,6 +435,7 @@ function configOf({
   smtpUrl,
   mailFrom,
   coreAddress,
+  grpcPort,
   grpcTlsCert,
   grpcTlsKey,
   grpcTlsClientCa,
@@ -434,6 +465,7 @@ function configOf({
     Math.max(requestMemoryMinMib, Math.floor(requestMemoryMib / parts));
   return {
     ...plain,
+    grpcPort: grpcPort ?? (plain.role === "facade" ? undefined : grpcPortDefault),
     ...serverTlsOf({ grpcTlsCert, grpcTlsKey, grpcTlsClientCa }),
     ...clientTlsOf({ coreTls, coreTlsCa, coreTlsCert, coreTlsKey }),
     databaseWaitMs: databaseWaitSeconds * 1000,
@@ -441,7 +473,12 @@ function configOf({
     ...(exportSink && { sink: exportSink }),
     ...(contentKey && { contentKeys: contentKey }),
     ...(metricsPort !== undefined && {
-      metrics: { host: metricsHost, port: metricsPort, genai: metricsGenai },
+      metrics: {
+        host: metricsHost,
+        port: metricsPort,
+        genai: metricsGenai,
+        ...(plain.cell !== plainCell && { cell: plain.cell }),
+      },
     }),
     ...(collector !== undefined && {
       tracing: {
@@ -463,7 +500,7 @@ function configOf({
         from: mailFrom ?? `no-reply@${plain.publicUrl?.hostname ?? "localhost"}`,
       },
     }),
-    coreAddresses: coreAddress,
+    cores: coreAddress,
     seed: seed ?? plain.databaseUrl === undefined,
     drainDelayMs: drainDelaySeconds * 1000,
     drainLimitMs: drainLimitSeconds * 1000,
@@ -606,6 +643,54 @@ export function readCatalogPath(env: NodeJS.ProcessEnv): string | undefined {
 function readText(env: NodeJS.ProcessEnv, name: string): string | undefined {
   const value = env[name]?.trim();
   return value === "" ? undefined : value;
+}
+
+/** The cores of one cell. */
+export type CoreAddresses = {
+  /** Absent: the only one, which has no name. */
+  readonly cell?: string;
+  /** `host:port` of each core. */
+  readonly addresses: readonly string[];
+};
+
+/** `host:port,…`, or `00=host:port+host:port,07=…`. Throws a rule. */
+function parseCores(list: string): CoreAddresses[] {
+  const rule =
+    "must be host:port, or several separated by commas; with cells 00=host:port+host:port,07=…";
+  const entries = split(list);
+  const isRight = (addresses: readonly string[]) => addresses.every(isHostAndPort);
+  if (!list.includes("=")) {
+    if (!isRight(entries)) throw new Error(rule);
+    return [{ addresses: entries }];
+  }
+  const cores = entries.map((entry) => {
+    const [cell = "", text = ""] = entry.split("=");
+    return { cell, addresses: text.split("+").map((address) => address.trim()) };
+  });
+  if (!cores.every(({ cell, addresses }) => isCellName(cell) && isRight(addresses)))
+    throw new Error(rule);
+  checkOnce(cores);
+  return cores;
+}
+
+/** A cell, and its part of the new people. */
+export type CellWeight = { readonly cell: string; readonly weight: number };
+
+/** `00=3,07=1`. Throws a rule. */
+function parseWeights(list: string): CellWeight[] {
+  const weights = split(list).map((entry) => {
+    const [, cell = "", weight] = /^(\d{2})=(\d{1,4})$/.exec(entry) ?? [];
+    return { cell, weight: Number(weight) };
+  });
+  if (!weights.every(({ weight }) => weight > 0))
+    throw new Error("must be cells and their parts, from 1 to 9999, such as 00=3,07=1");
+  checkOnce(weights);
+  return weights;
+}
+
+function checkOnce(list: readonly { readonly cell: string }[]): void {
+  const twice = list.find(({ cell }, at) => list.findIndex((one) => one.cell === cell) !== at);
+  if (twice) throw new Error(`names the cell ${twice.cell} twice`);
 }
 
 // The host is a name, an IPv4 address, or an IPv6 address in brackets.

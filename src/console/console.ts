@@ -101,12 +101,21 @@ export type PageParts = Pick<ConsoleParts, "publicUrl" | "log">;
 /** Adds the page, which is the same at every address below `/console/`, and what it loads. */
 export function registerPage(app: FastifyInstance, { publicUrl, log }: PageParts): void {
   const config = { isVariant: true };
-  const { readSession } = createSessionCookie(publicUrl);
+  const { readSession, goTo } = createSessionCookie(publicUrl);
   const mayBeSignedIn = ({ headers }: FastifyRequest) =>
     readSession(headers.cookie ?? "") !== undefined;
   app.get("/console", { config }, async (request, reply) => {
     const elsewhere = nameOfHost(request, publicUrl()) ?? "";
     return withHeaders(reply, publicUrl()).redirect(`${elsewhere}/console/`, 302);
+  });
+  // A page of another cell, where the person has a session or signs in.
+  app.get("/console/cell/:name", { config, exposeHeadRoute: false }, async (request, reply) => {
+    const { name, next } = cellOf(request);
+    withHeaders(reply, publicUrl());
+    const cookie = goTo(name, request.headers.cookie ?? "");
+    if (cookie !== undefined) return reply.header("set-cookie", cookie).redirect(next, 302);
+    const query = new URLSearchParams({ cell: name, next });
+    return reply.redirect(`/console/sign-in?${query}`, 302);
   });
   app.get("/console/*", { config }, async (request, reply) => {
     const elsewhere = nameOfHost(request, publicUrl());
@@ -140,6 +149,15 @@ export function registerPage(app: FastifyInstance, { publicUrl, log }: PageParts
       .send(encoding ? asset.compressed?.[encoding] : asset.content);
   });
   if (changes) registerReload(app, changes);
+}
+
+/** The cell of a request, and the page of the console to show. */
+function cellOf({ params, query }: FastifyRequest): { name: string; next: string } {
+  const next = String(Object(query).next ?? "");
+  return {
+    name: String(Object(params).name),
+    next: /^\/console\/[\w/?&=%.~-]*$/.test(next) ? next : "/console/",
+  };
 }
 
 /** Notifies pages that their sources changed, for people who work on them. */

@@ -87,7 +87,7 @@ export function createOidcRoutes(parts: OidcParts): OidcRoutes {
           { provider: providerOf(request), flow, query },
           callOf(request, token),
         );
-        if (grant) reply.header("set-cookie", cookies.begin(grant));
+        if (grant) reply.header("set-cookie", cookies.begin(grant, request.headers.cookie ?? null));
         return `${page}?oidc=${outcomes.get(purpose) ?? "signed-in"}`;
       }),
   };

@@ -3,9 +3,10 @@
 // the credential of a call.
 
 import type { IncomingHttpHeaders } from "node:http";
-import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
+import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { SessionGrant } from "../../gen/gateway/people/v1/person_pb.ts";
 import type { OidcFlow } from "../../gen/gateway/people/v1/sign_in_pb.ts";
+import { cellAt } from "../base/cells.ts";
 import { ApiError } from "../base/errors.ts";
 import { isLocalhost } from "../config/environment.ts";
 
@@ -29,7 +30,10 @@ export function createSessionCookie(publicUrl: () => URL) {
       ...(isSecure() ? ["Secure"] : []),
     ].join("; ");
 
-  const tokenFrom = (header: string | null) => readCookie(header ?? "", nameOf("session"));
+  /** The sessions of a header `cookie`: the one in use, then those of other cells. */
+  const tokensFrom = (header: string | null) =>
+    readCookie(header ?? "", nameOf("session"))?.split(".") ?? [];
+  const tokenFrom = (header: string | null): string | undefined => tokensFrom(header)[0];
 
   return {
     /**
@@ -76,8 +80,28 @@ export function createSessionCookie(publicUrl: () => URL) {
         allowed: [publicUrl().origin],
       });
     },
-    /** The header `set-cookie` that begins a session. */
-    begin: ({ token, expiresAt: endsAt }: SessionGrant) => render("session", token, endsAt),
+    /**
+     * The header `set-cookie` that begins a session. Those of other cells in the header `cookie`
+     * stay.
+     */
+    begin({ token, expiresAt: endsAt }: SessionGrant, cookie: string | null) {
+      const cell = cellAt(token);
+      const others = tokensFrom(cookie).filter((one) => cellAt(one) !== cell);
+      return render("session", [token, ...others.slice(0, othersMax)].join("."), endsAt);
+    },
+    /**
+     * The header `set-cookie` that goes over to the session of another cell. Undefined: the header
+     * `cookie` has none.
+     */
+    goTo(cell: string, cookie: string): string | undefined {
+      const tokens = tokensFrom(cookie);
+      const found = tokens.find((one) => cellAt(one) === cell);
+      if (found === undefined) return undefined;
+      const others = tokens.filter((one) => one !== found);
+      return render("session", [found, ...others].join("."), inDays(sessionDays));
+    },
+    /** The sessions of other cells in a header `cookie`. */
+    othersOf: (cookie: string | null) => tokensFrom(cookie).slice(1),
     /** The header `set-cookie` that ends the session. */
     end: () => render("session", ""),
     /** The headers `set-cookie` that begin and end the way to a provider of OIDC. */
@@ -86,8 +110,17 @@ export function createSessionCookie(publicUrl: () => URL) {
     /** The flow in a header `cookie`. */
     readFlow: (header: string) => readCookie(header, nameOf("oidc")),
     /** The session in a header `cookie`, of a request that changes nothing by itself. */
-    readSession: (header: string) => readCookie(header, nameOf("session")),
+    readSession: tokenFrom,
   };
+}
+
+/** Browsers keep cookies of 4 KiB. */
+const othersMax = 60;
+/** No session is longer: its cell decides. */
+const sessionDays = 30;
+
+function inDays(days: number): Timestamp {
+  return timestampFromDate(new Date(Date.now() + days * 86_400_000));
 }
 
 function explainOrigin(origin: string, publicUrl: URL, peer: string): string {

@@ -306,6 +306,24 @@ export function checkAddress(
   });
 }
 
+/**
+ * The sessions that a browser has in other cells than that of the call, with spaces between. A
+ * listener writes it for the methods that concern all cells.
+ */
+export const otherSessionsHeader = "x-other-sessions";
+
+/** The headers of a call that a listener hands on. Others stay there, cookies among them. */
+export const forwardedHeaders = [
+  "authorization",
+  "x-request-id",
+  "traceparent",
+  "tracestate",
+  "idempotency-key",
+  "x-stainless-retry-count",
+  operatorHeader,
+  otherSessionsHeader,
+] as const;
+
 /** The header by which a listener names its client. */
 export const addressHeader = "x-client-address";
 

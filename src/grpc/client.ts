@@ -17,6 +17,7 @@ import {
   type ServiceError,
   status,
 } from "@grpc/grpc-js";
+import { CellsService } from "../../gen/gateway/cells/v1/cells_pb.ts";
 import { Health, HealthCheckResponse_ServingStatus } from "../../gen/grpc/health/v1/health_pb.ts";
 import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
@@ -33,7 +34,7 @@ import {
   type Methods,
   serviceTypes,
 } from "../contract/contract.ts";
-import { decodeMessage, encodeMessage, metadataOf, pathOf } from "./codec.ts";
+import { cellHeader, decodeMessage, encodeMessage, metadataOf, pathOf } from "./codec.ts";
 import { fromStatus } from "./status.ts";
 import { type Certificate, clientCertificate, clientCredentials } from "./tls.ts";
 
@@ -44,6 +45,8 @@ import { type Certificate, clientCertificate, clientCredentials } from "./tls.ts
  */
 export function grpcCore(parts: {
   addresses: readonly string[];
+  /** The header `x-cell` of each call. Absent: there is one cell. */
+  cell?: () => string;
   tls?: ClientTls;
   /** Of the wait for a core. Default: the clock of this machine. */
   clock?: Clock;
@@ -54,7 +57,8 @@ export function grpcCore(parts: {
     (address) => new Channel(address, clientCredentials(certificate), channelOptions),
   );
   const tls = new TlsReport(parts.log);
-  const cores = { pick: createPicker(channels), clock: parts.clock ?? systemClock, tls };
+  const { cell, clock = systemClock } = parts;
+  const cores = { pick: createPicker(channels), cell, clock, tls };
   const health = grpcClient(Health, cores);
   return {
     billing: grpcClient(serviceTypes.billing, cores),
@@ -64,6 +68,7 @@ export function grpcCore(parts: {
     payments: grpcClient(serviceTypes.payments, cores),
     alerts: grpcClient(serviceTypes.alerts, cores),
     operations: grpcClient(serviceTypes.operations, cores),
+    cells: grpcClient(CellsService, cores),
     certificate,
     async isServing(timeoutMs) {
       const answer = await isServing(health, timeoutMs);
@@ -77,6 +82,8 @@ export function grpcCore(parts: {
 }
 
 export type RemoteCore = Core & {
+  /** What facades alone ask. */
+  readonly cells: ClientOf<typeof CellsService>;
   /** Undefined: plaintext. */
   readonly certificate: Certificate | undefined;
   /** Whether a core says that it can serve requests. Rejects if none answers. */
@@ -113,6 +120,8 @@ const channelOptions = {
 type Cores = {
   /** Chooses the channel of the next call. */
   readonly pick: () => Channel;
+  /** As for `grpcCore`. */
+  readonly cell: (() => string) | undefined;
   readonly clock: Clock;
   readonly tls: TlsReport;
 };
@@ -151,12 +160,15 @@ function prepare(
   desc: DescMethod,
   request: MessageInitShape<DescMessage>,
   options: CallOptions = {},
+  cell?: Cores["cell"],
 ): Outgoing {
   const { headers, signal, timeoutMs = 0 } = options;
+  const metadata = metadataOf(headers);
+  if (cell) metadata.set(cellHeader, cell());
   return {
     desc,
     message: create(desc.input, request),
-    metadata: metadataOf(headers),
+    metadata,
     deadline: timeoutMs > 0 ? { deadline: Date.now() + timeoutMs } : {},
     signal,
   };
@@ -174,7 +186,7 @@ function callUnary(desc: DescMethod, { pick, ...cores }: Cores) {
     request: MessageInitShape<DescMessage>,
     options?: CallOptions,
   ): Promise<Message> => {
-    const outgoing = prepare(desc, request, options);
+    const outgoing = prepare(desc, request, options, cores.cell);
     const retries = new RetryPolicy(outgoing.signal, cores);
     const { waits } = factsOf(options?.contextValues);
     for (;;) {
@@ -210,7 +222,7 @@ function callStream(desc: DescMethod, { pick, ...cores }: Cores) {
     request: MessageInitShape<DescMessage>,
     options?: CallOptions,
   ): AsyncIterable<Message> => {
-    const outgoing = prepare(desc, request, options);
+    const outgoing = prepare(desc, request, options, cores.cell);
     const retries = new RetryPolicy(outgoing.signal, cores);
     return new ServerStream(() => openStream(pick(), outgoing), retries, outgoing.signal);
   };
@@ -351,7 +363,7 @@ class RetryPolicy {
   readonly #tls: TlsReport;
   #untilMs: number | undefined;
 
-  constructor(signal: AbortSignal | undefined, { clock, tls }: Omit<Cores, "pick">) {
+  constructor(signal: AbortSignal | undefined, { clock, tls }: Pick<Cores, "clock" | "tls">) {
     this.#signal = signal;
     this.#clock = clock;
     this.#tls = tls;

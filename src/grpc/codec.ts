@@ -27,6 +27,12 @@ export function decodeMessage(type: DescMessage, bytes: Uint8Array): Message {
   return fromBinary(type, bytes, { recursionLimit });
 }
 
+/**
+ * The cell for which a facade means a call, and the id of its database where the facade knows it:
+ * `07` or `07/ins_…`. Other facades send none.
+ */
+export const cellHeader = "x-cell";
+
 /** The most bytes of all metadata names and values of one call. */
 const metadataBytesMax = 16 * 1024;
 

@@ -15,9 +15,10 @@ import {
   setLogVerbosity,
   type UntypedHandleCall,
 } from "@grpc/grpc-js";
+import { CellsService } from "../../gen/gateway/cells/v1/cells_pb.ts";
 import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
 import { withTimeout } from "../base/clock.ts";
-import { type ErrorReason, shuttingDown, toApiError } from "../base/errors.ts";
+import { type ApiError, type ErrorReason, shuttingDown, toApiError } from "../base/errors.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 import { hostAndPort, type ServerTls } from "../config/environment.ts";
 import {
@@ -33,7 +34,7 @@ import {
 } from "../contract/contract.ts";
 import { decodeRequest } from "../contract/decode-request.ts";
 import { messageBytesMax } from "../contract/message-limits.ts";
-import { encodeMessage, headersOf, pathOf } from "./codec.ts";
+import { cellHeader, encodeMessage, headersOf, pathOf } from "./codec.ts";
 import { createHealth, type ServingServices } from "./health.ts";
 import { createReflection } from "./reflection.ts";
 import { toStatus } from "./status.ts";
@@ -69,6 +70,8 @@ export type GrpcServerParts = {
    */
   authenticate: Authenticate;
   readiness: () => Promise<ServingServices>;
+  /** Of a core: what facades of several cells ask. */
+  cells?: CellServing | undefined;
   /** Called with the reason of each error that a caller gets. */
   onError?: ((reason: ErrorReason) => void) | undefined;
   /** Absent: plaintext. */
@@ -77,6 +80,16 @@ export type GrpcServerParts = {
    * Allows plaintext on an address that other machines can reach, for networks that encrypt.
    */
   allowPlaintext: boolean;
+};
+
+/** What a core answers to facades, and to whom. */
+export type CellServing = {
+  readonly service: Implementation<typeof CellsService>;
+  /**
+   * The error of a call for another cell or database than this one, by its header `x-cell`.
+   * Undefined: it is for this one.
+   */
+  refusalOf(addressed: string): ApiError | undefined;
 };
 
 export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
@@ -91,7 +104,7 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   };
   const health = createHealth(parts.readiness);
   const server = new Server({
-    interceptors: [authenticateBeforeReading(parts.authenticate, fail, namesClient)],
+    interceptors: [authenticateBeforeReading(parts, fail, namesClient)],
     // grpc-js has one limit for the whole server. `decodeRequest` checks the smaller ones.
     "grpc.max_receive_message_length": messageBytesMax,
     // A facade has one connection, with one stream for each running request.
@@ -108,6 +121,7 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   addService(server, serviceTypes.payments, parts.services.payments, calls, fail);
   addService(server, serviceTypes.alerts, parts.services.alerts, calls, fail);
   addService(server, serviceTypes.operations, parts.services.operations, calls, fail);
+  if (parts.cells) addService(server, CellsService, parts.cells.service, calls, fail);
   health.implementation.addToServer(server);
   createReflection().addToServer(server);
 
@@ -238,7 +252,7 @@ const guardedPaths = new Set(
  * and reflection need no credential.
  */
 function authenticateBeforeReading(
-  authenticate: Authenticate,
+  { authenticate, cells }: Pick<GrpcServerParts, "authenticate" | "cells">,
   fail: Fail,
   namesClient: boolean,
 ): ServerInterceptor {
@@ -247,6 +261,9 @@ function authenticateBeforeReading(
       start: (next) =>
         next({
           onReceiveMetadata: (metadata, proceed) => {
+            const [addressed] = cells ? metadata.get(cellHeader) : [];
+            const refusal = addressed ? cells?.refusalOf(String(addressed)) : undefined;
+            if (refusal) return call.sendStatus(fail(refusal));
             if (!guardedPaths.has(method.path)) return proceed(metadata);
             const origin = { namesClient, peer: peerOf(call) };
             // Too much metadata throws.

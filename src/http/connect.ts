@@ -26,7 +26,12 @@ import {
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, type ErrorReason, shuttingDown, toApiError } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";
-import { dropOperatorRole, nameClient } from "../contract/callers.ts";
+import {
+  dropOperatorRole,
+  forwardedHeaders,
+  nameClient,
+  otherSessionsHeader,
+} from "../contract/callers.ts";
 import {
   allServices,
   type BoundMethod,
@@ -83,7 +88,9 @@ export type SessionCookie = {
    */
   checkOrigin(headers: Headers, peer: string): void;
   /** The header `set-cookie` that begins a session. */
-  begin(grant: SessionGrant): string;
+  begin(grant: SessionGrant, cookie: string | null): string;
+  /** The sessions of other cells in the header `cookie`. */
+  othersOf(cookie: string | null): readonly string[];
   /** The header `set-cookie` that ends it. */
   end(): string;
   /** The header `set-cookie` that keeps the way to a provider of OIDC. */
@@ -254,6 +261,13 @@ const comingIn = new Set<DescMethod>([
   ...[beginSignIn, beginPasskey, signInWithPassword, redeemLink, signUp, confirmEmail],
 ]);
 
+/** What concerns the sessions of a browser in all cells. */
+const ofAllCells = new Set<DescMethod>([
+  ProfileService.method.getSession,
+  ProfileService.method.signOut,
+  serviceTypes.operations.method.search,
+]);
+
 /** Authenticates a call before its request is read. The services authenticate again. */
 async function admit(parts: ConnectParts, context: HandlerContext): Promise<void> {
   const { identifyCaller, addressLoad, isDraining, adminMethods, sessionCookie } = parts;
@@ -276,6 +290,10 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
       const token = sessionCookie?.tokenOf(context.requestHeader);
       // From here on, the call is one with a session, as any other program would make it.
       if (token !== undefined) context.requestHeader.set("authorization", `Session ${token}`);
+      const cookie = context.requestHeader.get("cookie");
+      const others = ofAllCells.has(context.method) ? sessionCookie?.othersOf(cookie) : [];
+      if (token !== undefined && others && others.length > 0)
+        context.requestHeader.set(otherSessionsHeader, others.join(" "));
     }
     const authorization = context.requestHeader.get("authorization") ?? "";
     // A service may begin its work before it looks at the signal.
@@ -404,7 +422,7 @@ async function* noteAccepted(
 function keepGrant(
   desc: DescMethod,
   answer: Message,
-  { responseHeader }: HandlerContext,
+  { requestHeader, responseHeader }: HandlerContext,
   cookie: SessionCookie,
 ): Message {
   if (desc === ProfileService.method.signOut) responseHeader.append("set-cookie", cookie.end());
@@ -414,7 +432,7 @@ function keepGrant(
   const secret: unknown = field && Reflect.get(answer, field.localName);
   if (!field) return answer;
   if (isMessage(secret, SessionGrantSchema))
-    responseHeader.append("set-cookie", cookie.begin(secret));
+    responseHeader.append("set-cookie", cookie.begin(secret, requestHeader.get("cookie")));
   else if (isMessage(secret, OidcFlowSchema))
     responseHeader.append("set-cookie", cookie.beginFlow(secret));
   else return answer;
@@ -423,27 +441,17 @@ function keepGrant(
   return shown;
 }
 
-// Other headers stay in the listener, cookies among them.
-const forwarded = [
-  "authorization",
-  "x-request-id",
-  "traceparent",
-  "tracestate",
-  "idempotency-key",
-  "x-stainless-retry-count",
-];
-
 function callOf(
   { requestHeader, signal, values }: HandlerContext,
   adminMethods: boolean,
 ): CallOptions {
   const headers = new Headers();
-  if (!adminMethods) dropOperatorRole(headers);
   const agent = requestHeader.get("user-agent") ?? "";
   nameClient(headers, { address: senderOf(values)?.address ?? "", agent });
-  for (const name of forwarded) {
+  for (const name of forwardedHeaders) {
     const value = requestHeader.get(name);
     if (value !== null) headers.set(name, value);
   }
+  if (!adminMethods) dropOperatorRole(headers);
   return { headers, signal, contextValues: values };
 }

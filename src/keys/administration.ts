@@ -85,6 +85,8 @@ import {
 
 export type Parts = {
   store: KeyStore;
+  /** Named by new secrets. */
+  cell: string;
   changes: Changes;
   resolveModel: ResolveModel;
   /** As for `createKeys`. */
@@ -117,7 +119,7 @@ export async function createKey(
   // Programs of an account have a pace of their own.
   const perHourMax = caller.kind === "person" ? keysPerHourMax : undefined;
   const liveMax = liveMaxFor(parts, caller);
-  const created = await parts.store.createKey(accountId, newSecret(family), {
+  const created = await parts.store.createKey(accountId, newSecret(parts, family), {
     once: onceFor(KeysService.method.createKey, request, call),
     admit: admitTo(parts, { accountId, managedBy: toActor(createdBy) }, call, { bounds: true }),
     async decide(tx, { rank, parent }) {
@@ -320,7 +322,7 @@ export async function rotateKey(
   const overlapMs = overlapMsOf(request.overlap);
   const found = await findUsable(parts, keyId, call);
   const { family, accountId } = found;
-  const secret = newSecret(familyOf(namedFamily(family)));
+  const secret = newSecret(parts, familyOf(namedFamily(family)));
   const once = onceFor(KeysService.method.rotateKey, request, { ...call, accountId });
   const admit = admitTo(parts, found, call);
   const created = await parts.store.rotateKey(keyId, secret, overlapMs, { admit, once });
@@ -641,8 +643,8 @@ function published({ changes }: Parts, key: Key): Key {
   return key;
 }
 
-function newSecret(family: KeyFamily): NewSecret {
-  const secret = mintSecret(family);
+function newSecret({ cell }: Parts, family: KeyFamily): NewSecret {
+  const secret = mintSecret(family, cell);
   const digest = digestBytes(digestSecret(secret));
   return { secret, stored: { digest, secretId: timeOrderedId("sec_"), hint: hintOf(secret) } };
 }

@@ -11,6 +11,7 @@ import {
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { ManagementKey } from "../../gen/gateway/keys/v1/management_keys_pb.ts";
 import * as sql from "../../gen/sql/keys.ts";
+import { plainCell } from "../base/cells.ts";
 import { createChanges } from "../base/change-feed.ts";
 import type { MisplacedUse } from "../base/client-address.ts";
 import type { Clock } from "../base/clock.ts";
@@ -135,6 +136,8 @@ export const hintChannel = "gateway:keys-changed";
 export function createKeys(parts: {
   postgres: Pick<Postgres, "run" | "transaction">;
   budgets: BudgetsOfKeys;
+  /** Named by new secrets. Default: that of one installation alone. */
+  cell?: string;
   /** Empty: no token authenticates the operator. */
   adminToken: string;
   resolveModel: ResolveModel;
@@ -173,7 +176,8 @@ export function createKeys(parts: {
     log,
   });
   const { checkOwner = async () => {}, onMisplaced } = parts;
-  const managing = { postgres: parts.postgres, changes, checkOwner, onMisplaced };
+  const { cell = plainCell } = parts;
+  const managing = { postgres: parts.postgres, cell, changes, checkOwner, onMisplaced };
   const management = createManagementAuthentication(managing);
   const { authenticate, forget } = createAuthentication({
     adminToken,
@@ -195,7 +199,7 @@ export function createKeys(parts: {
 
   const { checkManager = async (_, accountId, person) => rankOf(person, accountId), keysMax } =
     parts;
-  const all = { store, changes, resolveModel, checkManager, keysMax };
+  const all = { store, cell, changes, resolveModel, checkManager, keysMax };
   return {
     service: {
       createKey: (request, call) => createKey(all, request, call),

@@ -73,6 +73,8 @@ const cacheLimits = { foundMax: 10_000, unknownMax: 10_000, freshMs: 60_000, sta
 
 export type ManagementParts = {
   readonly postgres: Pick<Postgres, "run" | "transaction">;
+  /** Named by new secrets. */
+  readonly cell: string;
   /** The feed of changed keys, which has management keys too. */
   readonly changes: Changes;
   readonly checkOwner: CheckOwner;
@@ -198,7 +200,7 @@ export async function createManagementKey(
 ) {
   const { accountId, caller } = call;
   const settings = checkSettings(request.settings);
-  const minted = mint();
+  const minted = mint(parts);
   const id = timeOrderedId("mgk_");
   const once = onceFor(ManagementKeysService.method.createManagementKey, request, call);
   const made = await parts.postgres.transaction(async (tx) => {
@@ -286,7 +288,7 @@ export async function rotateManagementKey(
 ) {
   const overlapMs = overlapMsOf(request.overlap);
   const { managementKeyId, accountId } = await findOwn(parts, request.managementKeyId, call);
-  const { secret, stored } = mint();
+  const { secret, stored } = mint(parts);
   await parts.postgres.transaction(async (tx) => {
     await checkStillOwner(parts, tx, call, accountId);
     await lock(tx, managementKeyId);
@@ -409,8 +411,8 @@ function noSuchKey(): ApiError {
   return new ApiError("not_found", { field: "management_key_id" });
 }
 
-function mint() {
-  const secret = mintManagementSecret();
+function mint({ cell }: ManagementParts) {
+  const secret = mintManagementSecret(cell);
   return {
     secret,
     stored: { digest: digestBytes(digestSecret(secret)), hint: hintOf(secret) },

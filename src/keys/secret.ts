@@ -1,20 +1,20 @@
-// The secret of a key: `sk-gw2-`, one character for the family, 43 random characters, and a
-// checksum of 6 characters. That of a management key: `mk-gw2-`, and the same without a family. The
-// checksum rejects typing mistakes and noise without a look-up; it protects nothing. Only the
-// digest of a secret is stored.
+// The secret of a key: `sk-gw2-`, one character for the family, the two characters of the cell, 41
+// random characters, and a checksum of 6 characters. That of a management key: `mk-gw2-`, and the
+// same without a family. The checksum rejects typing mistakes and noise without a look-up; it
+// protects nothing. Only the digest of a secret is stored.
 
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { encodeBase62 } from "../base/base62.ts";
-import { randomId } from "../base/ids.ts";
+import { cellId, plainCell } from "../base/cells.ts";
 
 /** The families a key can have; `UNSPECIFIED` is never stored. */
 export type KeyFamily = typeof Family.V1 | typeof Family.V2;
 
 const prefix = "sk-gw2-";
 const managementPrefix = "mk-gw2-";
-/** 62^43 is more than 2^256. */
+/** Two of them name the cell: 62^41 is more than 2^244. */
 const randomLength = 43;
 const checksumLength = 6;
 const familyCharacter = { [Family.V1]: "1", [Family.V2]: "2" } as const;
@@ -23,15 +23,15 @@ const secretLength = prefix.length + 1 + randomLength + checksumLength;
 const secretForm = /^sk-gw2-[12][0-9A-Za-z]{49}$/;
 const managementForm = /^mk-gw2-[0-9A-Za-z]{49}$/;
 
-/** A new secret. */
-export function mintSecret(family: KeyFamily): string {
-  const body = randomId(prefix + familyCharacter[family], randomLength);
+/** A new secret of a cell. */
+export function mintSecret(family: KeyFamily, cell = plainCell): string {
+  const body = cellId(cell, prefix + familyCharacter[family], randomLength);
   return body + checksum(body);
 }
 
 /** A new secret of a management key. */
-export function mintManagementSecret(): string {
-  const body = randomId(managementPrefix, randomLength);
+export function mintManagementSecret(cell = plainCell): string {
+  const body = cellId(cell, managementPrefix, randomLength);
   return body + checksum(body);
 }
 
@@ -62,9 +62,9 @@ export function digestBytes(digest: string): Buffer {
   return Buffer.from(digest, "latin1");
 }
 
-/** First and last characters of a secret, to recognise it. Reveals 48 of its 256 random bits. */
+/** First and last characters of a secret, to recognise it. Reveals 48 of its 244 random bits. */
 export function hintOf(secret: string): string {
-  return `${secret.slice(0, prefix.length + 5)}…${secret.slice(-4)}`;
+  return `${secret.slice(0, prefix.length + 7)}…${secret.slice(-4)}`;
 }
 
 /** CRC-32 (IEEE) in base 62: 62^6 is more than 2^32. */

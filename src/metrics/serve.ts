@@ -15,7 +15,7 @@ const contentType = "text/plain; version=0.0.4; charset=utf-8";
 
 /** Port 0: any free port. Throws the error of the listener, for a port in use for example. */
 export async function serveMetrics(
-  { host, port }: { host: string; port: number },
+  { host, port, cell }: { host: string; port: number; cell?: string },
   read: () => Snapshot | Promise<Snapshot>,
 ): Promise<MetricsListener> {
   const server = createServer(async (request, response) => {
@@ -26,7 +26,7 @@ export async function serveMetrics(
       return;
     }
     try {
-      const text = render(await read());
+      const text = render(await read(), cell);
       response.writeHead(200, { "content-type": contentType }).end(text);
     } catch {
       response.writeHead(500).end();

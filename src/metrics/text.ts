@@ -78,14 +78,16 @@ function combine({ merge = "sum" }: Definition, one: Value, other: Value): Value
   };
 }
 
-/** The text of a scrape. */
-export function render(snapshot: Snapshot): string {
+/** The text of a scrape. `cell`: a label of each value. Absent: there are no cells. */
+export function render(snapshot: Snapshot, cell?: string): string {
+  const ofCell = cell === undefined ? [] : [`cell="${escaped(cell)}"`];
   const lines: string[] = [];
   for (const { name, definition, samples } of snapshot) {
     const { kind, help, labels, buckets = [] } = definition;
     lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${kind}`);
     for (const [values, value] of samples) {
       const own = labels.map((label, index) => `${label}="${escaped(values[index] ?? "")}"`);
+      own.push(...ofCell);
       const line = (suffix: string, number: number, ...more: string[]) => {
         const all = [...own, ...more];
         lines.push(`${name}${suffix}${all.length > 0 ? `{${all.join(",")}}` : ""} ${number}`);

@@ -207,7 +207,7 @@ function isDay(day: string | undefined): day is string {
 }
 
 // The parts of a hint, as `keys/secret.ts` makes it.
-const firstLength = 12;
+const firstLength = 14;
 const lastLength = 4;
 
 /** Keys by a hint, the beginning of one, or a whole secret whose digest nobody has. */

@@ -15,6 +15,7 @@ import {
   GetReceiptDocumentResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
+import { plainCell } from "../base/cells.ts";
 import { ApiError } from "../base/errors.ts";
 import { familyOf } from "../base/families.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
@@ -56,11 +57,22 @@ async function issueDocument(
   const { kind, orderId } = document;
   const taken = await db.run(sql.takeNumber, { kind, orderId });
   if (!taken) throw new Error("a document of an order that does not exist");
-  const { year, n } = taken;
-  const number = `${kind === "receipt" ? "R" : "C"}${year}-${String(n).padStart(6, "0")}`;
-  await db.run(sql.insertDocument, { grantN: null, refundN: null, ...document, ...taken, number });
+  const { cell, ...place } = taken;
+  const number = numberOf(kind, place, cell ?? plainCell);
+  await db.run(sql.insertDocument, { grantN: null, refundN: null, ...document, ...place, number });
   if (kind === "receipt") await db.run(sql.setReceiptNumber, { orderId, number });
   return number;
+}
+
+/** `R2026-000001`, or `R07-2026-000001` where there are cells beside each other. */
+function numberOf(
+  kind: StoredDocument["kind"],
+  { year, n }: { readonly year: number; readonly n: number },
+  cell: string,
+): string {
+  const letter = kind === "receipt" ? "R" : "C";
+  const ofCell = cell === plainCell ? "" : `${cell}-`;
+  return `${letter}${ofCell}${year}-${String(n).padStart(6, "0")}`;
 }
 
 export async function getReceiptDocument(

@@ -1,7 +1,7 @@
 // Admin tokens: credentials for programs of the operator, each with a name and a scope. A secret is
-// `adm-gw2-` and 43 random characters; the database has its SHA-256. Tokens in use are cached as
-// sessions are: a call costs no statement, and a revoked token is dead on every node within a
-// second.
+// `adm-gw2-`, the two characters of the cell and 41 random ones; the database has its SHA-256.
+// Tokens in use are cached as sessions are: a call costs no statement, and a revoked token is dead
+// on every node within a second.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -19,10 +19,11 @@ import {
   RevokeAdminTokenResponseSchema,
 } from "../../gen/gateway/people/v1/admin_tokens_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
+import { cellId } from "../base/cells.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { checkAddresses, type MisplacedUse } from "../base/client-address.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { randomId, timeOrderedId } from "../base/ids.ts";
+import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
 import { readPage } from "../base/paging.ts";
 import { SecretCache } from "../base/secret-cache.ts";
@@ -47,7 +48,7 @@ import { digestToken } from "./sessions.ts";
 import { type FoundAdminToken, type PeopleStore, tablesOn } from "./store.ts";
 
 const prefix = "adm-gw2-";
-/** 62^43 is more than 2^256. */
+/** Two of them name the cell: 62^41 is more than 2^244. */
 const randomLength = 43;
 const headerForm = /^\s*bearer\s+(adm-gw2-[0-9A-Za-z]{43})\s*$/i;
 const prefixForm = /^\s*bearer\s+adm-gw2-/i;
@@ -125,9 +126,9 @@ export async function createAdminToken(
   const { scope } = request;
   const name = checkTokenName(request.name);
   note?.({ name });
-  const minted = { id: timeOrderedId("tok_"), secret: randomId(prefix, randomLength) };
+  const minted = { id: timeOrderedId("tok_"), secret: cellId(store.cell, prefix, randomLength) };
   const createOnce = onceFor(AdminTokensService.method.createAdminToken, request, call);
-  const hint = `${minted.secret.slice(0, prefix.length + 4)}…${minted.secret.slice(-4)}`;
+  const hint = `${minted.secret.slice(0, prefix.length + 6)}…${minted.secret.slice(-4)}`;
   const allowedAddresses = checkAddresses("allowed_addresses", request.allowedAddresses);
   const made = { tokenId: minted.id, name, scope, hint, allowedAddresses };
   const digest = digestToken(minted.secret);

@@ -255,7 +255,7 @@ export async function makeSignInLink(
   const reason = readReason(request.reason, call);
   if (mail && !outbox)
     throw invalidField("delivery", "needs a mail server, and SMTP_URL is not set");
-  const minted = mintLink();
+  const minted = mintLink(store);
   const once = onceFor(PeopleService.method.createSignInLink, request, call);
   const answer = await store.transaction(async (tables) => {
     // Before one of them: several are locked in the order of their ids.

@@ -33,32 +33,28 @@ export type ReturnedFlow = FlowSecrets & {
 };
 
 export type Flows = {
-  begin(provider: string, purpose: FlowPurpose): Promise<BegunFlow>;
+  begin(provider: string, purpose: FlowPurpose): BegunFlow;
   /**
    * `sessionId`: of the call. Undefined: the flow is not ours, of another provider or session, or
    * over.
    */
-  read(
-    provider: string,
-    flow: string,
-    sessionId: string | undefined,
-  ): Promise<ReturnedFlow | undefined>;
+  read(provider: string, flow: string, sessionId: string | undefined): ReturnedFlow | undefined;
 };
 
 export function createFlows(challenges: Challenges): Flows {
   return {
-    async begin(provider, purpose) {
+    begin(provider, purpose) {
       const endsAt = new Date(Date.now() + lifetimeMs);
-      const bytes = await challenges.make(nameOf(provider, purpose), lifetimeMs);
+      const bytes = challenges.make(nameOf(provider, purpose), lifetimeMs);
       const challenge = Buffer.from(bytes).toString("base64url");
       const parts = [purpose.kind, challenge];
       if (purpose.kind === "link") parts.push(purpose.linkToken);
       return { flow: parts.join("."), endsAt, ...secretsOf(challenge) };
     },
-    async read(provider, flow, sessionId) {
+    read(provider, flow, sessionId) {
       const [kind = "", text = "", linkToken] = flow.split(".");
       const purpose = toPurpose(kind, linkToken, sessionId);
-      const challenge = purpose && (await challenges.check(nameOf(provider, purpose), text));
+      const challenge = purpose && challenges.check(nameOf(provider, purpose), text);
       if (!challenge) return undefined;
       const begunAt = new Date(challenge.endsAtMs - lifetimeMs - skewMs);
       return { purpose, challenge, begunAt, ...secretsOf(text) };

@@ -1,6 +1,6 @@
 // One-time links: for the first operator, for invitations, and for people who lost every way in.
-// The token is 256 random bits in the fragment of the address, which reaches no server, log or
-// referrer. The database has its SHA-256.
+// The token is the cell and 244 random bits in the fragment of the address, which reaches no
+// server, log or referrer. The database has its SHA-256.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -15,8 +15,9 @@ import {
   RedeemLinkResponseSchema,
 } from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
+import { cellToken } from "../base/cells.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { randomSecret, timeOrderedId } from "../base/ids.ts";
+import { timeOrderedId } from "../base/ids.ts";
 import { checkOptionalName, shownName } from "../base/names.ts";
 import { linkHours } from "../base/shown-figures.ts";
 import { clientOf } from "../contract/callers.ts";
@@ -49,8 +50,8 @@ const lifetimeMsOf = {
 /** The id of a new link, and the token that its holder opens. */
 export type MintedLink = { readonly linkId: string; readonly token: string };
 
-export function mintLink(): MintedLink {
-  return { linkId: timeOrderedId("lnk_"), token: randomSecret(32) };
+export function mintLink({ cell }: Pick<PeopleTables, "cell">): MintedLink {
+  return { linkId: timeOrderedId("lnk_"), token: cellToken(cell) };
 }
 
 /** Makes a link. `address` is what its holder opens: nothing else keeps the token in it. */
@@ -58,7 +59,7 @@ export async function makeLink(
   tables: PeopleTables,
   publicUrl: URL,
   link: NewLink,
-  { linkId, token }: MintedLink = mintLink(),
+  { linkId, token }: MintedLink = mintLink(tables),
 ): Promise<{ address: string; link: Invitation }> {
   const made = await insertLink(tables, { linkId, digest: digestToken(token) }, link);
   return { address: linkAddress(publicUrl, token), link: made };

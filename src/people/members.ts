@@ -75,7 +75,7 @@ export async function invite(
   const proposed = login === "" ? (address ?? "") : checkLogin("login", login);
   // Without a mail server the inviter gets the link, and passes it on.
   const mailTo = outbox && address;
-  const minted = mintLink();
+  const minted = mintLink(store);
   const inviteOnce = onceFor(MembersService.method.createInvitation, request, call);
   const { id, secret: token } = await store.transaction(async (tables) => {
     const account = await tables.findOpenAccount(accountId);

@@ -2,6 +2,7 @@
 // one person here. An e-mail address alone never joins two people: whoever has one at a provider
 // may not be who has it here.
 
+import { hash } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { KeyAction } from "../../gen/gateway/common/v1/key_action_pb.ts";
@@ -40,7 +41,7 @@ import type { Parts } from "./parts.ts";
 import { beginSession, strongMs } from "./sessions.ts";
 import { recordOperator } from "./sign-in.ts";
 import { checkSignUp, findAccount } from "./sign-up.ts";
-import type { FoundIdentity, PeopleTables } from "./store.ts";
+import type { FoundIdentity, IdentityName, PeopleTables } from "./store.ts";
 import { checkProof, lockOpen, lockToChange } from "./ways-in.ts";
 
 export async function beginOidc(
@@ -51,7 +52,7 @@ export async function beginOidc(
   const one = findProvider(parts, provider);
   const wanted = await checkPurpose(parts, purpose, linkToken, call);
   if (wanted.kind === "add") await checkProof(parts, parts.store, call);
-  const { flow, endsAt, ...secrets } = await parts.flows.begin(provider, wanted);
+  const { flow, endsAt, ...secrets } = parts.flows.begin(provider, wanted);
   const authorizationUrl = await one.begin(secrets, wanted.kind === "confirm");
   return create(BeginOidcResponseSchema, {
     authorizationUrl: authorizationUrl.href,
@@ -83,19 +84,13 @@ export async function finishOidc(
   { provider, flow, query }: FinishOidcRequest,
   call: AuthenticatedCall,
 ): Promise<FinishOidcResponse> {
-  const { store, guessing, flows } = parts;
+  const { flows } = parts;
   const one = findProvider(parts, provider);
   const person = call.caller.kind === "person" ? call.caller : undefined;
-  const returned = await flows.read(provider, flow, person?.sessionId);
-  // Nobody makes us ask the provider who was not sent there by us.
-  if (!returned || new URLSearchParams(query).get("state") !== returned.state) throw failed();
-  const forgive = await guessing.count("oidc", clientOf(call).address);
-  if (!(await spendChallenge(store, returned.challenge))) throw failed();
-  const claims = await one.finish(returned, query).catch(async (error: unknown) => {
-    if (error instanceof ApiError && error.reason === "gateway_unavailable") await forgive();
-    throw error;
-  });
-  await forgive();
+  const returned = flows.read(provider, flow, person?.sessionId);
+  if (!returned) throw failed();
+  const read = await readElsewhere(parts, flow, query);
+  const claims = read ?? (await readClaims(parts, one, returned, query, call));
   logGroups(parts, one, claims);
   const { purpose } = returned;
   switch (purpose.kind) {
@@ -108,6 +103,69 @@ export async function finishOidc(
     case "add":
       return add(parts, claims, callerOf(person), call);
   }
+}
+
+/** What the provider says of who came back. It says so once. */
+async function readClaims(
+  { store, guessing }: Parts,
+  one: OidcProvider,
+  returned: ReturnedFlow,
+  query: string,
+  call: Parameters<typeof clientOf>[0],
+): Promise<Claims> {
+  // Nobody makes us ask the provider who was not sent there by us.
+  if (new URLSearchParams(query).get("state") !== returned.state) throw failed();
+  const forgive = await guessing.count("oidc", clientOf(call).address);
+  if (!(await spendChallenge(store, returned.challenge))) throw failed();
+  const claims = await one.finish(returned, query).catch(async (error: unknown) => {
+    if (error instanceof ApiError && error.reason === "gateway_unavailable") await forgive();
+    throw error;
+  });
+  await forgive();
+  return claims;
+}
+
+const readPrefix = "read-elsewhere=";
+const readMsMax = 60_000;
+
+/** `CellsService.ReadOidc`: of a sign-in, whose person may be known in another cell. */
+export async function readOidc(
+  parts: Parts,
+  { provider, flow, query }: { provider: string; flow: string; query: string },
+  call: Parameters<typeof clientOf>[0],
+): Promise<{ identity: IdentityName; query: string }> {
+  const one = findProvider(parts, provider);
+  const returned = parts.flows.read(provider, flow, undefined);
+  if (returned?.purpose.kind !== "sign-in") throw failed();
+  const claims = await readClaims(parts, one, returned, query, call);
+  const { issuer, subject, email, name, groups, authenticatedAt } = claims;
+  const authenticatedMs = authenticatedAt?.getTime();
+  const said = { issuer, subject, email, name, groups, authenticatedMs };
+  const text = JSON.stringify({ ...said, endsAtMs: Date.now() + readMsMax });
+  const sealed = parts.challenges.seal(readPurpose(flow), text);
+  return { identity: { issuer, subject }, query: `${readPrefix}${sealed}` };
+}
+
+/** What `readOidc` of another cell has read, once. Undefined: the query is of a provider. */
+async function readElsewhere(
+  { challenges, store }: Parts,
+  flow: string,
+  query: string,
+): Promise<Claims | undefined> {
+  if (!query.startsWith(readPrefix)) return undefined;
+  const text = challenges.open(readPurpose(flow), query.slice(readPrefix.length));
+  if (text === undefined) throw failed();
+  // Our own code made it.
+  const { authenticatedMs, endsAtMs, ...claims } = JSON.parse(text);
+  const digest = hash("sha256", text, "buffer");
+  if (endsAtMs < Date.now() || !(await spendChallenge(store, { digest, endsAtMs }))) throw failed();
+  const authenticatedAt = authenticatedMs === undefined ? undefined : new Date(authenticatedMs);
+  return { ...claims, authenticatedAt };
+}
+
+/** It is good for the browser of this flow alone. */
+function readPurpose(flow: string): string {
+  return `oidc read ${flow}`;
 }
 
 /** Says how many groups came back: a claim that is absent gives and takes roles in silence. */

@@ -6,8 +6,8 @@
 // database never holds a secret, and the newest mail is the one whose link works.
 
 import * as sql from "../../gen/sql/people.ts";
+import { cellToken } from "../base/cells.ts";
 import type { Clock } from "../base/clock.ts";
-import { randomSecret } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { Task, warnOnce } from "../base/task.ts";
 import { MailError, type Mailer } from "../mail/mail.ts";
@@ -15,7 +15,7 @@ import type { Runner } from "../postgres/statement.ts";
 import { linkAddress } from "./links.ts";
 import { renderMail } from "./mail-texts.ts";
 import { digestToken } from "./sessions.ts";
-import { readFacts } from "./store.ts";
+import { type PeopleTables, readFacts } from "./store.ts";
 
 const pollMs = 5_000;
 const atOnceMax = 5;
@@ -31,7 +31,7 @@ export type Outbox = {
 };
 
 export function createOutbox(parts: {
-  store: Runner;
+  store: Runner & Pick<PeopleTables, "cell">;
   mailer: Mailer;
   publicUrl: () => URL;
   clock?: Clock | undefined;
@@ -91,7 +91,7 @@ export function createOutbox(parts: {
 
   /** The address to open. Null: the link has ended. */
   async function renewLink(linkId: string): Promise<string | null> {
-    const token = randomSecret(32);
+    const token = cellToken(store.cell);
     const renewed = await store.run(sql.renewLink, { linkId, digest: digestToken(token) });
     return renewed > 0 ? linkAddress(publicUrl(), token) : null;
   }

@@ -10,6 +10,7 @@ import type { SignUp } from "../config/catalog.ts";
 import type { ApprovalLimit } from "../contract/approvals.ts";
 import type { AuthenticatedCall, Caller, Person } from "../contract/contract.ts";
 import type { Runner } from "../postgres/statement.ts";
+import type { Challenges } from "./challenges.ts";
 import type { Flows } from "./flows.ts";
 import type { Guessing } from "./guessing.ts";
 import type { OidcProvider } from "./oidc.ts";
@@ -28,6 +29,7 @@ export type Parts = {
   readonly publicUrl: () => URL;
   /** True: operators have to sign in with a passkey, or at a provider of OIDC. */
   readonly passkeyOnly: () => boolean;
+  readonly challenges: Challenges;
   readonly flows: Flows;
   /** By name. */
   readonly oidc: () => ReadonlyMap<string, OidcProvider>;

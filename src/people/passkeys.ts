@@ -57,7 +57,7 @@ export function createPasskeys(parts: {
   ): Promise<{ result: T; challenge: AnsweredChallenge }> {
     let challenge: AnsweredChallenge | undefined;
     const result = await verify(async (text) => {
-      challenge = await challenges.check(purpose, text);
+      challenge = challenges.check(purpose, text);
       return challenge !== undefined;
     }).catch((cause: unknown) => {
       throw cause instanceof ApiError ? cause : failed(cause);
@@ -76,7 +76,7 @@ export function createPasskeys(parts: {
         userName: login,
         userDisplayName: login,
         userID: new TextEncoder().encode(personId),
-        challenge: await challenges.make(registrationOf(personId), timeoutMs),
+        challenge: challenges.make(registrationOf(personId), timeoutMs),
         excludeCredentials: known.map(({ credentialId: id }) => ({ id })),
         authenticatorSelection: { residentKey: "required", userVerification: "required" },
         supportedAlgorithmIDs: algorithms,
@@ -109,7 +109,7 @@ export function createPasskeys(parts: {
       const { generateAuthenticationOptions } = await library();
       const options = await generateAuthenticationOptions({
         rpID: site(),
-        challenge: await challenges.make(signIn, timeoutMs),
+        challenge: challenges.make(signIn, timeoutMs),
         allowCredentials: known.map(({ credentialId: id }) => ({ id })),
         userVerification: "required",
         timeout: timeoutMs,

@@ -1,6 +1,8 @@
 // People: who somebody is, how a person signs in, and which accounts a person belongs to.
 
+import { randomBytes } from "node:crypto";
 import type { AuditEvent } from "../../gen/gateway/audit/v1/audit_pb.ts";
+import type { LocateRequest, ReadOidcRequest } from "../../gen/gateway/cells/v1/cells_pb.ts";
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { Invitation, Member } from "../../gen/gateway/people/v1/members_pb.ts";
@@ -9,6 +11,7 @@ import { type ChangeHints, createChanges } from "../base/change-feed.ts";
 import type { MisplacedUse } from "../base/client-address.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
+import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { Outbound } from "../base/outbound.ts";
 import { closedPeople, type PeopleSettings } from "../config/catalog.ts";
@@ -17,6 +20,7 @@ import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
 import type {
   Authenticate,
   AuthenticatedCall,
+  Call,
   Implementation,
   OnCallerChange,
   Person,
@@ -58,7 +62,7 @@ import {
   updateMember,
 } from "./members.ts";
 import { createOidcProviders } from "./oidc.ts";
-import { beginOidc, finishOidc } from "./oidc-sign-in.ts";
+import { beginOidc, finishOidc, readOidc } from "./oidc-sign-in.ts";
 import { createOutbox } from "./outbox.ts";
 import type { ManagedKeys, Parts } from "./parts.ts";
 import { createPasskeys } from "./passkeys.ts";
@@ -71,13 +75,20 @@ import {
   confirmIdentity,
   getSession,
   listSessions,
+  plainLogin,
   revokeSession,
   signInWithPasskey,
   signInWithPassword,
   signOut,
 } from "./sign-in.ts";
 import { confirmEmail, signUp } from "./sign-up.ts";
-import { createPeopleStore, type MemberBudgets, type Owners, type PeopleStore } from "./store.ts";
+import {
+  createPeopleStore,
+  type IdentityName,
+  type MemberBudgets,
+  type Owners,
+  type PeopleStore,
+} from "./store.ts";
 import { deleteView, listViews, saveView } from "./views.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
@@ -109,6 +120,7 @@ export type People = {
   reload(settings: PeopleSettings): void;
   readonly forAlerts: PeopleForAlerts;
   readonly forApprovals: PeopleForApprovals;
+  readonly forCells: PeopleForCells;
   /**
    * Starts to read the changes that other nodes make, and to send mail. `sellsCredits`: whether
    * there is a way to pay for credits; default: there is none.
@@ -179,12 +191,28 @@ type PeopleForApprovals = {
   ): Promise<void>;
 };
 
+/** What facades ask that look for the cell of a person. */
+type PeopleForCells = {
+  /** True if somebody has the login, the passkey or the identity. */
+  knows(who: LocateRequest["who"]): Promise<boolean>;
+  /** Reads what a browser brought back from a provider, for any cell. Throws as FinishOidc. */
+  readOidc(
+    request: Pick<ReadOidcRequest, "provider" | "flow" | "query">,
+    call: Call,
+  ): Promise<{ identity: IdentityName; query: string }>;
+};
+
 type PeopleOfAccount =
   | { members: Member[]; invitations: Invitation[] }
   | { auditEvents: AuditEvent[] };
 
 /** What only the machine itself may do. */
 export type Installation = {
+  /**
+   * Makes the database that of a cell, at the first start. Returns its id, which no other database
+   * has. Throws `WrongCell` if it is the database of another cell.
+   */
+  claimCell(): Promise<string>;
   /** The account of the first start. Undefined: no start has made one. */
   findFirstAccount(): Promise<string | undefined>;
   /** Makes `accountId` the account of the first start, unless there is one. Returns it. */
@@ -209,6 +237,10 @@ export type Installation = {
 /** The parts of the people, and what the configuration says of them. */
 type PeopleParts = {
   postgres: Postgres;
+  /** Named by new secrets. Default: that of one installation alone. */
+  cell?: string;
+  /** Sign challenges. Default: a key of this process. */
+  contentKeys?: readonly Uint8Array[];
   /** The address under which people reach the console. */
   publicUrl: () => URL;
   /** As `GetSessionResponse.grpc_address`. Default: empty. */
@@ -243,10 +275,11 @@ type PeopleParts = {
 
 export function createPeople(parts: PeopleParts): People {
   const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
-  const { outbound = new Outbound() } = parts;
+  const { outbound = new Outbound(), contentKeys = [randomBytes(32)] } = parts;
   const store = createPeopleStore(
     parts.postgres,
     parts.budgets && announced(parts.budgets, parts.keys),
+    parts.cell,
   );
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
@@ -260,7 +293,7 @@ export function createPeople(parts: PeopleParts): People {
   changes.onChanged(sessions.forget);
   const tokens = createAdminTokens({ store, changes, onMisplaced: parts.onMisplaced });
   changes.onChanged(tokens.forget);
-  const challenges = createChallenges(store);
+  const challenges = createChallenges(contentKeys);
   let settings = parts.settings ?? closedPeople;
   const createProviders = ({ oidc }: PeopleSettings) =>
     createOidcProviders({ settings: oidc, env, outbound, publicUrl, log });
@@ -274,6 +307,7 @@ export function createPeople(parts: PeopleParts): People {
     outbox,
     publicUrl,
     passkeyOnly,
+    challenges,
     flows: createFlows(challenges),
     oidc: () => oidc,
     signUp: () => settings.signUp,
@@ -307,6 +341,7 @@ export function createPeople(parts: PeopleParts): People {
       },
     },
     ownersOf: store.listOwners,
+    forCells: cellsOf(all, store),
     forApprovals: approvalsOf(all),
     installation: installationOn(store, publicUrl),
     forAlerts: {
@@ -377,6 +412,28 @@ function serviceOf(all: Parts): People["service"] {
   };
 }
 
+/** What a facade asks each cell of somebody who signs in. */
+function cellsOf(all: Parts, store: Parts["store"]): People["forCells"] {
+  return {
+    async knows(who) {
+      switch (who.case) {
+        case "login":
+          // Also of those who may not sign in: nobody begins anew in another cell.
+          return (
+            (await store.run(sql.isLoginTaken, { login: plainLogin(who.value) })) !== undefined
+          );
+        case "credentialId":
+          return (await store.run(sql.findPasskey, { credentialId: who.value })) !== undefined;
+        case "identity":
+          return (await store.findIdentity(who.value)) !== undefined;
+        case undefined:
+          return false;
+      }
+    },
+    readOidc: (request, call) => readOidc(all, request, call),
+  };
+}
+
 /** Acts on people that a second person approves. */
 function approvalsOf(all: Parts): People["forApprovals"] {
   return {
@@ -427,17 +484,37 @@ export const membersOfAccount = {
   },
 };
 
+/** A database of another cell than the configured one. */
+class WrongCell extends Error {
+  constructor(cell: string, configured: string) {
+    super(
+      `this is the database of cell ${cell}, and CELL is ${configured}; ` +
+        "check DATABASE_URL and CELL",
+    );
+  }
+}
+
 /** What only the machine itself may do, for a process that serves nobody. */
 export function createInstallation(parts: {
   postgres: Postgres;
+  /** As for `createPeople`. */
+  cell?: string;
   /** The address under which people reach the console. */
   publicUrl: () => URL;
 }): Installation {
-  return installationOn(createPeopleStore(parts.postgres), parts.publicUrl);
+  return installationOn(createPeopleStore(parts.postgres, undefined, parts.cell), parts.publicUrl);
 }
 
 function installationOn(store: PeopleStore, publicUrl: () => URL): Installation {
   return {
+    async claimCell() {
+      const { cell, installationId } = await store.run(sql.claimCell, {
+        cell: store.cell,
+        installationId: timeOrderedId("ins_"),
+      });
+      if (cell !== store.cell) throw new WrongCell(cell, store.cell);
+      return installationId;
+    },
     findFirstAccount: () => findFirstAccount(store),
     claimFirstAccount: async (accountId) =>
       (await store.run(sql.claimAccount, { accountId })).accountId,

@@ -1,5 +1,6 @@
-// Sessions: the credential of a signed-in person. A token is 256 random bits; the database has its
-// SHA-256. A session ends twelve hours after its last use and thirty days after the sign-in.
+// Sessions: the credential of a signed-in person. A token is the cell and 244 random bits; the
+// database has its SHA-256. A session ends twelve hours after its last use and thirty days after
+// the sign-in.
 //
 // Sessions in use are cached, so that a call costs no statement. Each minute a cached session is
 // read again, which records its use. A change of its person drops it on every node within a second.
@@ -10,9 +11,10 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { type SessionGrant, SessionGrantSchema } from "../../gen/gateway/people/v1/person_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
+import { cellToken } from "../base/cells.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";
-import { randomSecret, timeOrderedId } from "../base/ids.ts";
+import { timeOrderedId } from "../base/ids.ts";
 import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
 import { strongMinutes } from "../base/shown-figures.ts";
@@ -113,7 +115,7 @@ export async function beginSession(
   { address, agent }: Client,
   { passkeyId, confirmedMs = strongMs }: SessionProof = {},
 ): Promise<SessionGrant> {
-  const token = randomSecret(32);
+  const token = cellToken(tables.cell);
   const { endsAt } = await tables.run(sql.insertSession, {
     digest: digestToken(token),
     sessionId: timeOrderedId("ses_"),

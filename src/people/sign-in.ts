@@ -212,7 +212,7 @@ async function checkGuess(
   password: string,
   call: AuthenticatedCall,
 ): Promise<{ personId: string; hash: string }> {
-  const known = login.trim().normalize("NFKC").toLowerCase();
+  const known = plainLogin(login);
   const { address } = clientOf(call);
   const owner = `sign-in ${networkOf(address)} ${known}`;
   const job = { lane: "sign_in", owner, address } as const;
@@ -224,6 +224,11 @@ async function checkGuess(
   if (!found || hash === undefined || !isRight) throw new ApiError("sign_in_failed");
   await succeed();
   return { personId: found.personId, hash };
+}
+
+/** A login as it is stored, of what a person types. */
+export function plainLogin(text: string): string {
+  return text.trim().normalize("NFKC").toLowerCase();
 }
 
 /** Locks the person. Throws `sign_in_failed` if he may not sign in any more. */

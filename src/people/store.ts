@@ -23,6 +23,7 @@ import {
 import { LinkPurpose } from "../../gen/gateway/people/v1/sign_in_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { toActor } from "../base/actors.ts";
+import { plainCell } from "../base/cells.ts";
 import type { ChangePage } from "../base/change-feed.ts";
 import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
@@ -158,12 +159,16 @@ export type PeopleStore = ReturnType<typeof createPeopleStore>;
 const refusedKept = 60;
 
 /** Every function throws `database_unavailable` while the database is unreachable. */
-export function createPeopleStore(postgres: Postgres, budgets: MemberBudgets = noBudgets) {
+export function createPeopleStore(
+  postgres: Postgres,
+  budgets: MemberBudgets = noBudgets,
+  cell = plainCell,
+) {
   return {
-    ...tablesOn(postgres, budgets),
+    ...tablesOn(postgres, budgets, cell),
     /** Runs `work` in one transaction. Repeats it after a conflict. */
     transaction: <T>(work: (tables: PeopleTables, tx: Runner) => Promise<T>): Promise<T> =>
-      postgres.transaction((tx) => work(tablesOn(tx, budgets), tx)),
+      postgres.transaction((tx) => work(tablesOn(tx, budgets, cell), tx)),
     /**
      * Stores an act. Of the refused calls of an hour, those beyond `refusedKept` share one event:
      * nobody fills the table with them.
@@ -186,9 +191,12 @@ export function createPeopleStore(postgres: Postgres, budgets: MemberBudgets = n
   };
 }
 
-export function tablesOn(db: Runner, budgets: MemberBudgets = noBudgets) {
+export function tablesOn(db: Runner, budgets: MemberBudgets = noBudgets, cell = plainCell) {
   return {
     run: db.run,
+
+    /** The cell of these tables, which new secrets name. */
+    cell,
 
     /** The open sessions with these digests, whose use it records. */
     async findSessions(digests: readonly string[], idleMsMax: number): Promise<FoundSession[]> {

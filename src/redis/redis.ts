@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Cluster, Redis as Connection, type RedisOptions } from "ioredis";
+import { plainCell } from "../base/cells.ts";
 import type { ChangeHints } from "../base/change-feed.ts";
 import { withTimeout } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -72,9 +73,13 @@ const reopenMs = 1_000;
 
 /**
  * Connects in the background, and reconnects whenever the connection is lost. All keys of a script
- * must have the same hash tag. Throws an Error for an address that `parseRedisUrl` refuses.
+ * must have the same hash tag. Names of keys and channels begin with `gateway:`, and with
+ * `gateway:07:` in a cell, which may share a Redis. Throws an Error for an address that
+ * `parseRedisUrl` refuses.
  */
-export function connectRedis(url: string, log: Log): Redis {
+export function connectRedis(url: string, log: Log, cell = plainCell): Redis {
+  const nameIn = (name: string) =>
+    cell === plainCell ? name : name.replace("gateway:", `gateway:${cell}:`);
   const commands = open(url, options);
   // A connection in subscriber mode can send no other commands.
   const subscriber = open(url, {
@@ -115,13 +120,15 @@ export function connectRedis(url: string, log: Log): Redis {
 
   return {
     run: (script, keys, args, answerMsMax) =>
-      withTimeout(runScript(commands, script, keys, args), answerMsMax, () => {
+      withTimeout(runScript(commands, script, keys.map(nameIn), args), answerMsMax, () => {
         throw new Error(`Redis did not answer within ${answerMsMax} ms`);
       }),
-    publish(channel, message) {
+    publish(name, message) {
+      const channel = nameIn(name);
       if (commands.status === "ready") commands.publish(channel, message).catch(() => undefined);
     },
-    subscribe(channel, listener) {
+    subscribe(name, listener) {
+      const channel = nameIn(name);
       const known = listeners.get(channel);
       if (known) known.add(listener);
       else {

@@ -23,7 +23,12 @@ const adminUseEveryMs = 50_000;
 
 export type Accounts = Awaited<ReturnType<typeof createAccounts>>;
 
-export async function createAccounts(parts: GatewayParts, data: Data, settings: SettingsInUse) {
+export async function createAccounts(
+  parts: GatewayParts,
+  data: Data,
+  settings: SettingsInUse,
+  contentKeys: readonly Uint8Array[],
+) {
   const { config, env, log, metrics, clock, outbound } = parts;
   const { postgres, hints, mailer } = data;
   const { approvalLimit, publicUrl } = settings;
@@ -36,6 +41,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
   const keys = createKeys({
     postgres,
     budgets: budgetsOfKeys,
+    cell: config.cell,
     adminToken,
     resolveModel: (name) => settings.catalog.find(name)?.model.id,
     ...membersOfAccount,
@@ -72,6 +78,8 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
   keys.onChanged(({ keyId }) => billing.onPricesChanged(keyId));
   const people = createPeople({
     postgres,
+    cell: config.cell,
+    contentKeys,
     approvalLimit,
     hasAdminToken: adminToken !== "",
     publicUrl,
@@ -94,11 +102,11 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
 }
 
 function noteAdminUse(
-  { log, metrics }: GatewayParts,
+  { config, log, metrics }: GatewayParts,
   { postgres }: Data,
   { publicUrl }: SettingsInUse,
 ): () => void {
-  const installation = createInstallation({ postgres, publicUrl });
+  const installation = createInstallation({ postgres, publicUrl, cell: config.cell });
   let usedAtMs: number | undefined;
   metrics?.readOne("gateway_admin_token_used_seconds", () =>
     usedAtMs === undefined ? undefined : usedAtMs / 1_000,

@@ -50,7 +50,7 @@ export async function openData(parts: GatewayParts, stack: AsyncDisposableStack)
   stack.defer(() => months.stop());
   parts.metrics?.readOne("gateway_ledger_months_ahead", () => months.monthsAhead);
   const watch = await watchLedger(parts, { ledger, untilReached }, stack);
-  const redis = openRedis(config.redisUrl, log, stack);
+  const redis = openRedis(config, log, stack);
   return {
     ledger,
     postgres,
@@ -122,11 +122,11 @@ async function embed(
 }
 
 function openRedis(
-  url: string | undefined,
+  { redisUrl: url, cell }: GatewayParts["config"],
   log: Log,
   stack: AsyncDisposableStack,
 ): Redis | undefined {
   return url === undefined
     ? undefined
-    : stack.adopt(connectRedis(url, log), (redis) => redis.close());
+    : stack.adopt(connectRedis(url, log, cell), (redis) => redis.close());
 }

@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import { describedPosts } from "../alerts/alerts.ts";
 import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
 import { aborted, pause, systemClock, withTimeout } from "../base/clock.ts";
-import type { ErrorReason } from "../base/errors.ts";
+import { ApiError, type ErrorReason } from "../base/errors.ts";
 import { disconnectMsMax } from "../base/keep-alive.ts";
 import { Outbound } from "../base/outbound.ts";
 import type { CatalogFile } from "../config/catalog.ts";
@@ -16,9 +16,9 @@ import {
   settingsFor,
   stylesheetPath,
 } from "../console/console.ts";
-import { type Core, localCore } from "../contract/contract.ts";
-import { grpcCore } from "../grpc/client.ts";
-import { type Certificate, createGrpcServer } from "../grpc/grpc.ts";
+import { type Core, localCore, toCaller } from "../contract/contract.ts";
+import { forwardedCall, forwardTo } from "../contract/forward.ts";
+import { type Certificate, createGrpcServer, type GrpcServerParts } from "../grpc/grpc.ts";
 import {
   createFailedCredentials,
   createIdentifyCaller,
@@ -40,6 +40,7 @@ import {
 import { createRateLimits } from "../rate-limits/rate-limits.ts";
 import { Tracer } from "../tracing/tracing.ts";
 import { type FirstKeys, saveAdminToken, seed, signInLinkAdvice } from "./bootstrap.ts";
+import { connectCores } from "./cells.ts";
 import { watchCertificate } from "./certificate-watch.ts";
 import { findContentKeys } from "./content-key.ts";
 import type { GatewayParts } from "./parts.ts";
@@ -50,7 +51,7 @@ import { type StartedServices, startServices } from "./services.ts";
 export type Gateway = {
   /** Base address of the HTTP listener. Absent in the role `core`. */
   readonly httpAddress?: string;
-  /** `host:port` of the gRPC listener. Absent in the role `facade`. */
+  /** `host:port` of the gRPC listener. Absent in a facade without one. */
   readonly grpcAddress?: string;
   /** Present only at the first start. */
   readonly firstKeys?: FirstKeys;
@@ -132,8 +133,10 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
   const local = config.role === "facade" ? undefined : await startServices(parts, stack);
   const { core, readiness } = local
     ? { core: localCore(local.services), readiness: local.readiness }
-    : connectCore(parts, stack);
-  const grpc = local && (await openGrpc(parts, local, stack));
+    : await connectCore(parts, stack);
+  const served = local ? servedByCore(parts, local) : servedByFacade(core, readiness);
+  const grpc = await openGrpc(parts, served, stack);
+  if (grpc) local?.servesGrpcOn(grpc.port);
   const file = { nativeBearer: parts.catalog.nativeBearer, catalog: parts.catalog };
   const http =
     config.role === "core"
@@ -253,50 +256,70 @@ async function isAlone({ countAdmins }: StartedServices["installation"]): Promis
   return (await countAdmins()) === 1;
 }
 
-function connectCore(
+async function connectCore(
   { config, log, metrics, clock }: GatewayParts,
   stack: AsyncDisposableStack,
-): { core: Core; readiness: () => Promise<Readiness> } {
-  const core = grpcCore({
-    addresses: config.coreAddresses,
-    log,
-    ...(config.coreTls && { tls: config.coreTls }),
-  });
-  stack.defer(() => core.close());
-  const { certificate } = core;
+): Promise<{ core: Core; readiness: () => Promise<Readiness> }> {
+  const cores = stack.adopt(await connectCores({ config, log, clock }), (one) => one.close());
+  const { certificate } = cores;
   const files = config.coreTls?.files;
   if (certificate && files && Object.values(files).some((path) => path !== "")) {
     const watch = watchCertificate(certificate, files, { log, clock, of: "client" });
     stack.defer(() => watch.stop());
     metrics?.readOne("gateway_certificate_end_seconds", () => endSeconds(certificate));
   }
-  return { core, readiness: remoteReadiness(core) };
+  return { core: cores.core, readiness: remoteReadiness(cores) };
 }
 
 function endSeconds({ endsAt }: Certificate): number | undefined {
   return endsAt && endsAt.getTime() / 1000;
 }
 
-async function openGrpc(
-  { config, log, metrics, clock }: GatewayParts,
-  local: StartedServices,
-  stack: AsyncDisposableStack,
-): Promise<Listener> {
+/** What a gRPC listener serves. */
+type Served = Pick<GrpcServerParts, "services" | "authenticate" | "readiness" | "cells">;
+
+function servedByCore({ config, log }: GatewayParts, local: StartedServices): Served {
   if (config.role === "core" && !config.grpcTls?.clientAuthorities)
     log.warn(
       { code: "client_addresses_unknown" },
       "GRPC_TLS_CLIENT_CA is not set: the address of a facade counts as that of its clients",
     );
+  const { services, authenticate, cells } = local;
+  const readiness = async () => servingOf(await local.readiness());
+  return { services, authenticate, readiness, cells };
+}
+
+/** For internal services that know one address. */
+function servedByFacade(core: Core, readiness: () => Promise<Readiness>): Served {
+  return {
+    services: forwardTo(core),
+    async authenticate(requestHeader, origin = {}) {
+      const call = forwardedCall({ requestHeader, ...origin });
+      const caller = toCaller(await core.keys.authenticate({}, call));
+      if (!caller) throw new ApiError("invalid_key");
+      return caller;
+    },
+    async readiness() {
+      const { core: cores } = await readiness();
+      return servingOf({ ...(cores && { database: cores }) });
+    },
+  };
+}
+
+/** Undefined: the facade has no gRPC listener. */
+async function openGrpc(
+  { config, log, metrics, clock }: GatewayParts,
+  served: Served,
+  stack: AsyncDisposableStack,
+): Promise<(Listener & { readonly port: number }) | undefined> {
+  if (config.grpcPort === undefined) return undefined;
   const server = createGrpcServer({
-    services: local.services,
-    authenticate: local.authenticate,
-    readiness: async () => servingOf(await local.readiness()),
+    ...served,
     ...(config.grpcTls && { tls: config.grpcTls }),
     allowPlaintext: config.grpcAllowPlaintext,
     onError: countErrors(metrics),
   });
   const port = await server.listen(config.grpcHost, config.grpcPort);
-  local.servesGrpcOn(port);
   const { certificate } = server;
   if (certificate && config.grpcTls?.files) {
     const watch = watchCertificate(certificate, config.grpcTls.files, {
@@ -312,7 +335,7 @@ async function openGrpc(
   // gRPC has a signal of its own for a connection that ends: clients open another one.
   const drain = () => server.drain(limitMs);
   const leave = () => server.leave();
-  return { address: hostAndPort(config.grpcHost, port), leave, drain, retire: drain };
+  return { address: hostAndPort(config.grpcHost, port), port, leave, drain, retire: drain };
 }
 
 function servingOf({ database, months, providers }: Readiness) {

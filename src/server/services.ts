@@ -6,17 +6,19 @@ import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { withTimeout } from "../base/clock.ts";
 import type { Billing } from "../billing/billing.ts";
-import type { CatalogFile } from "../config/catalog.ts";
+import { type CatalogFile, chainKeysOf, checkCell } from "../config/catalog.ts";
 import type { Authenticate, Services } from "../contract/contract.ts";
 import { serviceTypes } from "../contract/contract.ts";
 import { type Generate, guard } from "../contract/generation.ts";
 import { intercept } from "../contract/interceptor.ts";
+import type { CellServing } from "../grpc/grpc.ts";
 import { createHistory } from "../history/history.ts";
 import type { Readiness } from "../http/http.ts";
 import type { OnPayerChange } from "../http/key-load.ts";
 import type { Installation } from "../people/people.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
 import { createAccounts } from "./accounts.ts";
+import { createCellServing } from "./cell-service.ts";
 import { findContentKeys } from "./content-key.ts";
 import { openData } from "./data.ts";
 import { checkDescriptors } from "./descriptors.ts";
@@ -45,6 +47,8 @@ export type StartedServices = {
   servesGrpcOn(port: number): void;
   /** Call once an hour with each peer that looks like a proxy and is not named as one. */
   noteProxy(peer: string): void;
+  /** What facades of several cells ask. */
+  readonly cells: CellServing;
   readonly limits: RateLimits;
   readonly onPayerChange: OnPayerChange;
   /** As `Billing.countRejected`. */
@@ -72,12 +76,16 @@ export async function startServices(
   const { config, log, metrics, clock, outbound } = parts;
   const data = await openData(parts, stack);
   checkDescriptors(parts.catalog, log);
+  checkCell(config.cell, parts.catalog.payments);
   const settings = createSettings(parts);
-  const accounts = await createAccounts(parts, data, settings);
+  const contentKeys = await findContentKeys(config);
+  const accounts = await createAccounts(parts, data, settings, contentKeys);
   const { adminToken, keys, billing, people, authenticate } = accounts;
+  const { installation } = people;
+  // First of all that writes: the database may be that of another cell.
+  const installationId = await data.untilReached(() => installation.claimCell());
   const request = createRequestParts(parts, data, settings, accounts, stack);
   const { providers, limits, inference } = request;
-  const contentKeys = await findContentKeys(config);
   const money = createMoney(parts, data, settings, accounts, request, contentKeys);
   const { interceptor, payments, alerts, operations, sales } = money;
   const history = createHistory({
@@ -115,7 +123,6 @@ export async function startServices(
     const verifications = watchVerifications(billing, { metrics, log, clock });
     tasks.push(() => verifications.stop());
   }
-  const { installation } = people;
   if (adminToken === "" && !(await data.untilReached(() => installation.hasOperator())))
     throw new Error("ADMIN_TOKEN is required with DATABASE_URL until an operator can sign in");
   await run(payments);
@@ -142,6 +149,13 @@ export async function startServices(
     listensOn: settings.listensOn,
     servesGrpcOn: settings.servesGrpcOn,
     noteProxy: operations.noteProxy,
+    cells: createCellServing({
+      cell: config.cell,
+      installationId,
+      contentKeys,
+      chainKeys: () => chainKeysOf(settings.file.payments),
+      people: people.forCells,
+    }),
     limits,
     onPayerChange(listener) {
       billing.onFundsChange(listener);
@@ -149,6 +163,7 @@ export async function startServices(
     },
     readiness: coreReadiness({ ...data, billing, limits, providers }),
     reload(next) {
+      checkCell(config.cell, next.payments);
       // First: it may throw, and then the file that is in use stays.
       providers.reload(next);
       people.reload(next.people);

@@ -31,7 +31,7 @@ export function createSettings({
   catalog: file,
 }: Pick<GatewayParts, "config" | "catalog">): SettingsInUse {
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
-  let grpcPort = config.grpcPort;
+  let { grpcPort = 0 } = config;
   const priceLists = new PriceLists();
   const settings = {
     file,

@@ -142,12 +142,12 @@ export class Lab {
     return { ...process, key, accountId, ownerLink, grpcAddress: grpc, adminToken };
   }
 
-  /** A process of the role `facade` in front of one of the role `core`. */
-  async facade(core: GatewayProcess): Promise<GatewayProcess> {
+  /** A process of the role `facade` in front of one of the role `core`, or of several cells. */
+  async facade(core: GatewayProcess, coreAddress = core.grpcAddress): Promise<GatewayProcess> {
     const env = {
       ROLE: "facade",
       PUBLIC_URL: "http://localhost:8080",
-      CORE_ADDRESS: core.grpcAddress,
+      CORE_ADDRESS: coreAddress,
       CONTENT_KEY: contentKey,
       DATA_DIR: await this.folder(),
     };

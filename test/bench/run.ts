@@ -6,6 +6,7 @@ import { cpus } from "node:os";
 import { printResult, type Result } from "./report.ts";
 import { billingPrice } from "./suites/billing-price.ts";
 import { budgets } from "./suites/budgets.ts";
+import { cells } from "./suites/cells.ts";
 import { chains } from "./suites/chains.ts";
 import { closing } from "./suites/closing.ts";
 import { codec } from "./suites/codec.ts";
@@ -56,6 +57,7 @@ const suites: Record<string, () => Promise<Result>> = {
   hostile,
   "idle-streams": idleStreams,
   split,
+  cells,
   processes,
   workers,
   limits,

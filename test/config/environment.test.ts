@@ -26,7 +26,9 @@ test("an empty environment gives a gateway for one machine", () => {
     logLevel: "info",
     role: "all",
     workers: 1,
-    coreAddresses: [],
+    cores: [],
+    signUpCells: [],
+    cell: "00",
     httpAdmin: "true",
     streamCost: true,
     overlap: true,
@@ -105,8 +107,28 @@ test("a list is separated by commas", () => {
     CORE_ADDRESS: "one:50051, [::1]:50052,",
     TRUSTED_PROXIES: "10.0.0.0/8",
   });
-  expect(config.coreAddresses).toEqual(["one:50051", "[::1]:50052"]);
+  expect(config.cores).toEqual([{ addresses: ["one:50051", "[::1]:50052"] }]);
   expect(config.trustedProxies).toEqual(["10.0.0.0/8"]);
+  // Only a core is called by gRPC, unless somebody asks for it.
+  expect(config.grpcPort).toBeUndefined();
+});
+
+test("a facade of cells has the cores of each, and shares out new people", () => {
+  const config = readConfig({
+    ...facade,
+    CORE_ADDRESS: "00=a:50051+[::1]:50052, 07=b:50051",
+    SIGN_UP_CELLS: "00=1, 07=3",
+    GRPC_PORT: "50052",
+  });
+  expect(config.cores).toEqual([
+    { cell: "00", addresses: ["a:50051", "[::1]:50052"] },
+    { cell: "07", addresses: ["b:50051"] },
+  ]);
+  expect(config.signUpCells).toEqual([
+    { cell: "00", weight: 1 },
+    { cell: "07", weight: 3 },
+  ]);
+  expect(config.grpcPort).toBe(50052);
 });
 
 test("NO_PROXY counts where there is a proxy", () => {
@@ -199,8 +221,8 @@ test("all problems are reported at once", () => {
     "ADMIN_TOKEN: must have at least 16 characters",
     "TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas",
     "PORT: must be a whole number from 0 to 65535",
-    "GRPC_PORT: must be a whole number from 0 to 65535",
     "LOG_LEVEL: must be one of trace, debug, info, warn, error, fatal, silent",
+    "GRPC_PORT: must be a whole number from 0 to 65535",
     "DRAIN_LIMIT_SECONDS: must be a whole number from 0 to 3600",
     "SEED: must be one of true, false",
     "CONTENT_KEY: is required with ROLE=facade: 32 bytes in base64, as `openssl rand -base64 32` prints them",
@@ -247,6 +269,36 @@ const rejected: { name: string; env: NodeJS.ProcessEnv; message: string }[] = [
     name: "a core address without a port",
     env: { ...facade, CORE_ADDRESS: "core" },
     message: "CORE_ADDRESS: must be host:port",
+  },
+  {
+    name: "a cell that is not two digits",
+    env: { ...facade, ROLE: "core", CELL: "7" },
+    message: "CELL: must be two digits, such as 07",
+  },
+  {
+    name: "a cell of a gateway that is no core",
+    env: { CELL: "07" },
+    message: "CELL: requires ROLE=core",
+  },
+  {
+    name: "a cell of CORE_ADDRESS without a name",
+    env: { ...facade, CORE_ADDRESS: "00=a:1,b:1" },
+    message: "CORE_ADDRESS: must be host:port",
+  },
+  {
+    name: "a cell of CORE_ADDRESS twice",
+    env: { ...facade, CORE_ADDRESS: "00=a:1,00=b:1" },
+    message: "CORE_ADDRESS: names the cell 00 twice",
+  },
+  {
+    name: "a part of new people for an unknown cell",
+    env: { ...facade, CORE_ADDRESS: "00=a:1,07=b:1", SIGN_UP_CELLS: "00=1,08=1" },
+    message: "SIGN_UP_CELLS: names the cell 08, which CORE_ADDRESS lacks",
+  },
+  {
+    name: "a cell without new people among those that have some",
+    env: { ...facade, CORE_ADDRESS: "00=a:1,07=b:1", SIGN_UP_CELLS: "00=0" },
+    message: "SIGN_UP_CELLS: must be cells and their parts",
   },
   { name: "a fraction of a port", env: { PORT: "80.5" }, message: "PORT: must be" },
   {

@@ -60,7 +60,7 @@ test("each cell of the file of usage is that of its row, and a page follows the 
       ...{ account: leastAccountId, from: "2026-11-01", to: "2026-12-01", bucket: "hour" },
       ...{ key: "key_1,key_2", model: "m1,m2", tag: "team=a", group_by_tag: "colour" },
     },
-    headers: { cookie: cookies.begin(grant).split(";")[0] ?? "", "sec-fetch-site": "none" },
+    headers: { cookie: cookies.begin(grant, null).split(";")[0] ?? "", "sec-fetch-site": "none" },
   });
   await app.close();
   expect(answer.statusCode).toBe(200);

@@ -80,9 +80,17 @@ type Compose = {
   >;
 };
 
-test("the compose file sets variables and mounts files that exist, on loopback only", () => {
-  const { services }: Compose = parse(read("compose.yaml"));
-  expect(unknown(Object.keys(services.gateway?.environment ?? {}))).toEqual([]);
+test.each([
+  ["compose.yaml", 5],
+  ["compose-cells.yaml", 6],
+])("%s sets variables and mounts files that exist, on loopback only", (name, count) => {
+  const { services }: Compose = parse(read(name), { merge: true });
+  expect(Object.keys(services).length).toBe(count);
+  const gateways = Object.entries(services).filter(([one]) => /^(gateway|facade|core)/.test(one));
+  for (const [, { environment = {} }] of gateways) {
+    expect(Object.keys(environment).length).toBeGreaterThan(3);
+    expect(unknown(Object.keys(environment))).toEqual([]);
+  }
   for (const { volumes = [], ports = [] } of Object.values(services)) {
     const files = volumes.flatMap((one) => (one.startsWith("./") ? [one.split(":")[0] ?? ""] : []));
     expect(files.filter((file) => !existsSync(join(folder, file)))).toEqual([]);

@@ -160,7 +160,7 @@ test("a request is settled once, with the ending that came first", async () => {
   // The price is that of what the provider applied, and so are the costs of its calls.
   expect(seen).toEqual([[{}, 1], { speed: "fast" }]);
   expect(log.lines()).toMatchObject([
-    { level: 20, requestId: "req_1", leftOut: [{ where: "tools[1]", what: "x", why: LeftOutReason.MODEL }] },
+    { level: 20, requestId: "req_1", leftOut: [{ where: "tools[1]", what: "x", why: "model" }] },
   ]);
 });
 

@@ -51,7 +51,7 @@ test("a created key has the requested members, with model ids, and its secret au
   ]);
   expect(key.secrets.length).toBe(1);
   expect(key.secrets[0]?.secretId ?? "").toMatch(/^sec_/);
-  expect(key.secrets[0]?.hint).toBe(`${secret.slice(0, 12)}…${secret.slice(-4)}`);
+  expect(key.secrets[0]?.hint).toBe(`${secret.slice(0, 14)}…${secret.slice(-4)}`);
 
   const caller = await keys.authenticate(bearer(secret));
   expect.assert(caller.kind === "key");

@@ -111,7 +111,7 @@ test.for<[string, string, number | undefined]>([
   ["a word in Greek", "κλειδί", 20],
   ["a word in Han", "密钥", 20],
   ["the last name in the order of its bytes", "zz-last", 1],
-  ["a hint", "sk-gw2-9004", undefined],
+  ["a hint", "sk-gw2-900004", undefined],
   ["a text that no name has", "nothing at all", 0],
 ])("%s is found among the 5,000 keys of an account", async ([, text, count]) => {
   const { ids, queries } = await searched(text, largeAccount);

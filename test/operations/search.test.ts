@@ -70,7 +70,7 @@ async function makeWorld() {
   );
   await client.query(
     "insert into management_secrets (digest, management_key_id, shown) " +
-      "values (sha256($1::bytea), 'mgk_search', 'mk-gw2-zzzzz…wxyz')",
+      "values (sha256($1::bytea), 'mgk_search', 'mk-gw2-00zzzzz…wxyz')",
     [managementSecret],
   );
   const { transfer } = await core.billing.createTransfer(
@@ -194,7 +194,7 @@ describe("a search finds exactly one by", () => {
     ["the id of a secret", (of) => of.secretId, (of) => `KEY ${of.keyId}`],
     ["a hint", (of) => of.hint, (of) => `KEY ${of.keyId}`],
     ["a hint with three dots", (of) => of.hint.replace("…", "..."), (of) => `KEY ${of.keyId}`],
-    ["the beginning of a secret", (of) => of.secret.slice(0, 12), (of) => `KEY ${of.keyId}`],
+    ["the beginning of a secret", (of) => of.secret.slice(0, 14), (of) => `KEY ${of.keyId}`],
     ["the id of a management key", () => "mgk_search", () => "MANAGEMENT_KEY mgk_search"],
     ["a secret of a management key", () => managementSecret, () => "MANAGEMENT_KEY mgk_search"],
     ["the id of a person", () => "per_search", () => "PERSON per_search"],
@@ -392,7 +392,7 @@ describe("in an account a search", () => {
 
   test("shows a viewer what the account has, and its models", async () => {
     const { keyId, hint, secret, orderId, receipt } = world;
-    for (const query of ["uil", "BUILD", hint, secret, keyId, secret.slice(0, 12)])
+    for (const query of ["uil", "BUILD", hint, secret, keyId, secret.slice(0, 14)])
       expect([query, await finds(query, viewer)]).toEqual([query, [`KEY ${keyId}`]]);
     expect(await finds(orderId, viewer)).toEqual([`ORDER ${orderId}`]);
     expect(await finds(receipt.toLowerCase(), viewer)).toEqual([`DOCUMENT ${orderId}`]);

@@ -166,3 +166,14 @@ test("a chargeback has a credit note", async () => {
     creditNotes[0]?.issuedAt ? timestampDate(creditNotes[0].issuedAt).getTime() : 0,
   );
 });
+
+test("the numbers of a cell carry its name", async () => {
+  await world.run("update installation set cell = '07'");
+  try {
+    const orderId = await world.paidOrder(await world.newAccount());
+    const { receipt } = await documentsOf(orderId);
+    expect(receipt?.number).toMatch(/^R07-\d{4}-\d{6}$/);
+  } finally {
+    await world.run("update installation set cell = '00'");
+  }
+});

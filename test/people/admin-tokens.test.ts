@@ -51,7 +51,7 @@ test("a token is recognized by its form, and names its caller on every node", as
   expect(token).toMatchObject({
     name: "deploy",
     scope: KEYS,
-    hint: `${secret.slice(0, 12)}…${secret.slice(-4)}`,
+    hint: `${secret.slice(0, 14)}…${secret.slice(-4)}`,
     createdBy: toActor(`person:${owner.person.personId}`),
   });
   expect([token.lastUsedAt, token.revokedAt]).toEqual([undefined, undefined]);

@@ -571,7 +571,7 @@ test("who shuts an owner out learns which management keys he could use", async (
   const { id } = await manageAs(ana, "acc_a");
   const secret = await rotateAs(ana, id);
   const { keys: named } = await disable(ana, { keys: PAUSE });
-  const hint = `${secret.slice(0, 12)}…${secret.slice(-4)}`;
+  const hint = `${secret.slice(0, 14)}…${secret.slice(-4)}`;
   expect(named).toMatchObject([{ keyId: id, name: "deploy", hint }]);
 });
 

@@ -19,7 +19,7 @@ export const deskTexts = {
   accountId: (n: number) => `acc_desk_${pad(n)}`,
   orderId: (n: number) => `ord_desk_${pad(n)}`,
   personLogin: (n: number) => `login-${pad(n)}`,
-  hint: (n: number) => `sk-gw2-1${pad(n).slice(-4)}…${pad(n).slice(0, 4)}`,
+  hint: (n: number) => `sk-gw2-100${pad(n).slice(-4)}…${pad(n).slice(0, 4)}`,
   receipt: (n: number) => `R2026-${pad(n)}`,
   hash: (n: number) =>
     createHash("sha256")
@@ -53,7 +53,7 @@ export async function writeManyKeys(client: Client, accountId: string, most: num
   await client.query(
     `insert into key_secrets (digest, secret_id, key_id, shown)
      select sha256(('many' || n)::bytea), 'sec_many_' || n, 'key_many_' || n,
-       'sk-gw2-9' || lpad(n::text, 4, '0') || '…' || lpad(n::text, 4, '0')
+       'sk-gw2-900' || lpad(n::text, 4, '0') || '…' || lpad(n::text, 4, '0')
      from generate_series(1, $1::int) n`,
     [most],
   );
@@ -92,7 +92,7 @@ export async function writeDesk(client: Client, { accounts, orders }: DeskSize):
   await run(
     `key_secrets (digest, secret_id, key_id, shown)
      select sha256(('secret' || n)::bytea), ${numbered("sec_desk_")}, ${numbered("key_desk_")},
-       'sk-gw2-1' || right(lpad(n::text, 8, '0'), 4) || '…' || left(lpad(n::text, 8, '0'), 4)`,
+       'sk-gw2-100' || right(lpad(n::text, 8, '0'), 4) || '…' || left(lpad(n::text, 8, '0'), 4)`,
     accounts,
   );
   await run(

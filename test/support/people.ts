@@ -75,6 +75,8 @@ export type TestPeople = Awaited<ReturnType<typeof startTestPeople>>;
 function createNode(postgres: Postgres, url: string, options: NodeOptions): PeopleNode {
   const log = createLog("silent");
   const people = createPeople({
+    // Nodes of one database share it.
+    contentKeys: [Buffer.alloc(32, 7)],
     budgets: budgetsOfMembers,
     postgres,
     publicUrl: () => new URL(url),

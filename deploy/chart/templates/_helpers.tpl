@@ -10,6 +10,22 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* Of the cores of one cell, which no Service of the facades may select. */ -}}
+{{- define "gateway.cellLabels" -}}
+{{- $root := index . 0 -}}
+{{- $cell := index . 1 -}}
+app.kubernetes.io/name: {{ $root.Chart.Name }}-core
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+model-gateway/cell: {{ $cell.name | quote }}
+{{- end }}
+
+{{- /* CORE_ADDRESS of the facades. */ -}}
+{{- define "gateway.coreAddress" -}}
+{{- range $index, $cell := .Values.cells -}}
+{{- if $index }},{{ end }}{{ $cell.name }}={{ $.Release.Name }}-cell-{{ $cell.name }}:50051
+{{- end -}}
+{{- end }}
+
 {{- /* Fails with a sentence for values that contradict each other. */ -}}
 {{- define "gateway.check" -}}
 {{- with .Values.grpc }}
@@ -19,8 +35,24 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if and .tlsSecretName .allowPlaintext }}
 {{- fail "grpc.tlsSecretName and grpc.allowPlaintext: set one of them" }}
 {{- end }}
-{{- if and .tlsSecretName (not .enabled) }}
+{{- if and .tlsSecretName (not .enabled) (not $.Values.cells) }}
 {{- fail "grpc.tlsSecretName is set, and grpc.enabled is not" }}
+{{- end }}
+{{- end }}
+{{- if .Values.cells }}
+{{- if and (not .Values.grpc.tlsSecretName) (not .Values.grpc.allowPlaintext) }}
+{{- fail "cells: set grpc.tlsSecretName, or grpc.allowPlaintext for a network that encrypts" }}
+{{- end }}
+{{- if or .Values.verifier.enabled .Values.backup.enabled }}
+{{- fail "cells: verifier and backup look at one database; turn them off, and run them for each cell" }}
+{{- end }}
+{{- range .Values.cells }}
+{{- if not (regexMatch "^[0-9]{2}$" (toString .name)) }}
+{{- fail (printf "cells: the name %s is not two digits in quotes" (toString .name)) }}
+{{- end }}
+{{- if not .secretName }}
+{{- fail (printf "cells: the cell %s has no secretName" .name) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- with .Values.autoscaling }}

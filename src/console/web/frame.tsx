@@ -9,7 +9,7 @@ import { Brand, Icon } from "./parts/icon.tsx";
 import { Menu } from "./parts/menu.tsx";
 import { TroubleLine } from "./parts/trouble.tsx";
 import { segments } from "./router.ts";
-import { session } from "./session.ts";
+import { isOperator, session } from "./session.ts";
 import { FindButton, Overlay } from "./shortcuts.tsx";
 import { setTheme, type Theme, theme } from "./theme.ts";
 import { words } from "./words.ts";
@@ -98,7 +98,7 @@ const themes = ["system", "light", "dark"] as const satisfies readonly Theme[];
 
 /** Who is here. `settings`: where the ways to sign in are. Undefined: the person has no account. */
 function Me({ settings }: { readonly settings: string | undefined }): JSX.Element {
-  const { person } = session.value;
+  const { person, cells } = session.value;
   const login = person?.login ?? "";
   const signOut = async () => {
     await call(ProfileService.method.signOut, {}, { asks: false }).catch(() => undefined);
@@ -130,6 +130,16 @@ function Me({ settings }: { readonly settings: string | undefined }): JSX.Elemen
               options={themes.map((value) => ({ value, label: words.shell.themes[value] }))}
             />
           </div>
+          {cells.map(
+            ({ cell, current, signedIn }) =>
+              !current &&
+              (signedIn || isOperator()) && (
+                <a key={cell} class="menu-item" href={`/console/cell/${cell}`}>
+                  <Icon name="switch" />
+                  {words.shell.cell(cell)}
+                </a>
+              ),
+          )}
           {settings && (
             <a class="menu-item" href={settings} onClick={close}>
               <Icon name="settings" />

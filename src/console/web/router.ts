@@ -131,7 +131,7 @@ export function startRouter(): void {
     const link = event.composedPath().find((part) => part instanceof HTMLAnchorElement);
     if (!link || link.origin !== location.origin || link.target !== "" || link.download !== "")
       return;
-    const isFile = /^\/console\/(export|oidc|assets)\//.test(link.pathname);
+    const isFile = /^\/console\/(export|oidc|assets|cell)\//.test(link.pathname);
     if (isFile || !link.pathname.startsWith("/console/") || event.defaultPrevented) return;
     // A link to a part of this page.
     if (link.hash !== "" && link.pathname === location.pathname) return;

@@ -81,6 +81,7 @@ export const words = {
     theme: "Look",
     themes: { system: "As the system", light: "Light", dark: "Dark" },
     signOut: "Sign out",
+    cell: (name: string) => `Cell ${name}`,
     noAccountTitle: "You belong to no account",
     noAccount:
       "Somebody removed you from your last account, or you were never invited to one. Ask an owner for an invitation.",
@@ -117,6 +118,7 @@ export const words = {
     loginHint: "Your e-mail address, or the name you chose.",
     password: "Password",
     signInWithPassword: "Sign in",
+    chooseCell: "Both of these are yours. Where do you want to go?",
     noAccountYet: "No account yet?",
     signUp: "Sign up",
     signUpLead: "We mail you a link. You choose how to sign in after that.",

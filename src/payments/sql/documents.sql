@@ -3,14 +3,15 @@
 -- name: TakeNumber :optional
 -- Takes the next number of a kind of document, for the seller of an order, in the current UTC year.
 -- Its row stays locked until the end of the transaction, which either uses the number or gives it
--- back: so there is no gap. No row: there is no such order.
+-- back: so there is no gap. No row: there is no such order. `cell`: of the installation, whose
+-- numbers no other cell gives.
 -- :kind payment_documents.kind
 insert into payment_numbers (seller, kind, year, last)
 select seller_id, :kind, extract(year from now() at time zone 'UTC')::integer, 1
 from payment_orders
 where order_id = :order_id
 on conflict (seller, kind, year) do update set last = payment_numbers.last + 1
-returning seller, year, last as n;
+returning seller, year, last as n, (select cell from installation) as "cell?";
 
 -- name: InsertDocument :run
 -- Stores a receipt or a credit note. The caller has locked the order and taken the number.

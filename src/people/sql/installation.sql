@@ -2,17 +2,20 @@
 
 -- name: ReadInstallation :one
 -- What this installation knows about itself. `account_id`: of the first start; null: none made one.
-select account_id, challenge_secret from installation;
+select account_id from installation;
 
 -- name: ClaimAccount :one
 -- Names the account of the first start, unless it has one. Returns the one that it has now.
 update installation set account_id = coalesce(account_id, :account_id)
 returning account_id as "account_id!";
 
--- name: ClaimChallengeSecret :one
--- Sets the secret that signs challenges, unless there is one. Returns the one that there is now.
-update installation set challenge_secret = coalesce(challenge_secret, :secret)
-returning challenge_secret as "challenge_secret!";
+-- name: ClaimCell :one
+-- Makes this the database of a cell, unless it is one. Returns the cell that it has now.
+-- :installation_id  a new one, for a database without
+update installation
+   set cell = coalesce(cell, :cell),
+       installation_id = coalesce(installation_id, :installation_id)
+returning cell as "cell!", installation_id as "installation_id!";
 
 -- name: TouchAdminToken :run
 -- Notes that the token of the environment was used.

@@ -499,7 +499,7 @@ export type ListAccountsRequest = Message<"gateway.accounts.v1.ListAccountsReque
 
   /**
    * Part of a name, in any case; the id of an account, a key or a request; or the hint of a key,
-   * such as `sk-gw2-1AbCd…wXyZ`, its beginning, or `…` and its end. Empty: all accounts.
+   * such as `sk-gw2-100AbCd…wXyZ`, its beginning, or `…` and its end. Empty: all accounts.
    *
    * @generated from field: string query = 3;
    */

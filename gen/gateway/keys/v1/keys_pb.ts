@@ -283,7 +283,7 @@ export type Secret = Message<"gateway.keys.v1.Secret"> & {
   secretId: string;
 
   /**
-   * The first and last characters, by which a person recognizes it: `sk-gw2-1AbCd…wXyZ`.
+   * The first and last characters, by which a person recognizes it: `sk-gw2-100AbCd…wXyZ`.
    *
    * @generated from field: string hint = 2;
    */

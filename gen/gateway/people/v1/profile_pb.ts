@@ -22,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/people/v1/profile.proto.
  */
 export const file_gateway_people_v1_profile: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRld2F5L3Blb3BsZS92MS9wcm9maWxlLnByb3RvEhFnYXRld2F5LnBlb3BsZS52MSKTAQoHUGFzc2tleRIYCgpwYXNza2V5X2lkGAEgASgJQgSYyBgBEgwKBG5hbWUYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKTAQoISWRlbnRpdHkSEwoLaWRlbnRpdHlfaWQYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCItChFHZXRTZXNzaW9uUmVxdWVzdBIYChBzaG93bl9hY2NvdW50X2lkGAEgASgJIpAEChJHZXRTZXNzaW9uUmVzcG9uc2USKQoGcGVyc29uGAEgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEjIKCGFjY291bnRzGAIgAygLMiAuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uQWNjb3VudBISCgpzZXNzaW9uX2lkGAMgASgJEjAKDHN0cm9uZ191bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcGFzc2tleXMYBSADKAsyGi5nYXRld2F5LnBlb3BsZS52MS5QYXNza2V5EhQKDGhhc19wYXNzd29yZBgGIAEoCBI2Cg1vcGVyYXRvcl9yb2xlGAcgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEi8KCmlkZW50aXRpZXMYCCADKAsyGy5nYXRld2F5LnBlb3BsZS52MS5JZGVudGl0eRIyCglwcm92aWRlcnMYCSADKAsyHy5nYXRld2F5LnBlb3BsZS52MS5PaWRjUHJvdmlkZXISNgoNc2hvd25fYWNjb3VudBgKIAEoCzIfLmdhdGV3YXkucGVvcGxlLnYxLlNob3duQWNjb3VudBIVCg1zZWxsc19jcmVkaXRzGAsgASgIEg8KB2FkZHJlc3MYDCABKAkSFAoMZ3JwY19hZGRyZXNzGA0gASgJIogBCgxTaG93bkFjY291bnQSGAoKYWNjb3VudF9pZBgBIAEoCUIEmMgYARIuCglmb3JlY2FzdHMYAiADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5Gb3JlY2FzdBIuCgdtZW1iZXJzGAMgAygLMh0uZ2F0ZXdheS5wZW9wbGUudjEuTWVtYmVyTmFtZSItCgpNZW1iZXJOYW1lEhEKCXBlcnNvbl9pZBgBIAEoCRIMCgRuYW1lGAIgASgJItYBCg1QZXJzb25BY2NvdW50EhIKCmFjY291bnRfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIsCgRyb2xlGAMgASgOMh4uZ2F0ZXdheS5jb21tb24udjEuQWNjb3VudFJvbGUSLwoFc3RhdGUYBCABKA4yIC5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudFN0YXRlEhQKDHN0YXRlX3JlYXNvbhgFIAEoCRIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIQCg5TaWduT3V0UmVxdWVzdCIRCg9TaWduT3V0UmVzcG9uc2UiUAoTTGlzdFNlc3Npb25zUmVxdWVzdBIbCglwYWdlX3NpemUYASABKA1CCLpIBSoDGOgHEhwKCnBhZ2VfdG9rZW4YAiABKAlCCLpIBXIDGIAIIl0KFExpc3RTZXNzaW9uc1Jlc3BvbnNlEiwKCHNlc3Npb25zGAEgAygLMhouZ2F0ZXdheS5wZW9wbGUudjEuU2Vzc2lvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAki4AEKB1Nlc3Npb24SEgoKc2Vzc2lvbl9pZBgBIAEoCRIuCgpjcmVhdGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2FkZHJlc3MYBSABKAkSDQoFYWdlbnQYBiABKAkSDwoHY3VycmVudBgHIAEoCCI2ChRSZXZva2VTZXNzaW9uUmVxdWVzdBIeCgpzZXNzaW9uX2lkGAEgASgJQgq6SAPIAQGYyBgBIhcKFVJldm9rZVNlc3Npb25SZXNwb25zZSJRChRDcmVhdGVQYXNza2V5UmVxdWVzdBIeCgthbnN3ZXJfanNvbhgBIAEoCUIJgAEBukgDyAEBEhkKBG5hbWUYAiABKAlCC7pICMgBAXIDGMgBIkQKFUNyZWF0ZVBhc3NrZXlSZXNwb25zZRIrCgdwYXNza2V5GAEgASgLMhouZ2F0ZXdheS5wZW9wbGUudjEuUGFzc2tleSI2ChREZWxldGVQYXNza2V5UmVxdWVzdBIeCgpwYXNza2V5X2lkGAEgASgJQgq6SAPIAQGYyBgBIhcKFURlbGV0ZVBhc3NrZXlSZXNwb25zZSI0ChVEZWxldGVJZGVudGl0eVJlcXVlc3QSGwoLaWRlbnRpdHlfaWQYASABKAlCBrpIA8gBASIYChZEZWxldGVJZGVudGl0eVJlc3BvbnNlIjgKElNldFBhc3N3b3JkUmVxdWVzdBIiCghwYXNzd29yZBgBIAEoCUIQgAEBukgK2AEBcgUQDBjoByIVChNTZXRQYXNzd29yZFJlc3BvbnNlIiAKD1NldEVtYWlsUmVxdWVzdBINCgVlbWFpbBgBIAEoCSI9ChBTZXRFbWFpbFJlc3BvbnNlEikKBnBlcnNvbhgBIAEoCzIZLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbjLzBwoOUHJvZmlsZVNlcnZpY2USZAoKR2V0U2Vzc2lvbhIkLmdhdGV3YXkucGVvcGxlLnYxLkdldFNlc3Npb25SZXF1ZXN0GiUuZ2F0ZXdheS5wZW9wbGUudjEuR2V0U2Vzc2lvblJlc3BvbnNlIgmQAgHqxxgCGAESWwoHU2lnbk91dBIhLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25PdXRSZXF1ZXN0GiIuZ2F0ZXdheS5wZW9wbGUudjEuU2lnbk91dFJlc3BvbnNlIgmQAgLqxxgCGAESagoMTGlzdFNlc3Npb25zEiYuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFNlc3Npb25zUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIgmQAgHqxxgCGAEScQoNUmV2b2tlU2Vzc2lvbhInLmdhdGV3YXkucGVvcGxlLnYxLlJldm9rZVNlc3Npb25SZXF1ZXN0GiguZ2F0ZXdheS5wZW9wbGUudjEuUmV2b2tlU2Vzc2lvblJlc3BvbnNlIg2QAgLqxxgCGAH4xxgBEnUKDUNyZWF0ZVBhc3NrZXkSJy5nYXRld2F5LnBlb3BsZS52MS5DcmVhdGVQYXNza2V5UmVxdWVzdBooLmdhdGV3YXkucGVvcGxlLnYxLkNyZWF0ZVBhc3NrZXlSZXNwb25zZSIRkAIA6scYAhgB+McYAYDIGAESdQoNRGVsZXRlUGFzc2tleRInLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZVBhc3NrZXlSZXF1ZXN0GiguZ2F0ZXdheS5wZW9wbGUudjEuRGVsZXRlUGFzc2tleVJlc3BvbnNlIhGQAgLqxxgCGAH4xxgBgMgYARJ4Cg5EZWxldGVJZGVudGl0eRIoLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZUlkZW50aXR5UmVxdWVzdBopLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZUlkZW50aXR5UmVzcG9uc2UiEZACAurHGAIYAfjHGAGAyBgBEm8KC1NldFBhc3N3b3JkEiUuZ2F0ZXdheS5wZW9wbGUudjEuU2V0UGFzc3dvcmRSZXF1ZXN0GiYuZ2F0ZXdheS5wZW9wbGUudjEuU2V0UGFzc3dvcmRSZXNwb25zZSIRkAIC6scYAhgB+McYAYDIGAESZgoIU2V0RW1haWwSIi5nYXRld2F5LnBlb3BsZS52MS5TZXRFbWFpbFJlcXVlc3QaIy5nYXRld2F5LnBlb3BsZS52MS5TZXRFbWFpbFJlc3BvbnNlIhGQAgDqxxgCGAH4xxgBgMgYAUI/ChFnYXRld2F5LnBlb3BsZS52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvcGVvcGxlL3YxO3Blb3BsZXYxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_billing_v1_account, file_gateway_common_v1_forecast, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nYXRld2F5L3Blb3BsZS92MS9wcm9maWxlLnByb3RvEhFnYXRld2F5LnBlb3BsZS52MSKTAQoHUGFzc2tleRIYCgpwYXNza2V5X2lkGAEgASgJQgSYyBgBEgwKBG5hbWUYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKTAQoISWRlbnRpdHkSEwoLaWRlbnRpdHlfaWQYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCItChFHZXRTZXNzaW9uUmVxdWVzdBIYChBzaG93bl9hY2NvdW50X2lkGAEgASgJIr8EChJHZXRTZXNzaW9uUmVzcG9uc2USKQoGcGVyc29uGAEgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEjIKCGFjY291bnRzGAIgAygLMiAuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uQWNjb3VudBISCgpzZXNzaW9uX2lkGAMgASgJEjAKDHN0cm9uZ191bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcGFzc2tleXMYBSADKAsyGi5nYXRld2F5LnBlb3BsZS52MS5QYXNza2V5EhQKDGhhc19wYXNzd29yZBgGIAEoCBI2Cg1vcGVyYXRvcl9yb2xlGAcgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEi8KCmlkZW50aXRpZXMYCCADKAsyGy5nYXRld2F5LnBlb3BsZS52MS5JZGVudGl0eRIyCglwcm92aWRlcnMYCSADKAsyHy5nYXRld2F5LnBlb3BsZS52MS5PaWRjUHJvdmlkZXISNgoNc2hvd25fYWNjb3VudBgKIAEoCzIfLmdhdGV3YXkucGVvcGxlLnYxLlNob3duQWNjb3VudBIVCg1zZWxsc19jcmVkaXRzGAsgASgIEg8KB2FkZHJlc3MYDCABKAkSFAoMZ3JwY19hZGRyZXNzGA0gASgJEi0KBWNlbGxzGA4gAygLMh4uZ2F0ZXdheS5wZW9wbGUudjEuU2Vzc2lvbkNlbGwiPwoLU2Vzc2lvbkNlbGwSDAoEY2VsbBgBIAEoCRIPCgdjdXJyZW50GAIgASgIEhEKCXNpZ25lZF9pbhgDIAEoCCKIAQoMU2hvd25BY2NvdW50EhgKCmFjY291bnRfaWQYASABKAlCBJjIGAESLgoJZm9yZWNhc3RzGAIgAygLMhsuZ2F0ZXdheS5jb21tb24udjEuRm9yZWNhc3QSLgoHbWVtYmVycxgDIAMoCzIdLmdhdGV3YXkucGVvcGxlLnYxLk1lbWJlck5hbWUiLQoKTWVtYmVyTmFtZRIRCglwZXJzb25faWQYASABKAkSDAoEbmFtZRgCIAEoCSLWAQoNUGVyc29uQWNjb3VudBISCgphY2NvdW50X2lkGAEgASgJEgwKBG5hbWUYAiABKAkSLAoEcm9sZRgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEi8KBXN0YXRlGAQgASgOMiAuZ2F0ZXdheS5iaWxsaW5nLnYxLkFjY291bnRTdGF0ZRIUCgxzdGF0ZV9yZWFzb24YBSABKAkSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiEAoOU2lnbk91dFJlcXVlc3QiEQoPU2lnbk91dFJlc3BvbnNlIlAKE0xpc3RTZXNzaW9uc1JlcXVlc3QSGwoJcGFnZV9zaXplGAEgASgNQgi6SAUqAxjoBxIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiACCJdChRMaXN0U2Vzc2lvbnNSZXNwb25zZRIsCghzZXNzaW9ucxgBIAMoCzIaLmdhdGV3YXkucGVvcGxlLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIuABCgdTZXNzaW9uEhIKCnNlc3Npb25faWQYASABKAkSLgoKY3JlYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdhZGRyZXNzGAUgASgJEg0KBWFnZW50GAYgASgJEg8KB2N1cnJlbnQYByABKAgiNgoUUmV2b2tlU2Vzc2lvblJlcXVlc3QSHgoKc2Vzc2lvbl9pZBgBIAEoCUIKukgDyAEBmMgYASIXChVSZXZva2VTZXNzaW9uUmVzcG9uc2UiUQoUQ3JlYXRlUGFzc2tleVJlcXVlc3QSHgoLYW5zd2VyX2pzb24YASABKAlCCYABAbpIA8gBARIZCgRuYW1lGAIgASgJQgu6SAjIAQFyAxjIASJEChVDcmVhdGVQYXNza2V5UmVzcG9uc2USKwoHcGFzc2tleRgBIAEoCzIaLmdhdGV3YXkucGVvcGxlLnYxLlBhc3NrZXkiNgoURGVsZXRlUGFzc2tleVJlcXVlc3QSHgoKcGFzc2tleV9pZBgBIAEoCUIKukgDyAEBmMgYASIXChVEZWxldGVQYXNza2V5UmVzcG9uc2UiNAoVRGVsZXRlSWRlbnRpdHlSZXF1ZXN0EhsKC2lkZW50aXR5X2lkGAEgASgJQga6SAPIAQEiGAoWRGVsZXRlSWRlbnRpdHlSZXNwb25zZSI4ChJTZXRQYXNzd29yZFJlcXVlc3QSIgoIcGFzc3dvcmQYASABKAlCEIABAbpICtgBAXIFEAwY6AciFQoTU2V0UGFzc3dvcmRSZXNwb25zZSIgCg9TZXRFbWFpbFJlcXVlc3QSDQoFZW1haWwYASABKAkiPQoQU2V0RW1haWxSZXNwb25zZRIpCgZwZXJzb24YASABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24y8wcKDlByb2ZpbGVTZXJ2aWNlEmQKCkdldFNlc3Npb24SJC5nYXRld2F5LnBlb3BsZS52MS5HZXRTZXNzaW9uUmVxdWVzdBolLmdhdGV3YXkucGVvcGxlLnYxLkdldFNlc3Npb25SZXNwb25zZSIJkAIB6scYAhgBElsKB1NpZ25PdXQSIS5nYXRld2F5LnBlb3BsZS52MS5TaWduT3V0UmVxdWVzdBoiLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25PdXRSZXNwb25zZSIJkAIC6scYAhgBEmoKDExpc3RTZXNzaW9ucxImLmdhdGV3YXkucGVvcGxlLnYxLkxpc3RTZXNzaW9uc1JlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5MaXN0U2Vzc2lvbnNSZXNwb25zZSIJkAIB6scYAhgBEnEKDVJldm9rZVNlc3Npb24SJy5nYXRld2F5LnBlb3BsZS52MS5SZXZva2VTZXNzaW9uUmVxdWVzdBooLmdhdGV3YXkucGVvcGxlLnYxLlJldm9rZVNlc3Npb25SZXNwb25zZSINkAIC6scYAhgB+McYARJ1Cg1DcmVhdGVQYXNza2V5EicuZ2F0ZXdheS5wZW9wbGUudjEuQ3JlYXRlUGFzc2tleVJlcXVlc3QaKC5nYXRld2F5LnBlb3BsZS52MS5DcmVhdGVQYXNza2V5UmVzcG9uc2UiEZACAOrHGAIYAfjHGAGAyBgBEnUKDURlbGV0ZVBhc3NrZXkSJy5nYXRld2F5LnBlb3BsZS52MS5EZWxldGVQYXNza2V5UmVxdWVzdBooLmdhdGV3YXkucGVvcGxlLnYxLkRlbGV0ZVBhc3NrZXlSZXNwb25zZSIRkAIC6scYAhgB+McYAYDIGAESeAoORGVsZXRlSWRlbnRpdHkSKC5nYXRld2F5LnBlb3BsZS52MS5EZWxldGVJZGVudGl0eVJlcXVlc3QaKS5nYXRld2F5LnBlb3BsZS52MS5EZWxldGVJZGVudGl0eVJlc3BvbnNlIhGQAgLqxxgCGAH4xxgBgMgYARJvCgtTZXRQYXNzd29yZBIlLmdhdGV3YXkucGVvcGxlLnYxLlNldFBhc3N3b3JkUmVxdWVzdBomLmdhdGV3YXkucGVvcGxlLnYxLlNldFBhc3N3b3JkUmVzcG9uc2UiEZACAurHGAIYAfjHGAGAyBgBEmYKCFNldEVtYWlsEiIuZ2F0ZXdheS5wZW9wbGUudjEuU2V0RW1haWxSZXF1ZXN0GiMuZ2F0ZXdheS5wZW9wbGUudjEuU2V0RW1haWxSZXNwb25zZSIRkAIA6scYAhgB+McYAYDIGAFCPwoRZ2F0ZXdheS5wZW9wbGUudjFQAVoobW9kZWwtZ2F0ZXdheS9nYXRld2F5L3Blb3BsZS92MTtwZW9wbGV2MWIGcHJvdG8z", [file_buf_validate_validate, file_gateway_billing_v1_account, file_gateway_common_v1_forecast, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
 
 /**
  * A WebAuthn credential of a person.
@@ -223,6 +223,13 @@ export type GetSessionResponse = Message<"gateway.people.v1.GetSessionResponse">
    * @generated from field: string grpc_address = 13;
    */
   grpcAddress: string;
+
+  /**
+   * The cells behind this address, where there are several. Otherwise empty.
+   *
+   * @generated from field: repeated gateway.people.v1.SessionCell cells = 14;
+   */
+  cells: SessionCell[];
 };
 
 /**
@@ -231,6 +238,41 @@ export type GetSessionResponse = Message<"gateway.people.v1.GetSessionResponse">
  */
 export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_profile, 3);
+
+/**
+ * A cell of an installation that has several.
+ *
+ * @generated from message gateway.people.v1.SessionCell
+ */
+export type SessionCell = Message<"gateway.people.v1.SessionCell"> & {
+  /**
+   * Its name, two digits.
+   *
+   * @generated from field: string cell = 1;
+   */
+  cell: string;
+
+  /**
+   * True: this session is one of it.
+   *
+   * @generated from field: bool current = 2;
+   */
+  current: boolean;
+
+  /**
+   * True: this browser has a session there.
+   *
+   * @generated from field: bool signed_in = 3;
+   */
+  signedIn: boolean;
+};
+
+/**
+ * Describes the message gateway.people.v1.SessionCell.
+ * Use `create(SessionCellSchema)` to create a new message.
+ */
+export const SessionCellSchema: GenMessage<SessionCell> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_profile, 4);
 
 /**
  * What every page about an account shows.
@@ -265,7 +307,7 @@ export type ShownAccount = Message<"gateway.people.v1.ShownAccount"> & {
  * Use `create(ShownAccountSchema)` to create a new message.
  */
 export const ShownAccountSchema: GenMessage<ShownAccount> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 4);
+  messageDesc(file_gateway_people_v1_profile, 5);
 
 /**
  * By what a page names a member.
@@ -293,7 +335,7 @@ export type MemberName = Message<"gateway.people.v1.MemberName"> & {
  * Use `create(MemberNameSchema)` to create a new message.
  */
 export const MemberNameSchema: GenMessage<MemberName> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 5);
+  messageDesc(file_gateway_people_v1_profile, 6);
 
 /**
  * An account to which a person belongs.
@@ -349,7 +391,7 @@ export type PersonAccount = Message<"gateway.people.v1.PersonAccount"> & {
  * Use `create(PersonAccountSchema)` to create a new message.
  */
 export const PersonAccountSchema: GenMessage<PersonAccount> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 6);
+  messageDesc(file_gateway_people_v1_profile, 7);
 
 /**
  * @generated from message gateway.people.v1.SignOutRequest
@@ -362,7 +404,7 @@ export type SignOutRequest = Message<"gateway.people.v1.SignOutRequest"> & {
  * Use `create(SignOutRequestSchema)` to create a new message.
  */
 export const SignOutRequestSchema: GenMessage<SignOutRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 7);
+  messageDesc(file_gateway_people_v1_profile, 8);
 
 /**
  * @generated from message gateway.people.v1.SignOutResponse
@@ -375,7 +417,7 @@ export type SignOutResponse = Message<"gateway.people.v1.SignOutResponse"> & {
  * Use `create(SignOutResponseSchema)` to create a new message.
  */
 export const SignOutResponseSchema: GenMessage<SignOutResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 8);
+  messageDesc(file_gateway_people_v1_profile, 9);
 
 /**
  * @generated from message gateway.people.v1.ListSessionsRequest
@@ -401,7 +443,7 @@ export type ListSessionsRequest = Message<"gateway.people.v1.ListSessionsRequest
  * Use `create(ListSessionsRequestSchema)` to create a new message.
  */
 export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 9);
+  messageDesc(file_gateway_people_v1_profile, 10);
 
 /**
  * @generated from message gateway.people.v1.ListSessionsResponse
@@ -427,7 +469,7 @@ export type ListSessionsResponse = Message<"gateway.people.v1.ListSessionsRespon
  * Use `create(ListSessionsResponseSchema)` to create a new message.
  */
 export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 10);
+  messageDesc(file_gateway_people_v1_profile, 11);
 
 /**
  * A sign-in of a person that has not ended.
@@ -490,7 +532,7 @@ export type Session = Message<"gateway.people.v1.Session"> & {
  * Use `create(SessionSchema)` to create a new message.
  */
 export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 11);
+  messageDesc(file_gateway_people_v1_profile, 12);
 
 /**
  * @generated from message gateway.people.v1.RevokeSessionRequest
@@ -509,7 +551,7 @@ export type RevokeSessionRequest = Message<"gateway.people.v1.RevokeSessionReque
  * Use `create(RevokeSessionRequestSchema)` to create a new message.
  */
 export const RevokeSessionRequestSchema: GenMessage<RevokeSessionRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 12);
+  messageDesc(file_gateway_people_v1_profile, 13);
 
 /**
  * @generated from message gateway.people.v1.RevokeSessionResponse
@@ -522,7 +564,7 @@ export type RevokeSessionResponse = Message<"gateway.people.v1.RevokeSessionResp
  * Use `create(RevokeSessionResponseSchema)` to create a new message.
  */
 export const RevokeSessionResponseSchema: GenMessage<RevokeSessionResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 13);
+  messageDesc(file_gateway_people_v1_profile, 14);
 
 /**
  * @generated from message gateway.people.v1.CreatePasskeyRequest
@@ -548,7 +590,7 @@ export type CreatePasskeyRequest = Message<"gateway.people.v1.CreatePasskeyReque
  * Use `create(CreatePasskeyRequestSchema)` to create a new message.
  */
 export const CreatePasskeyRequestSchema: GenMessage<CreatePasskeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 14);
+  messageDesc(file_gateway_people_v1_profile, 15);
 
 /**
  * @generated from message gateway.people.v1.CreatePasskeyResponse
@@ -567,7 +609,7 @@ export type CreatePasskeyResponse = Message<"gateway.people.v1.CreatePasskeyResp
  * Use `create(CreatePasskeyResponseSchema)` to create a new message.
  */
 export const CreatePasskeyResponseSchema: GenMessage<CreatePasskeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 15);
+  messageDesc(file_gateway_people_v1_profile, 16);
 
 /**
  * @generated from message gateway.people.v1.DeletePasskeyRequest
@@ -586,7 +628,7 @@ export type DeletePasskeyRequest = Message<"gateway.people.v1.DeletePasskeyReque
  * Use `create(DeletePasskeyRequestSchema)` to create a new message.
  */
 export const DeletePasskeyRequestSchema: GenMessage<DeletePasskeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 16);
+  messageDesc(file_gateway_people_v1_profile, 17);
 
 /**
  * @generated from message gateway.people.v1.DeletePasskeyResponse
@@ -599,7 +641,7 @@ export type DeletePasskeyResponse = Message<"gateway.people.v1.DeletePasskeyResp
  * Use `create(DeletePasskeyResponseSchema)` to create a new message.
  */
 export const DeletePasskeyResponseSchema: GenMessage<DeletePasskeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 17);
+  messageDesc(file_gateway_people_v1_profile, 18);
 
 /**
  * @generated from message gateway.people.v1.DeleteIdentityRequest
@@ -618,7 +660,7 @@ export type DeleteIdentityRequest = Message<"gateway.people.v1.DeleteIdentityReq
  * Use `create(DeleteIdentityRequestSchema)` to create a new message.
  */
 export const DeleteIdentityRequestSchema: GenMessage<DeleteIdentityRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 18);
+  messageDesc(file_gateway_people_v1_profile, 19);
 
 /**
  * @generated from message gateway.people.v1.DeleteIdentityResponse
@@ -631,7 +673,7 @@ export type DeleteIdentityResponse = Message<"gateway.people.v1.DeleteIdentityRe
  * Use `create(DeleteIdentityResponseSchema)` to create a new message.
  */
 export const DeleteIdentityResponseSchema: GenMessage<DeleteIdentityResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 19);
+  messageDesc(file_gateway_people_v1_profile, 20);
 
 /**
  * @generated from message gateway.people.v1.SetPasswordRequest
@@ -650,7 +692,7 @@ export type SetPasswordRequest = Message<"gateway.people.v1.SetPasswordRequest">
  * Use `create(SetPasswordRequestSchema)` to create a new message.
  */
 export const SetPasswordRequestSchema: GenMessage<SetPasswordRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 20);
+  messageDesc(file_gateway_people_v1_profile, 21);
 
 /**
  * @generated from message gateway.people.v1.SetPasswordResponse
@@ -663,7 +705,7 @@ export type SetPasswordResponse = Message<"gateway.people.v1.SetPasswordResponse
  * Use `create(SetPasswordResponseSchema)` to create a new message.
  */
 export const SetPasswordResponseSchema: GenMessage<SetPasswordResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 21);
+  messageDesc(file_gateway_people_v1_profile, 22);
 
 /**
  * @generated from message gateway.people.v1.SetEmailRequest
@@ -682,7 +724,7 @@ export type SetEmailRequest = Message<"gateway.people.v1.SetEmailRequest"> & {
  * Use `create(SetEmailRequestSchema)` to create a new message.
  */
 export const SetEmailRequestSchema: GenMessage<SetEmailRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 22);
+  messageDesc(file_gateway_people_v1_profile, 23);
 
 /**
  * @generated from message gateway.people.v1.SetEmailResponse
@@ -701,7 +743,7 @@ export type SetEmailResponse = Message<"gateway.people.v1.SetEmailResponse"> & {
  * Use `create(SetEmailResponseSchema)` to create a new message.
  */
 export const SetEmailResponseSchema: GenMessage<SetEmailResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_profile, 23);
+  messageDesc(file_gateway_people_v1_profile, 24);
 
 /**
  * What a person sees and changes of himself: his session and the other ones, and the ways in which

@@ -18,7 +18,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/people/v1/sign_in.proto.
  */
 export const file_gateway_people_v1_sign_in: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRld2F5L3Blb3BsZS92MS9zaWduX2luLnByb3RvEhFnYXRld2F5LnBlb3BsZS52MSIUChJCZWdpblNpZ25JblJlcXVlc3QieAoTQmVnaW5TaWduSW5SZXNwb25zZRIcChRwYXNza2V5X29wdGlvbnNfanNvbhgBIAEoCRIyCglwcm92aWRlcnMYAiADKAsyHy5nYXRld2F5LnBlb3BsZS52MS5PaWRjUHJvdmlkZXISDwoHc2lnbl91cBgDIAEoCCI6ChhTaWduSW5XaXRoUGFzc2tleVJlcXVlc3QSHgoLYW5zd2VyX2pzb24YASABKAlCCYABAbpIA8gBASJ2ChlTaWduSW5XaXRoUGFzc2tleVJlc3BvbnNlEi4KBWdyYW50GAEgASgLMh8uZ2F0ZXdheS5wZW9wbGUudjEuU2Vzc2lvbkdyYW50EikKBnBlcnNvbhgCIAEoCzIZLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbiJPChlTaWduSW5XaXRoUGFzc3dvcmRSZXF1ZXN0EhUKBWxvZ2luGAEgASgJQga6SAPIAQESGwoIcGFzc3dvcmQYAiABKAlCCYABAbpIA8gBASJ3ChpTaWduSW5XaXRoUGFzc3dvcmRSZXNwb25zZRIuCgVncmFudBgBIAEoCzIfLmdhdGV3YXkucGVvcGxlLnYxLlNlc3Npb25HcmFudBIpCgZwZXJzb24YAiABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24imgEKEVJlZGVlbUxpbmtSZXF1ZXN0EhgKBXRva2VuGAEgASgJQgmAAQG6SAPIAQESDQoFbG9naW4YAiABKAkSFgoEbmFtZRgDIAEoCUIIukgFcgMYyAESIAoTcGFzc2tleV9hbnN3ZXJfanNvbhgEIAEoCUIDgAEBEiIKCHBhc3N3b3JkGAUgASgJQhCAAQG6SArYAQFyBRAMGOgHIm8KElJlZGVlbUxpbmtSZXNwb25zZRIuCgVncmFudBgBIAEoCzIfLmdhdGV3YXkucGVvcGxlLnYxLlNlc3Npb25HcmFudBIpCgZwZXJzb24YAiABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24idgoQQmVnaW5PaWRjUmVxdWVzdBIYCghwcm92aWRlchgBIAEoCUIGukgDyAEBEi8KB3B1cnBvc2UYAiABKA4yHi5nYXRld2F5LnBlb3BsZS52MS5PaWRjUHVycG9zZRIXCgpsaW5rX3Rva2VuGAMgASgJQgOAAQEiWQoRQmVnaW5PaWRjUmVzcG9uc2USGQoRYXV0aG9yaXphdGlvbl91cmwYASABKAkSKQoEZmxvdxgCIAEoCzIbLmdhdGV3YXkucGVvcGxlLnYxLk9pZGNGbG93Ik4KCE9pZGNGbG93EhIKBXRva2VuGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiZQoRRmluaXNoT2lkY1JlcXVlc3QSGAoIcHJvdmlkZXIYASABKAlCBrpIA8gBARIXCgRmbG93GAIgASgJQgmAAQG6SAPIAQESHQoFcXVlcnkYAyABKAlCDoABAbpICMgBAXIDGIBAItIBChJGaW5pc2hPaWRjUmVzcG9uc2USLgoFZ3JhbnQYASABKAsyHy5nYXRld2F5LnBlb3BsZS52MS5TZXNzaW9uR3JhbnQSKQoGcGVyc29uGAIgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEi8KB3B1cnBvc2UYAyABKA4yHi5nYXRld2F5LnBlb3BsZS52MS5PaWRjUHVycG9zZRIwCgxzdHJvbmdfdW50aWwYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiYKDVNpZ25VcFJlcXVlc3QSFQoFZW1haWwYASABKAlCBrpIA8gBASIQCg5TaWduVXBSZXNwb25zZSKNAQoTQ29uZmlybUVtYWlsUmVxdWVzdBIYCgV0b2tlbhgBIAEoCUIJgAEBukgDyAEBEhYKBG5hbWUYAiABKAlCCLpIBXIDGMgBEiAKE3Bhc3NrZXlfYW5zd2VyX2pzb24YAyABKAlCA4ABARIiCghwYXNzd29yZBgEIAEoCUIQgAEBukgK2AEBcgUQDBjoByJxChRDb25maXJtRW1haWxSZXNwb25zZRIuCgVncmFudBgBIAEoCzIfLmdhdGV3YXkucGVvcGxlLnYxLlNlc3Npb25HcmFudBIpCgZwZXJzb24YAiABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24iUQoWQ29uZmlybUlkZW50aXR5UmVxdWVzdBIgChNwYXNza2V5X2Fuc3dlcl9qc29uGAEgASgJQgOAAQESFQoIcGFzc3dvcmQYAiABKAlCA4ABASJLChdDb25maXJtSWRlbnRpdHlSZXNwb25zZRIwCgxzdHJvbmdfdW50aWwYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIj0KE0JlZ2luUGFzc2tleVJlcXVlc3QSFwoKbGlua190b2tlbhgBIAEoCUIDgAEBEg0KBWxvZ2luGAIgASgJIlsKFEJlZ2luUGFzc2tleVJlc3BvbnNlEhwKFHBhc3NrZXlfb3B0aW9uc19qc29uGAEgASgJEiUKBGxpbmsYAiABKAsyFy5nYXRld2F5LnBlb3BsZS52MS5MaW5rItEBCgRMaW5rEi8KB3B1cnBvc2UYASABKA4yHi5nYXRld2F5LnBlb3BsZS52MS5MaW5rUHVycG9zZRIUCgxhY2NvdW50X25hbWUYAiABKAkSLAoEcm9sZRgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEg0KBWxvZ2luGAQgASgJEi4KCmV4cGlyZXNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDW5lZWRzX3Bhc3NrZXkYBiABKAgqdQoLT2lkY1B1cnBvc2USHAoYT0lEQ19QVVJQT1NFX1VOU1BFQ0lGSUVEEAASGAoUT0lEQ19QVVJQT1NFX1NJR05fSU4QAxIYChRPSURDX1BVUlBPU0VfQ09ORklSTRABEhQKEE9JRENfUFVSUE9TRV9BREQQAiqtAQoLTGlua1B1cnBvc2USHAoYTElOS19QVVJQT1NFX1VOU1BFQ0lGSUVEEAASFgoSTElOS19QVVJQT1NFX09XTkVSEAESGwoXTElOS19QVVJQT1NFX0lOVklUQVRJT04QAhIZChVMSU5LX1BVUlBPU0VfUkVDT1ZFUlkQAxIYChRMSU5LX1BVUlBPU0VfU0lHTl9VUBAEEhYKEkxJTktfUFVSUE9TRV9FTUFJTBAFMscICg1TaWduSW5TZXJ2aWNlEmcKC0JlZ2luU2lnbkluEiUuZ2F0ZXdheS5wZW9wbGUudjEuQmVnaW5TaWduSW5SZXF1ZXN0GiYuZ2F0ZXdheS5wZW9wbGUudjEuQmVnaW5TaWduSW5SZXNwb25zZSIJkAIA6scYAigBEnkKEVNpZ25JbldpdGhQYXNza2V5EisuZ2F0ZXdheS5wZW9wbGUudjEuU2lnbkluV2l0aFBhc3NrZXlSZXF1ZXN0GiwuZ2F0ZXdheS5wZW9wbGUudjEuU2lnbkluV2l0aFBhc3NrZXlSZXNwb25zZSIJkAIA6scYAigBEnwKElNpZ25JbldpdGhQYXNzd29yZBIsLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25JbldpdGhQYXNzd29yZFJlcXVlc3QaLS5nYXRld2F5LnBlb3BsZS52MS5TaWduSW5XaXRoUGFzc3dvcmRSZXNwb25zZSIJkAIA6scYAigBEmQKClJlZGVlbUxpbmsSJC5nYXRld2F5LnBlb3BsZS52MS5SZWRlZW1MaW5rUmVxdWVzdBolLmdhdGV3YXkucGVvcGxlLnYxLlJlZGVlbUxpbmtSZXNwb25zZSIJkAIA6scYAigBEmEKCUJlZ2luT2lkYxIjLmdhdGV3YXkucGVvcGxlLnYxLkJlZ2luT2lkY1JlcXVlc3QaJC5nYXRld2F5LnBlb3BsZS52MS5CZWdpbk9pZGNSZXNwb25zZSIJkAIA6scYAigBEmQKCkZpbmlzaE9pZGMSJC5nYXRld2F5LnBlb3BsZS52MS5GaW5pc2hPaWRjUmVxdWVzdBolLmdhdGV3YXkucGVvcGxlLnYxLkZpbmlzaE9pZGNSZXNwb25zZSIJkAIA6scYAigBElgKBlNpZ25VcBIgLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25VcFJlcXVlc3QaIS5nYXRld2F5LnBlb3BsZS52MS5TaWduVXBSZXNwb25zZSIJkAIA6scYAigBEmoKDENvbmZpcm1FbWFpbBImLmdhdGV3YXkucGVvcGxlLnYxLkNvbmZpcm1FbWFpbFJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5Db25maXJtRW1haWxSZXNwb25zZSIJkAIA6scYAigBEnMKD0NvbmZpcm1JZGVudGl0eRIpLmdhdGV3YXkucGVvcGxlLnYxLkNvbmZpcm1JZGVudGl0eVJlcXVlc3QaKi5nYXRld2F5LnBlb3BsZS52MS5Db25maXJtSWRlbnRpdHlSZXNwb25zZSIJkAIA6scYAhgBEmoKDEJlZ2luUGFzc2tleRImLmdhdGV3YXkucGVvcGxlLnYxLkJlZ2luUGFzc2tleVJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5CZWdpblBhc3NrZXlSZXNwb25zZSIJkAIA6scYAigBQj8KEWdhdGV3YXkucGVvcGxlLnYxUAFaKG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9wZW9wbGUvdjE7cGVvcGxldjFiBnByb3RvMw", [file_buf_validate_validate, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nYXRld2F5L3Blb3BsZS92MS9zaWduX2luLnByb3RvEhFnYXRld2F5LnBlb3BsZS52MSIUChJCZWdpblNpZ25JblJlcXVlc3QieAoTQmVnaW5TaWduSW5SZXNwb25zZRIcChRwYXNza2V5X29wdGlvbnNfanNvbhgBIAEoCRIyCglwcm92aWRlcnMYAiADKAsyHy5nYXRld2F5LnBlb3BsZS52MS5PaWRjUHJvdmlkZXISDwoHc2lnbl91cBgDIAEoCCI6ChhTaWduSW5XaXRoUGFzc2tleVJlcXVlc3QSHgoLYW5zd2VyX2pzb24YASABKAlCCYABAbpIA8gBASJ2ChlTaWduSW5XaXRoUGFzc2tleVJlc3BvbnNlEi4KBWdyYW50GAEgASgLMh8uZ2F0ZXdheS5wZW9wbGUudjEuU2Vzc2lvbkdyYW50EikKBnBlcnNvbhgCIAEoCzIZLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbiKBAQoZU2lnbkluV2l0aFBhc3N3b3JkUmVxdWVzdBIVCgVsb2dpbhgBIAEoCUIGukgDyAEBEhsKCHBhc3N3b3JkGAIgASgJQgmAAQG6SAPIAQESMAoEY2VsbBgDIAEoCUIiukgR2AEBcgwyCl5bMC05XXsyfSSiyBgKdHdvIGRpZ2l0cyKnAQoaU2lnbkluV2l0aFBhc3N3b3JkUmVzcG9uc2USLgoFZ3JhbnQYASABKAsyHy5nYXRld2F5LnBlb3BsZS52MS5TZXNzaW9uR3JhbnQSKQoGcGVyc29uGAIgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEi4KB2Nob2ljZXMYAyADKAsyHS5nYXRld2F5LnBlb3BsZS52MS5DZWxsQ2hvaWNlIjEKCkNlbGxDaG9pY2USDAoEY2VsbBgBIAEoCRIVCg1hY2NvdW50X25hbWVzGAIgAygJIpoBChFSZWRlZW1MaW5rUmVxdWVzdBIYCgV0b2tlbhgBIAEoCUIJgAEBukgDyAEBEg0KBWxvZ2luGAIgASgJEhYKBG5hbWUYAyABKAlCCLpIBXIDGMgBEiAKE3Bhc3NrZXlfYW5zd2VyX2pzb24YBCABKAlCA4ABARIiCghwYXNzd29yZBgFIAEoCUIQgAEBukgK2AEBcgUQDBjoByJvChJSZWRlZW1MaW5rUmVzcG9uc2USLgoFZ3JhbnQYASABKAsyHy5nYXRld2F5LnBlb3BsZS52MS5TZXNzaW9uR3JhbnQSKQoGcGVyc29uGAIgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uInYKEEJlZ2luT2lkY1JlcXVlc3QSGAoIcHJvdmlkZXIYASABKAlCBrpIA8gBARIvCgdwdXJwb3NlGAIgASgOMh4uZ2F0ZXdheS5wZW9wbGUudjEuT2lkY1B1cnBvc2USFwoKbGlua190b2tlbhgDIAEoCUIDgAEBIlkKEUJlZ2luT2lkY1Jlc3BvbnNlEhkKEWF1dGhvcml6YXRpb25fdXJsGAEgASgJEikKBGZsb3cYAiABKAsyGy5nYXRld2F5LnBlb3BsZS52MS5PaWRjRmxvdyJOCghPaWRjRmxvdxISCgV0b2tlbhgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImUKEUZpbmlzaE9pZGNSZXF1ZXN0EhgKCHByb3ZpZGVyGAEgASgJQga6SAPIAQESFwoEZmxvdxgCIAEoCUIJgAEBukgDyAEBEh0KBXF1ZXJ5GAMgASgJQg6AAQG6SAjIAQFyAxiAQCLSAQoSRmluaXNoT2lkY1Jlc3BvbnNlEi4KBWdyYW50GAEgASgLMh8uZ2F0ZXdheS5wZW9wbGUudjEuU2Vzc2lvbkdyYW50EikKBnBlcnNvbhgCIAEoCzIZLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbhIvCgdwdXJwb3NlGAMgASgOMh4uZ2F0ZXdheS5wZW9wbGUudjEuT2lkY1B1cnBvc2USMAoMc3Ryb25nX3VudGlsGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCImCg1TaWduVXBSZXF1ZXN0EhUKBWVtYWlsGAEgASgJQga6SAPIAQEiEAoOU2lnblVwUmVzcG9uc2UijQEKE0NvbmZpcm1FbWFpbFJlcXVlc3QSGAoFdG9rZW4YASABKAlCCYABAbpIA8gBARIWCgRuYW1lGAIgASgJQgi6SAVyAxjIARIgChNwYXNza2V5X2Fuc3dlcl9qc29uGAMgASgJQgOAAQESIgoIcGFzc3dvcmQYBCABKAlCEIABAbpICtgBAXIFEAwY6AcicQoUQ29uZmlybUVtYWlsUmVzcG9uc2USLgoFZ3JhbnQYASABKAsyHy5nYXRld2F5LnBlb3BsZS52MS5TZXNzaW9uR3JhbnQSKQoGcGVyc29uGAIgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uIlEKFkNvbmZpcm1JZGVudGl0eVJlcXVlc3QSIAoTcGFzc2tleV9hbnN3ZXJfanNvbhgBIAEoCUIDgAEBEhUKCHBhc3N3b3JkGAIgASgJQgOAAQEiSwoXQ29uZmlybUlkZW50aXR5UmVzcG9uc2USMAoMc3Ryb25nX3VudGlsGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI9ChNCZWdpblBhc3NrZXlSZXF1ZXN0EhcKCmxpbmtfdG9rZW4YASABKAlCA4ABARINCgVsb2dpbhgCIAEoCSJbChRCZWdpblBhc3NrZXlSZXNwb25zZRIcChRwYXNza2V5X29wdGlvbnNfanNvbhgBIAEoCRIlCgRsaW5rGAIgASgLMhcuZ2F0ZXdheS5wZW9wbGUudjEuTGluayLRAQoETGluaxIvCgdwdXJwb3NlGAEgASgOMh4uZ2F0ZXdheS5wZW9wbGUudjEuTGlua1B1cnBvc2USFAoMYWNjb3VudF9uYW1lGAIgASgJEiwKBHJvbGUYAyABKA4yHi5nYXRld2F5LmNvbW1vbi52MS5BY2NvdW50Um9sZRINCgVsb2dpbhgEIAEoCRIuCgpleHBpcmVzX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1uZWVkc19wYXNza2V5GAYgASgIKnUKC09pZGNQdXJwb3NlEhwKGE9JRENfUFVSUE9TRV9VTlNQRUNJRklFRBAAEhgKFE9JRENfUFVSUE9TRV9TSUdOX0lOEAMSGAoUT0lEQ19QVVJQT1NFX0NPTkZJUk0QARIUChBPSURDX1BVUlBPU0VfQUREEAIqrQEKC0xpbmtQdXJwb3NlEhwKGExJTktfUFVSUE9TRV9VTlNQRUNJRklFRBAAEhYKEkxJTktfUFVSUE9TRV9PV05FUhABEhsKF0xJTktfUFVSUE9TRV9JTlZJVEFUSU9OEAISGQoVTElOS19QVVJQT1NFX1JFQ09WRVJZEAMSGAoUTElOS19QVVJQT1NFX1NJR05fVVAQBBIWChJMSU5LX1BVUlBPU0VfRU1BSUwQBTLHCAoNU2lnbkluU2VydmljZRJnCgtCZWdpblNpZ25JbhIlLmdhdGV3YXkucGVvcGxlLnYxLkJlZ2luU2lnbkluUmVxdWVzdBomLmdhdGV3YXkucGVvcGxlLnYxLkJlZ2luU2lnbkluUmVzcG9uc2UiCZACAOrHGAIoARJ5ChFTaWduSW5XaXRoUGFzc2tleRIrLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25JbldpdGhQYXNza2V5UmVxdWVzdBosLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25JbldpdGhQYXNza2V5UmVzcG9uc2UiCZACAOrHGAIoARJ8ChJTaWduSW5XaXRoUGFzc3dvcmQSLC5nYXRld2F5LnBlb3BsZS52MS5TaWduSW5XaXRoUGFzc3dvcmRSZXF1ZXN0Gi0uZ2F0ZXdheS5wZW9wbGUudjEuU2lnbkluV2l0aFBhc3N3b3JkUmVzcG9uc2UiCZACAOrHGAIoARJkCgpSZWRlZW1MaW5rEiQuZ2F0ZXdheS5wZW9wbGUudjEuUmVkZWVtTGlua1JlcXVlc3QaJS5nYXRld2F5LnBlb3BsZS52MS5SZWRlZW1MaW5rUmVzcG9uc2UiCZACAOrHGAIoARJhCglCZWdpbk9pZGMSIy5nYXRld2F5LnBlb3BsZS52MS5CZWdpbk9pZGNSZXF1ZXN0GiQuZ2F0ZXdheS5wZW9wbGUudjEuQmVnaW5PaWRjUmVzcG9uc2UiCZACAOrHGAIoARJkCgpGaW5pc2hPaWRjEiQuZ2F0ZXdheS5wZW9wbGUudjEuRmluaXNoT2lkY1JlcXVlc3QaJS5nYXRld2F5LnBlb3BsZS52MS5GaW5pc2hPaWRjUmVzcG9uc2UiCZACAOrHGAIoARJYCgZTaWduVXASIC5nYXRld2F5LnBlb3BsZS52MS5TaWduVXBSZXF1ZXN0GiEuZ2F0ZXdheS5wZW9wbGUudjEuU2lnblVwUmVzcG9uc2UiCZACAOrHGAIoARJqCgxDb25maXJtRW1haWwSJi5nYXRld2F5LnBlb3BsZS52MS5Db25maXJtRW1haWxSZXF1ZXN0GicuZ2F0ZXdheS5wZW9wbGUudjEuQ29uZmlybUVtYWlsUmVzcG9uc2UiCZACAOrHGAIoARJzCg9Db25maXJtSWRlbnRpdHkSKS5nYXRld2F5LnBlb3BsZS52MS5Db25maXJtSWRlbnRpdHlSZXF1ZXN0GiouZ2F0ZXdheS5wZW9wbGUudjEuQ29uZmlybUlkZW50aXR5UmVzcG9uc2UiCZACAOrHGAIYARJqCgxCZWdpblBhc3NrZXkSJi5nYXRld2F5LnBlb3BsZS52MS5CZWdpblBhc3NrZXlSZXF1ZXN0GicuZ2F0ZXdheS5wZW9wbGUudjEuQmVnaW5QYXNza2V5UmVzcG9uc2UiCZACAOrHGAIoAUI/ChFnYXRld2F5LnBlb3BsZS52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvcGVvcGxlL3YxO3Blb3BsZXYxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_gateway_people_v1_person, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.people.v1.BeginSignInRequest
@@ -128,6 +128,13 @@ export type SignInWithPasswordRequest = Message<"gateway.people.v1.SignInWithPas
    * @generated from field: string password = 2;
    */
   password: string;
+
+  /**
+   * One of the choices of an earlier answer. Empty: where the login is known.
+   *
+   * @generated from field: string cell = 3;
+   */
+  cell: string;
 };
 
 /**
@@ -142,18 +149,26 @@ export const SignInWithPasswordRequestSchema: GenMessage<SignInWithPasswordReque
  */
 export type SignInWithPasswordResponse = Message<"gateway.people.v1.SignInWithPasswordResponse"> & {
   /**
-   * The new session.
+   * The new session. Absent: there are choices.
    *
    * @generated from field: gateway.people.v1.SessionGrant grant = 1;
    */
   grant?: SessionGrant | undefined;
 
   /**
-   * Who signed in.
+   * Who signed in. Absent: there are choices.
    *
    * @generated from field: gateway.people.v1.Person person = 2;
    */
   person?: Person | undefined;
+
+  /**
+   * The cells of an installation whose people have this login and password, if there are several:
+   * call again with one of them. Nobody is signed in yet.
+   *
+   * @generated from field: repeated gateway.people.v1.CellChoice choices = 3;
+   */
+  choices: CellChoice[];
 };
 
 /**
@@ -162,6 +177,34 @@ export type SignInWithPasswordResponse = Message<"gateway.people.v1.SignInWithPa
  */
 export const SignInWithPasswordResponseSchema: GenMessage<SignInWithPasswordResponse> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_sign_in, 5);
+
+/**
+ * Where somebody can sign in.
+ *
+ * @generated from message gateway.people.v1.CellChoice
+ */
+export type CellChoice = Message<"gateway.people.v1.CellChoice"> & {
+  /**
+   * Its name, two digits.
+   *
+   * @generated from field: string cell = 1;
+   */
+  cell: string;
+
+  /**
+   * The names of the accounts of the person there.
+   *
+   * @generated from field: repeated string account_names = 2;
+   */
+  accountNames: string[];
+};
+
+/**
+ * Describes the message gateway.people.v1.CellChoice.
+ * Use `create(CellChoiceSchema)` to create a new message.
+ */
+export const CellChoiceSchema: GenMessage<CellChoice> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_sign_in, 6);
 
 /**
  * @generated from message gateway.people.v1.RedeemLinkRequest
@@ -210,7 +253,7 @@ export type RedeemLinkRequest = Message<"gateway.people.v1.RedeemLinkRequest"> &
  * Use `create(RedeemLinkRequestSchema)` to create a new message.
  */
 export const RedeemLinkRequestSchema: GenMessage<RedeemLinkRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 6);
+  messageDesc(file_gateway_people_v1_sign_in, 7);
 
 /**
  * @generated from message gateway.people.v1.RedeemLinkResponse
@@ -236,7 +279,7 @@ export type RedeemLinkResponse = Message<"gateway.people.v1.RedeemLinkResponse">
  * Use `create(RedeemLinkResponseSchema)` to create a new message.
  */
 export const RedeemLinkResponseSchema: GenMessage<RedeemLinkResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 7);
+  messageDesc(file_gateway_people_v1_sign_in, 8);
 
 /**
  * @generated from message gateway.people.v1.BeginOidcRequest
@@ -270,7 +313,7 @@ export type BeginOidcRequest = Message<"gateway.people.v1.BeginOidcRequest"> & {
  * Use `create(BeginOidcRequestSchema)` to create a new message.
  */
 export const BeginOidcRequestSchema: GenMessage<BeginOidcRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 8);
+  messageDesc(file_gateway_people_v1_sign_in, 9);
 
 /**
  * @generated from message gateway.people.v1.BeginOidcResponse
@@ -296,7 +339,7 @@ export type BeginOidcResponse = Message<"gateway.people.v1.BeginOidcResponse"> &
  * Use `create(BeginOidcResponseSchema)` to create a new message.
  */
 export const BeginOidcResponseSchema: GenMessage<BeginOidcResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 9);
+  messageDesc(file_gateway_people_v1_sign_in, 10);
 
 /**
  * What the browser keeps while its person is at the provider. Over HTTP the listener moves it into
@@ -325,7 +368,7 @@ export type OidcFlow = Message<"gateway.people.v1.OidcFlow"> & {
  * Use `create(OidcFlowSchema)` to create a new message.
  */
 export const OidcFlowSchema: GenMessage<OidcFlow> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 10);
+  messageDesc(file_gateway_people_v1_sign_in, 11);
 
 /**
  * @generated from message gateway.people.v1.FinishOidcRequest
@@ -358,7 +401,7 @@ export type FinishOidcRequest = Message<"gateway.people.v1.FinishOidcRequest"> &
  * Use `create(FinishOidcRequestSchema)` to create a new message.
  */
 export const FinishOidcRequestSchema: GenMessage<FinishOidcRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 11);
+  messageDesc(file_gateway_people_v1_sign_in, 12);
 
 /**
  * @generated from message gateway.people.v1.FinishOidcResponse
@@ -399,7 +442,7 @@ export type FinishOidcResponse = Message<"gateway.people.v1.FinishOidcResponse">
  * Use `create(FinishOidcResponseSchema)` to create a new message.
  */
 export const FinishOidcResponseSchema: GenMessage<FinishOidcResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 12);
+  messageDesc(file_gateway_people_v1_sign_in, 13);
 
 /**
  * @generated from message gateway.people.v1.SignUpRequest
@@ -418,7 +461,7 @@ export type SignUpRequest = Message<"gateway.people.v1.SignUpRequest"> & {
  * Use `create(SignUpRequestSchema)` to create a new message.
  */
 export const SignUpRequestSchema: GenMessage<SignUpRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 13);
+  messageDesc(file_gateway_people_v1_sign_in, 14);
 
 /**
  * @generated from message gateway.people.v1.SignUpResponse
@@ -431,7 +474,7 @@ export type SignUpResponse = Message<"gateway.people.v1.SignUpResponse"> & {
  * Use `create(SignUpResponseSchema)` to create a new message.
  */
 export const SignUpResponseSchema: GenMessage<SignUpResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 14);
+  messageDesc(file_gateway_people_v1_sign_in, 15);
 
 /**
  * @generated from message gateway.people.v1.ConfirmEmailRequest
@@ -473,7 +516,7 @@ export type ConfirmEmailRequest = Message<"gateway.people.v1.ConfirmEmailRequest
  * Use `create(ConfirmEmailRequestSchema)` to create a new message.
  */
 export const ConfirmEmailRequestSchema: GenMessage<ConfirmEmailRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 15);
+  messageDesc(file_gateway_people_v1_sign_in, 16);
 
 /**
  * @generated from message gateway.people.v1.ConfirmEmailResponse
@@ -499,7 +542,7 @@ export type ConfirmEmailResponse = Message<"gateway.people.v1.ConfirmEmailRespon
  * Use `create(ConfirmEmailResponseSchema)` to create a new message.
  */
 export const ConfirmEmailResponseSchema: GenMessage<ConfirmEmailResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 16);
+  messageDesc(file_gateway_people_v1_sign_in, 17);
 
 /**
  * Exactly one of the two.
@@ -527,7 +570,7 @@ export type ConfirmIdentityRequest = Message<"gateway.people.v1.ConfirmIdentityR
  * Use `create(ConfirmIdentityRequestSchema)` to create a new message.
  */
 export const ConfirmIdentityRequestSchema: GenMessage<ConfirmIdentityRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 17);
+  messageDesc(file_gateway_people_v1_sign_in, 18);
 
 /**
  * @generated from message gateway.people.v1.ConfirmIdentityResponse
@@ -546,7 +589,7 @@ export type ConfirmIdentityResponse = Message<"gateway.people.v1.ConfirmIdentity
  * Use `create(ConfirmIdentityResponseSchema)` to create a new message.
  */
 export const ConfirmIdentityResponseSchema: GenMessage<ConfirmIdentityResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 18);
+  messageDesc(file_gateway_people_v1_sign_in, 19);
 
 /**
  * @generated from message gateway.people.v1.BeginPasskeyRequest
@@ -572,7 +615,7 @@ export type BeginPasskeyRequest = Message<"gateway.people.v1.BeginPasskeyRequest
  * Use `create(BeginPasskeyRequestSchema)` to create a new message.
  */
 export const BeginPasskeyRequestSchema: GenMessage<BeginPasskeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 19);
+  messageDesc(file_gateway_people_v1_sign_in, 20);
 
 /**
  * @generated from message gateway.people.v1.BeginPasskeyResponse
@@ -598,7 +641,7 @@ export type BeginPasskeyResponse = Message<"gateway.people.v1.BeginPasskeyRespon
  * Use `create(BeginPasskeyResponseSchema)` to create a new message.
  */
 export const BeginPasskeyResponseSchema: GenMessage<BeginPasskeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 20);
+  messageDesc(file_gateway_people_v1_sign_in, 21);
 
 /**
  * What a person is shown before the link is used.
@@ -655,7 +698,7 @@ export type Link = Message<"gateway.people.v1.Link"> & {
  * Use `create(LinkSchema)` to create a new message.
  */
 export const LinkSchema: GenMessage<Link> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_sign_in, 21);
+  messageDesc(file_gateway_people_v1_sign_in, 22);
 
 /**
  * What a person wants at a provider of OIDC.

@@ -24,10 +24,13 @@ import { hasSecret, withoutSecret } from "../parts/secret-text.ts";
 import { Notice, Time } from "../parts/small.tsx";
 import { Empty } from "../parts/view.tsx";
 import { go, hrefOf, useQuery } from "../router.ts";
-import { isOperatorAdmin, operatorPart } from "../session.ts";
+import { isOperatorAdmin, operatorPart, session } from "../session.ts";
+import { words as pageWords } from "../words.ts";
 import { paletteWords } from "../words-palette.ts";
 import { AccountLink, accountHref, ListTable, orderHref } from "./common.tsx";
 import { words } from "./words.ts";
+
+const { shell } = pageWords;
 
 const searchHref = (q: string) => hrefOf(operatorPart, "search", { q });
 
@@ -55,7 +58,7 @@ export function SearchPage(): JSX.Element {
   );
   const hits = found.data?.hits ?? [];
   const [only] = hits.length === 1 ? hits : [];
-  const to = only && hrefOfHit(only);
+  const to = only && !isElsewhere(only) ? hrefOfHit(only) : undefined;
   useEffect(() => {
     if (to !== undefined) go(to, { replace: true });
   }, [to]);
@@ -201,8 +204,15 @@ const columns = [
   {
     name: "account",
     head: words.search.head.account,
-    cell: ({ accountId, accountName }: SearchHit) =>
-      accountId === "" ? words.none : <AccountLink accountId={accountId} name={accountName} />,
+    cell: (hit: SearchHit) => {
+      const { accountId, accountName, cell } = hit;
+      if (isElsewhere(hit)) return <bdi>{`${accountName || accountId} ${shell.cell(cell)}`}</bdi>;
+      return accountId === "" ? (
+        words.none
+      ) : (
+        <AccountLink accountId={accountId} name={accountName} />
+      );
+    },
   },
   {
     name: "at",
@@ -212,7 +222,18 @@ const columns = [
 ];
 
 /** Where operators look at a hit. */
-export function hrefOfHit({ kind, id, accountId, title }: SearchHit): string {
+export function hrefOfHit(hit: SearchHit): string {
+  const href = pageOfHit(hit);
+  if (!isElsewhere(hit)) return href;
+  return `/console/cell/${hit.cell}?${new URLSearchParams({ next: href })}`;
+}
+
+/** True for what is in another cell than the page. */
+function isElsewhere({ cell }: SearchHit): boolean {
+  return cell !== "" && !session.value.cells.some((one) => one.current && one.cell === cell);
+}
+
+function pageOfHit({ kind, id, accountId, title }: SearchHit): string {
   switch (kind) {
     case SearchHitKind.ORDER:
     case SearchHitKind.DOCUMENT:

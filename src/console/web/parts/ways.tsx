@@ -3,10 +3,11 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { SignInService } from "../../../../gen/gateway/people/v1/sign_in_pb.ts";
+import { type CellChoice, SignInService } from "../../../../gen/gateway/people/v1/sign_in_pb.ts";
 import { CallError, call, toCallError, useCall } from "../api.ts";
 import { leaveFor, openBeside } from "../oidc.ts";
 import { usePasskey } from "../passkeys.ts";
+import { address } from "../router.ts";
 import { session } from "../session.ts";
 import { words } from "../words.ts";
 import { Button } from "./button.tsx";
@@ -111,17 +112,35 @@ function PasswordForm({ isConfirm, onDone }: PasswordFormProps): JSX.Element {
   const known = isConfirm ? (session.value.person?.login ?? "") : "";
   const [login, setLogin] = useState(known);
   const [password, setPassword] = useState("");
-  const send = async () => {
+  const [choices, setChoices] = useState<readonly CellChoice[]>([]);
+  const signIn = async (cell: string) => {
+    const { signInWithPassword } = SignInService.method;
+    const answer = await call(signInWithPassword, { login, password, cell }, { asks: false });
+    setChoices(answer.choices);
+    return answer.choices.length === 0;
+  };
+  const send = async (cell = new URLSearchParams(address.value.search).get("cell") ?? "") => {
     if (isConfirm) await call(SignInService.method.confirmIdentity, { password }, { asks: false });
-    else await call(SignInService.method.signInWithPassword, { login, password }, { asks: false });
+    else if (!(await signIn(cell))) return;
     setPassword("");
     await onDone();
   };
+  if (choices.length > 0)
+    return (
+      <>
+        <p>{words.doors.chooseCell}</p>
+        {choices.map(({ cell, accountNames }) => (
+          <Button key={cell} onClick={() => send(cell)}>
+            {accountNames.join(", ") || words.shell.cell(cell)}
+          </Button>
+        ))}
+      </>
+    );
   return (
     <Form
       submit={isConfirm ? words.doors.confirmPassword : words.doors.signInWithPassword}
       fields={["login", "password"]}
-      onSubmit={send}
+      onSubmit={() => send()}
     >
       {!isConfirm && (
         <TextField

@@ -44,6 +44,7 @@ import { AdminTokensService } from "../../gen/gateway/people/v1/admin_tokens_pb.
 import { MailState, MembersService } from "../../gen/gateway/people/v1/members_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ProfileService } from "../../gen/gateway/people/v1/profile_pb.ts";
+import { SalesBucket, SalesService } from "../../gen/gateway/sales/v1/sales_pb.ts";
 import { Bucket, UsageService, type UsageSumsSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import { VerificationService } from "../../gen/gateway/verification/v1/verification_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
@@ -461,6 +462,57 @@ const preview = answer(PriceListsService.method.previewPrices, () => ({
   belowHalf: ["model-0"],
 }));
 
+const soldInAll = {
+  ...{ requests: 31n, chargedMicrocredits: 1_000_000_000n, overrunMicrocredits: 8_000_000n },
+  ...{ costPicodollars: "1230000000000", marginMicrodollars: 1_770_000n },
+  ...{ uncostedRequests: 11n, uncostedMicrocredits: 400_000_000n },
+};
+const soldBefore = {
+  ...{ startAt: at("2026-10-01"), requests: 29n, chargedMicrocredits: 700_000_000n },
+  ...{ costPicodollars: "900000000000", marginMicrodollars: 2_600_000n },
+};
+const soldByModel = [
+  {
+    ...{ model: "model-1", requests: 20n, chargedMicrocredits: 600_000_000n },
+    ...{ costPicodollars: "1220000000000", marginMicrodollars: 1_780_000n },
+    overrunMicrocredits: 2_000_000n,
+  },
+  {
+    ...{ model: "model-2", requests: 11n, chargedMicrocredits: 400_000_000n },
+    ...{ costPicodollars: "10000000000", marginMicrodollars: -410_000n },
+    overrunMicrocredits: 6_000_000n,
+  },
+];
+const sales = [
+  answer(SalesService.method.querySales, ({ bucket, groupBy }) => ({
+    totals: soldInAll,
+    ...{ bonusMicrocredits: 11_000_000n, adjustmentMicrocredits: 13_000_000n },
+    completeUntil: at("2026-11-22T14:01:00Z"),
+    rows:
+      groupBy.length > 0
+        ? soldByModel
+        : bucket === SalesBucket.MONTH
+          ? [soldBefore, { ...soldInAll, startAt: at("2026-11-01") }]
+          : [{ ...soldInAll, startAt: at("2026-11-20") }],
+  })),
+  answer(SalesService.method.queryRevenue, () => ({
+    rows: [
+      { startAt: at("2026-10-01"), netMicrodollars: 6_200_000n },
+      { startAt: at("2026-11-01"), netMicrodollars: 7_100_000n },
+    ],
+  })),
+  answer(SalesService.method.queryLiabilities, () => ({
+    rows: [{ owedMicrocredits: 2_000_000_000n, debtsMicrocredits: 3_500_000n }],
+  })),
+  answer(SalesService.method.listProviderBills, () => ({
+    bills: [
+      {
+        ...{ provider: "primary", costPicodollars: "1190000000000" },
+        ...{ billedMicrodollars: 1_210_000n, note: "as billed" },
+      },
+    ],
+  })),
+];
 const promotions = answer(PromotionsService.method.listPromotions, () => ({
   promotions: [
     {
@@ -1364,6 +1416,34 @@ const cases: Readonly<Record<string, Case>> = {
       ],
     },
   },
+  sales: {
+    path: operatorAt("/sales"),
+    answers: [operator, ...sales],
+    shown: {
+      figures: [
+        "Paid in | $7.10 | $6.20 the month before",
+        "Used | $5.00 | $3.50 the month before",
+        "Cost | $1.23 | $0.90 the month before",
+        "Margin | $1.77 | of 60 % of the use: the rest has no cost",
+      ],
+      tables: {
+        "Sums of the month": [
+          "Model | Requests | Used | Cost | Margin | Not paid",
+          "model-1 | 20 | $3.00 | $1.22 | $1.78 | $0.01",
+          "model-2 | 11 | $2.00 | $0.01 | −$0.41 | $0.03",
+        ],
+        "Providers of the month": [
+          "Provider | Cost | Billed | Note | Actions",
+          "primary | $1.19 | $1.21 | as billed | Enter bill",
+        ],
+      },
+      texts: [
+        "Promotions gave 11.00 credits, adjustments 13.00.",
+        "At its end, customers had 2,000.00 unused credits ($10.00) and owed 3.50.",
+        "All that was settled before 22 Nov 2026, 14:01:00 UTC is counted.",
+      ],
+    },
+  },
   promotions: {
     path: operatorAt("/promotions"),
     answers: [operator, promotions],
@@ -1529,7 +1609,7 @@ const read = `(async () => {
     ].flatMap((bar) => {
       const heights = [...bar.querySelectorAll("rect:not(.bars-hit)")].map((one) =>
         Number(one.getAttribute("height")) + 1);
-      const total = /: ([\\d,.]+) /.exec(bar.getAttribute("aria-label"))[1].replaceAll(",", "");
+      const total = /: \\$?([\\d,.]+)/.exec(bar.getAttribute("aria-label"))[1].replaceAll(",", "");
       const height = heights.reduce((sum, one) => sum + one, 0);
       return height === 0 ? [] : [[height, Number(total)]];
     }),

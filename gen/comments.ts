@@ -657,7 +657,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.common.v1.Payer": "Whose charges a budget counts.",
   "gateway.common.v1.Payer.key_id": "One key.",
   "gateway.common.v1.Payer.management_key_id": "All keys that the management key made.",
-  "gateway.common.v1.Payer.payer": "Whose budget it is. Required.",
+  "gateway.common.v1.Payer.payer": "Whose they are.",
   "gateway.common.v1.Payer.person_id": "All keys that the person manages.",
   "gateway.common.v1.Payer.pool": "The whole pool.",
   "gateway.common.v1.Price": "The price of one token of each category, in nano-credits: 1,000 of them are a micro-credit, 1,000,000 micro-credits are 1 credit, and 1 credit is 0.005 USD. A charge is the sum over all categories, rounded up once to a whole micro-credit.",

@@ -1,4 +1,5 @@
-// The limits of fields that forms send, by the names of the fields. `npm run generate` writes it.
+// The limits of fields that forms send, by the names of the fields. `npm run generate` writes
+// it.
 
 /** The most characters of a text. */
 export const longest: Readonly<Record<string, number>> = {

@@ -75,7 +75,7 @@ export const BudgetLimitsSchema: GenMessage<BudgetLimits> = /*@__PURE__*/
  */
 export type Payer = Message<"gateway.common.v1.Payer"> & {
   /**
-   * Whose budget it is. Required.
+   * Whose they are.
    *
    * @generated from oneof gateway.common.v1.Payer.payer
    */

@@ -20,8 +20,8 @@ function fieldsIn(message: DescMessage, known: Set<DescMessage>): DescField[] {
 
 /**
  * The text of that file: texts that the sources of the page name, as `name` or
- * `SearchRequest.query`, and numbers that they read by their descriptors. Of several fields with one name, the largest
- * limit, since the services check each by its own.
+ * `SearchRequest.query`, and numbers that they read by their descriptors. Of several fields with
+ * one name, the largest limit, since the services check each by its own.
  */
 export function writeFormLimits(): string {
   const sources = globSync("src/console/web/**/*.{ts,tsx}", { cwd: root })
@@ -48,8 +48,7 @@ export function writeFormLimits(): string {
     if (most !== undefined && read.has(localName)) add(largest, name, BigInt(most));
   }
   return [
-    "// The limits of fields that forms send, by the names of the fields. `npm run generate` writes",
-    "// it.",
+    "// The limits of fields that forms send, by their names. `npm run generate` writes it.",
     "",
     "/** The most characters of a text. */",
     `export const longest: Readonly<Record<string, number>> = ${tableOf(longest)};`,

@@ -1,4 +1,4 @@
-// The limits of fields that forms send, by the names of the fields. `npm run generate` writes it.
+// The limits of fields that forms send, by their names. `npm run generate` writes it.
 
 /** The most characters of a text. */
 export const longest: Readonly<Record<string, number>> = {

@@ -23,7 +23,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     http: ["http", "connections", "authenticate", "connect", "key-load", "sealed-content"],
     grpc: ["grpc", "client"],
-    console: ["console", "bundle", "generate"],
+    console: ["console", "bundle"],
   },
   { inference: ["inference"] },
   {

@@ -19,9 +19,9 @@ function fieldsIn(message: DescMessage, known: Set<DescMessage>): DescField[] {
 }
 
 /**
- * The text of that file: texts that the sources of the page name, as `name` or `SearchRequest.query`,
- * and numbers that they read by their descriptors. Of several fields with one name, the largest
- * limit, since the services check each by its own.
+ * The text of that file: texts that the sources of the page name, as `name` or
+ * `SearchRequest.query`, and numbers that they read by their descriptors. Of several fields with
+ * one name, the largest limit, since the services check each by its own.
  */
 export function writeFormLimits(): string {
   const sources = globSync("src/console/web/**/*.{ts,tsx}", { cwd: root })
@@ -48,7 +48,7 @@ export function writeFormLimits(): string {
     if (most !== undefined && read.has(localName)) add(largest, name, BigInt(most));
   }
   return [
-    "// The limits of fields that forms send, by the names of the fields. `npm run generate` writes it.",
+    "// The limits of fields that forms send, by their names. `npm run generate` writes it.",
     "",
     "/** The most characters of a text. */",
     `export const longest: Readonly<Record<string, number>> = ${tableOf(longest)};`,
@@ -61,7 +61,8 @@ export function writeFormLimits(): string {
 
 function tableOf(map: ReadonlyMap<string, bigint>): string {
   const lines = [...map].sort(([one], [other]) => (one < other ? -1 : 1));
-  return `{\n${lines.map(([name, limit]) => `  ${name.includes(".") ? `"${name}"` : name}: ${limit},\n`).join("")}}`;
+  const quoted = (name: string) => (name.includes(".") ? JSON.stringify(name) : name);
+  return `{\n${lines.map(([name, limit]) => `  ${quoted(name)}: ${limit},\n`).join("")}}`;
 }
 
 if (process.argv[1] === import.meta.filename)

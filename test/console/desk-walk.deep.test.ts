@@ -6,7 +6,6 @@ import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Client } from "pg";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { type CatalogFile, simulatedPayments } from "../../src/config/catalog.ts";
 import { hasChromium, leftDialog, openPage, startChromium } from "../support/chromium.ts";

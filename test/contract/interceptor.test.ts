@@ -196,8 +196,8 @@ describe("declared fields", () => {
     [
       "such a text in a list",
       createKey,
-      { accountId: "a", family: 1, name: "n", allowedModels: ["opus", "\0"] },
-      "allowed_models[1]",
+      { accountId: "a", family: 1, settings: { name: "n", allowedModels: ["opus", "\0"] } },
+      "settings.allowed_models[1]",
     ],
     ["an unlisted value", createKey, { accountId: "acc_1", family: 7 }, "family"],
     [

@@ -669,8 +669,10 @@ test("a program changes the keys whose makers allow it, and says why not the oth
     const { secret } = await service.createManagementKey(
       create(CreateManagementKeyRequestSchema, {
         accountId: "acc_a",
-        settings: { name: "one of two", scopes },
-        ...(requestsPerMinute !== undefined && { childLimits: { requestsPerMinute } }),
+        settings: {
+          ...{ name: "one of two", scopes },
+          ...(requestsPerMinute !== undefined && { childLimits: { requestsPerMinute } }),
+        },
       }),
       call,
     );

@@ -214,13 +214,11 @@ describe("no token", () => {
     const { personId } = support.person;
     const request = { name: "of support", scope: READ };
     expect(await errorOf(one.as(support.token).createAdminToken(request))).toBe("not_permitted");
-    await one
-      .as(owner.token)
-      .updatePerson({
-        personId,
-        settings: { operatorRole: OperatorRole.SUPPORT },
-        updateMask: { paths: ["operator_role"] },
-      });
+    await one.as(owner.token).updatePerson({
+      personId,
+      settings: { operatorRole: OperatorRole.SUPPORT },
+      updateMask: { paths: ["operator_role"] },
+    });
     expect(await errorOf(one.as(support.token).createAdminToken(request))).toBe("invalid_session");
   });
 });

@@ -55,13 +55,11 @@ describe("the open invitations of an owner end", () => {
     [
       "who is disabled",
       (personId) =>
-        node
-          .as(root.token)
-          .updatePerson({
-            personId,
-            settings: { disabled: true },
-            updateMask: { paths: ["disabled"] },
-          }),
+        node.as(root.token).updatePerson({
+          personId,
+          settings: { disabled: true },
+          updateMask: { paths: ["disabled"] },
+        }),
     ],
   ])("%s", async ([how, lose]) => {
     const name = how.replaceAll(" ", "-");
@@ -86,24 +84,20 @@ test("the recovery links of an operator who loses the role end", async () => {
   const rogue = await join(node, root, "acc_a", VIEWER, "rogue");
   const { personId } = rogue.person;
   const { ADMIN, SUPPORT } = OperatorRole;
-  await node
-    .as(root.token)
-    .updatePerson({
-      personId,
-      settings: { operatorRole: ADMIN },
-      updateMask: { paths: ["operator_role"] },
-    });
+  await node.as(root.token).updatePerson({
+    personId,
+    settings: { operatorRole: ADMIN },
+    updateMask: { paths: ["operator_role"] },
+  });
   const { token } = await signIn(node, rogue);
   const made = await node
     .as(token)
     .createSignInLink({ personId: victim.person.personId, reason: "locked out" });
-  await node
-    .as(root.token)
-    .updatePerson({
-      personId,
-      settings: { operatorRole: SUPPORT },
-      updateMask: { paths: ["operator_role"] },
-    });
+  await node.as(root.token).updatePerson({
+    personId,
+    settings: { operatorRole: SUPPORT },
+    updateMask: { paths: ["operator_role"] },
+  });
   expect(await errorOf(redeem(node, made.link, ""))).toBe("not_found token");
 });
 
@@ -271,13 +265,11 @@ describe("rights that are taken away meanwhile", () => {
   ])("do not make an operator %s", async ([what, act]) => {
     const rogue = await join(node, root, "acc_a", VIEWER, `gets-${what.replaceAll(" ", "-")}`);
     const { personId } = rogue.person;
-    await node
-      .as(root.token)
-      .updatePerson({
-        personId,
-        settings: { operatorRole: ADMIN },
-        updateMask: { paths: ["operator_role"] },
-      });
+    await node.as(root.token).updatePerson({
+      personId,
+      settings: { operatorRole: ADMIN },
+      updateMask: { paths: ["operator_role"] },
+    });
     const client = node.as((await signIn(node, rogue)).token);
     expect(await during(personId, () => act(client, personId), toNobody)).toBe("not_permitted");
   });

@@ -169,13 +169,11 @@ describe("a member who is removed", () => {
     const ben = await named(login);
     const heir = await named(`heir-${login}`);
     const operator = await named(`operator-${login}`, VIEWER, "acc_b");
-    await node
-      .as(owner.token)
-      .updatePerson({
-        personId: idOf(operator),
-        settings: { operatorRole: OperatorRole.ADMIN },
-        updateMask: { paths: ["operator_role"] },
-      });
+    await node.as(owner.token).updatePerson({
+      personId: idOf(operator),
+      settings: { operatorRole: OperatorRole.ADMIN },
+      updateMask: { paths: ["operator_role"] },
+    });
     const [key] = await makeKeys(ben, 1);
     const callers = { owner, himself: ben, operator: await signIn(node, operator) };
     const keysToPersonId = to === undefined ? "" : idOf(heir);
@@ -207,13 +205,11 @@ describe("a member who is removed", () => {
     const cleo = await named("cleo");
     const [viewer, stranger] = [await named("looks", VIEWER), await named("b", MEMBER, "acc_b")];
     const disabled = await named("disabled");
-    await node
-      .as(owner.token)
-      .updatePerson({
-        personId: idOf(disabled),
-        settings: { disabled: true },
-        updateMask: { paths: ["disabled"] },
-      });
+    await node.as(owner.token).updatePerson({
+      personId: idOf(disabled),
+      settings: { disabled: true },
+      updateMask: { paths: ["disabled"] },
+    });
     await makeKeys(cleo, 1);
     for (const heir of [viewer, stranger, disabled, cleo]) {
       const request = { keys: KEEP, keysToPersonId: idOf(heir) };
@@ -352,13 +348,11 @@ describe("a person who is deleted", () => {
   test("is deleted by himself or an operator admin, once", async () => {
     const [fay, gus, helper] = [await named("fay"), await named("gus"), await named("helper")];
     const support = OperatorRole.SUPPORT;
-    await node
-      .as(owner.token)
-      .updatePerson({
-        personId: idOf(helper),
-        settings: { operatorRole: support },
-        updateMask: { paths: ["operator_role"] },
-      });
+    await node.as(owner.token).updatePerson({
+      personId: idOf(helper),
+      settings: { operatorRole: support },
+      updateMask: { paths: ["operator_role"] },
+    });
     const supporter = await signIn(node, helper);
     for (const by of [fay, supporter]) expect(await deletePerson(by, gus)).toBe("not_permitted");
     expect(await deletePerson(owner, gus)).toBe("no error");
@@ -404,21 +398,17 @@ describe("a person who is deleted", () => {
     expect(String(failure)).toContain("account b");
     expect(await deletePerson(owner, jo)).toBe("last_one");
     const kim = await named("kim", OWNER, "acc_b");
-    await node
-      .as(owner.token)
-      .updatePerson({
-        personId: idOf(kim),
-        settings: { disabled: true },
-        updateMask: { paths: ["disabled"] },
-      });
+    await node.as(owner.token).updatePerson({
+      personId: idOf(kim),
+      settings: { disabled: true },
+      updateMask: { paths: ["disabled"] },
+    });
     expect(await deletePerson(jo)).toBe("last_one");
-    await node
-      .as(owner.token)
-      .updatePerson({
-        personId: idOf(kim),
-        settings: { disabled: false },
-        updateMask: { paths: ["disabled"] },
-      });
+    await node.as(owner.token).updatePerson({
+      personId: idOf(kim),
+      settings: { disabled: false },
+      updateMask: { paths: ["disabled"] },
+    });
     expect(await deletePerson(jo)).toBe("no error");
     expect(await deletePerson(owner, kim)).toBe("last_one");
   });
@@ -518,13 +508,11 @@ describe("a person who is deleted", () => {
       const two = [first, second];
       if (who === "operators") {
         const operator = OperatorRole.ADMIN;
-        await one
-          .as(first.token)
-          .updatePerson({
-            personId: idOf(second),
-            settings: { operatorRole: operator },
-            updateMask: { paths: ["operator_role"] },
-          });
+        await one.as(first.token).updatePerson({
+          personId: idOf(second),
+          settings: { operatorRole: operator },
+          updateMask: { paths: ["operator_role"] },
+        });
         two[1] = await signIn(one, second);
         // So that only the rule of operators holds them.
         await query(world.database, { name: "test/free", text: "delete from members" }, []);
@@ -532,13 +520,11 @@ describe("a person who is deleted", () => {
         const text = "update people set operator = 'none' where login = 'owner'";
         const third = await join(one, first, "acc_b", VIEWER, "third");
         const operator = OperatorRole.ADMIN;
-        await one
-          .as(first.token)
-          .updatePerson({
-            personId: idOf(third),
-            settings: { operatorRole: operator },
-            updateMask: { paths: ["operator_role"] },
-          });
+        await one.as(first.token).updatePerson({
+          personId: idOf(third),
+          settings: { operatorRole: operator },
+          updateMask: { paths: ["operator_role"] },
+        });
         await query(world.database, { name: "test/no-operator", text }, []);
       }
       const nodes = [one, world.node()];

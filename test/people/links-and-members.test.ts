@@ -183,23 +183,19 @@ describe("a recovery link", () => {
     const { link } = await node
       .as(owner.token)
       .createSignInLink({ personId, reason: "locked out" });
-    await node
-      .as(owner.token)
-      .updatePerson({
-        personId,
-        settings: { disabled: true },
-        updateMask: { paths: ["disabled"] },
-      });
+    await node.as(owner.token).updatePerson({
+      personId,
+      settings: { disabled: true },
+      updateMask: { paths: ["disabled"] },
+    });
     expect(await errorOf(identify(node, person.token))).toBe("invalid_session");
     expect(await errorOf(signIn(node, person))).toBe("sign_in_failed");
     expect(await errorOf(redeemWith(link, ""))).toBe("not_found token");
-    await node
-      .as(owner.token)
-      .updatePerson({
-        personId,
-        settings: { disabled: false },
-        updateMask: { paths: ["disabled"] },
-      });
+    await node.as(owner.token).updatePerson({
+      personId,
+      settings: { disabled: false },
+      updateMask: { paths: ["disabled"] },
+    });
     expect(await errorOf(signIn(node, person))).toBe("no error");
   });
 });
@@ -306,13 +302,11 @@ describe("operators", () => {
   test("list people, and support only looks", async () => {
     const helper = await redeem(node, await invitation(), "helper");
     const { personId } = helper.person;
-    await node
-      .as(owner.token)
-      .updatePerson({
-        personId,
-        settings: { operatorRole: OperatorRole.SUPPORT },
-        updateMask: { paths: ["operator_role"] },
-      });
+    await node.as(owner.token).updatePerson({
+      personId,
+      settings: { operatorRole: OperatorRole.SUPPORT },
+      updateMask: { paths: ["operator_role"] },
+    });
     // The change of the operator role ended the session.
     expect(await errorOf(identify(node, helper.token))).toBe("invalid_session");
     const { token } = await signIn(node, helper);
@@ -321,13 +315,11 @@ describe("operators", () => {
     ]);
     expect(
       await errorOf(
-        node
-          .as(token)
-          .updatePerson({
-            personId,
-            settings: { disabled: true },
-            updateMask: { paths: ["disabled"] },
-          }),
+        node.as(token).updatePerson({
+          personId,
+          settings: { disabled: true },
+          updateMask: { paths: ["disabled"] },
+        }),
       ),
     ).toBe("not_permitted");
     const page = await node.as(token).listPeople({ pageSize: 1 });

@@ -72,13 +72,11 @@ describe("another node learns", () => {
     const person = await join(one, owner, "acc_a", VIEWER, "disabled");
     const { personId } = person.person;
     await identify(other, person.token);
-    await one
-      .as(owner.token)
-      .updatePerson({
-        personId,
-        settings: { disabled: true },
-        updateMask: { paths: ["disabled"] },
-      });
+    await one.as(owner.token).updatePerson({
+      personId,
+      settings: { disabled: true },
+      updateMask: { paths: ["disabled"] },
+    });
     await soon(async () =>
       expect(await errorOf(identify(other, person.token))).toBe("invalid_session"),
     );
@@ -234,12 +232,10 @@ describe("guesses", () => {
 test("an operator role that is taken away is gone on every node", async () => {
   const person = await join(one, owner, "acc_a", VIEWER, "was-operator");
   const { personId } = person.person;
-  await one
-    .as(owner.token)
-    .updatePerson({
-      personId,
-      settings: { operatorRole: OperatorRole.ADMIN },
-      updateMask: { paths: ["operator_role"] },
-    });
+  await one.as(owner.token).updatePerson({
+    personId,
+    settings: { operatorRole: OperatorRole.ADMIN },
+    updateMask: { paths: ["operator_role"] },
+  });
   expect(await errorOf(one.as(person.token).listPeople({}))).toBe("invalid_session");
 });

@@ -313,13 +313,11 @@ describe("what comes back is refused", () => {
 
   test("of a person who is disabled", async () => {
     const { personId, subject } = await signedUp();
-    await node
-      .as(owner.token)
-      .updatePerson({
-        personId,
-        settings: { disabled: true },
-        updateMask: { paths: ["disabled"] },
-      });
+    await node.as(owner.token).updatePerson({
+      personId,
+      settings: { disabled: true },
+      updateMask: { paths: ["disabled"] },
+    });
     idp.person = subject;
     expect(await errorOf(signInAt({ provider: "acme" }))).toBe("sign_in_failed");
   });
@@ -688,13 +686,11 @@ describe("groups", () => {
     const { person } = await signInWith(subject, ["team"]);
     const personId = person?.personId ?? "";
     await node.as(owner.token).updateMember({ accountId: "acc_a", personId, role: OWNER });
-    await node
-      .as(owner.token)
-      .updatePerson({
-        personId,
-        settings: { operatorRole: OperatorRole.SUPPORT },
-        updateMask: { paths: ["operator_role"] },
-      });
+    await node.as(owner.token).updatePerson({
+      personId,
+      settings: { operatorRole: OperatorRole.SUPPORT },
+      updateMask: { paths: ["operator_role"] },
+    });
     expect(await signInWith(subject, [])).toMatchObject({
       role: OWNER,
       operatorRole: OperatorRole.SUPPORT,

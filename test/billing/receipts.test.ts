@@ -34,7 +34,12 @@ afterAll(async () => {
 const never = new AbortController().signal;
 const settle = (...requests: SettleRequest[]) => connection.run(() => settlementBatch(requests));
 const leftOut = [
-  create(LeftOutSchema, { where: "messages[3]", what: "thinking", why: LeftOutReason.MODEL, count: 2 }),
+  create(LeftOutSchema, {
+    where: "messages[3]",
+    what: "thinking",
+    why: LeftOutReason.MODEL,
+    count: 2,
+  }),
 ];
 const attempts = [
   create(AttemptSchema, { provider: "one", status: 200, firstEventAfter: durationFromMs(1_234) }),

@@ -145,7 +145,9 @@ const errorOf = (work: Promise<unknown>) =>
   );
 
 test("a request is settled once, with the ending that came first", async () => {
-  const leftOut = [create(LeftOutSchema, { where: "tools[1]", what: "x", why: LeftOutReason.MODEL, count: 1 })];
+  const leftOut = [
+    create(LeftOutSchema, { where: "tools[1]", what: "x", why: LeftOutReason.MODEL, count: 1 }),
+  ];
   const { bill, seen } = open([], { leftOut });
   expect(bill.isSettled).toBe(false);
   expect(bill.summary()).toEqual({ provider: "", model: "model-test", usage: undefined });

@@ -57,8 +57,8 @@ export function toDetails({ reason, message, facts }: ApiError): ErrorDetail[] {
 
 /**
  * The error with this message and these details. A reason that this version does not know becomes
- * `internal`, and a limit that it does not know is left out. Undefined: the details are not those of
- * an ApiError. Throws for details that cannot be decoded.
+ * `internal`, and a limit that it does not know is left out. Undefined: the details are not those
+ * of an ApiError. Throws for details that cannot be decoded.
  */
 export function fromDetails(message: string, details: readonly Any[]): ApiError | undefined {
   const find = <D extends DescMessage>(desc: D) =>

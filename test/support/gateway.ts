@@ -96,6 +96,8 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
         ROLE: "facade",
         PUBLIC_URL: publicUrl,
         CORE_ADDRESS: text(core.grpcAddress),
+        // It opens no gRPC listener of its own.
+        GRPC_PORT: "",
       })
     : core;
   const keys: unknown = JSON.parse(await readFile(join(dataDir, "first-keys.json"), "utf8"));

@@ -268,6 +268,15 @@ const ofAllCells = new Set<DescMethod>([
   serviceTypes.operations.method.search,
 ]);
 
+/** Makes of the call of a page one with a session, as any other program would make it. */
+function useCookie(cookie: SessionCookie, { method, requestHeader }: HandlerContext): void {
+  const token = cookie.tokenOf(requestHeader);
+  if (token === undefined) return;
+  requestHeader.set("authorization", `Session ${token}`);
+  const others = ofAllCells.has(method) ? cookie.othersOf(requestHeader.get("cookie")) : [];
+  if (others.length > 0) requestHeader.set(otherSessionsHeader, others.join(" "));
+}
+
 /** Authenticates a call before its request is read. The services authenticate again. */
 async function admit(parts: ConnectParts, context: HandlerContext): Promise<void> {
   const { identifyCaller, addressLoad, isDraining, adminMethods, sessionCookie } = parts;
@@ -286,15 +295,8 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
         context.requestHeader,
         sender?.request.raw.socket.remoteAddress ?? "",
       );
-    if (!context.requestHeader.has("authorization")) {
-      const token = sessionCookie?.tokenOf(context.requestHeader);
-      // From here on, the call is one with a session, as any other program would make it.
-      if (token !== undefined) context.requestHeader.set("authorization", `Session ${token}`);
-      const cookie = context.requestHeader.get("cookie");
-      const others = ofAllCells.has(context.method) ? sessionCookie?.othersOf(cookie) : [];
-      if (token !== undefined && others && others.length > 0)
-        context.requestHeader.set(otherSessionsHeader, others.join(" "));
-    }
+    if (sessionCookie && !context.requestHeader.has("authorization"))
+      useCookie(sessionCookie, context);
     const authorization = context.requestHeader.get("authorization") ?? "";
     // A service may begin its work before it looks at the signal.
     const timeoutMs = context.timeoutMs();

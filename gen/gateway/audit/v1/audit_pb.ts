@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/audit/v1/audit.proto.
  */
 export const file_gateway_audit_v1_audit: GenFile = /*@__PURE__*/
-  fileDesc("ChxnYXRld2F5L2F1ZGl0L3YxL2F1ZGl0LnByb3RvEhBnYXRld2F5LmF1ZGl0LnYxItECCgpBdWRpdEV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEi8KC29jY3VycmVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgVhY3RvchgDIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEhIKCmFjY291bnRfaWQYBCABKAkSDgoGbWV0aG9kGAUgASgJEhEKCXN1Y2NlZWRlZBgJIAEoCBIpCgZyZWFzb24YBiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5SZWFzb24SNgoFZmFjdHMYByADKAsyJy5nYXRld2F5LmF1ZGl0LnYxLkF1ZGl0RXZlbnQuRmFjdHNFbnRyeRIPCgdhZGRyZXNzGAggASgJGiwKCkZhY3RzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKgAgoWTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEicKBWFjdG9yGAIgASgLMhguZ2F0ZXdheS5jb21tb24udjEuQWN0b3ISDgoGbWV0aG9kGAMgASgJEiwKCHN0YXJ0X2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZlbmRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKCXBhZ2Vfc2l6ZRgGIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgHIAEoCUIIukgFcgMYgAgSFAoMYWxsX2FjY291bnRzGAggASgIEg4KBmtleV9pZBgJIAEoCSJgChdMaXN0QXVkaXRFdmVudHNSZXNwb25zZRIsCgZldmVudHMYASADKAsyHC5nYXRld2F5LmF1ZGl0LnYxLkF1ZGl0RXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJMoUBCgxBdWRpdFNlcnZpY2USdQoPTGlzdEF1ZGl0RXZlbnRzEiguZ2F0ZXdheS5hdWRpdC52MS5MaXN0QXVkaXRFdmVudHNSZXF1ZXN0GikuZ2F0ZXdheS5hdWRpdC52MS5MaXN0QXVkaXRFdmVudHNSZXNwb25zZSINkAIB6scYBhABGAMgAUI8ChBnYXRld2F5LmF1ZGl0LnYxUAFaJm1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9hdWRpdC92MTthdWRpdHYxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_common_v1_actor, file_gateway_common_v1_error, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("ChxnYXRld2F5L2F1ZGl0L3YxL2F1ZGl0LnByb3RvEhBnYXRld2F5LmF1ZGl0LnYxItECCgpBdWRpdEV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEi8KC29jY3VycmVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgVhY3RvchgDIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEhIKCmFjY291bnRfaWQYBCABKAkSDgoGbWV0aG9kGAUgASgJEhEKCXN1Y2NlZWRlZBgGIAEoCBIpCgZyZWFzb24YByABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5SZWFzb24SNgoFZmFjdHMYCCADKAsyJy5nYXRld2F5LmF1ZGl0LnYxLkF1ZGl0RXZlbnQuRmFjdHNFbnRyeRIPCgdhZGRyZXNzGAkgASgJGiwKCkZhY3RzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKgAgoWTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEicKBWFjdG9yGAIgASgLMhguZ2F0ZXdheS5jb21tb24udjEuQWN0b3ISDgoGbWV0aG9kGAMgASgJEiwKCHN0YXJ0X2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZlbmRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKCXBhZ2Vfc2l6ZRgGIAEoDUIIukgFKgMY6AcSHAoKcGFnZV90b2tlbhgHIAEoCUIIukgFcgMYgAgSFAoMYWxsX2FjY291bnRzGAggASgIEg4KBmtleV9pZBgJIAEoCSJgChdMaXN0QXVkaXRFdmVudHNSZXNwb25zZRIsCgZldmVudHMYASADKAsyHC5nYXRld2F5LmF1ZGl0LnYxLkF1ZGl0RXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJMoUBCgxBdWRpdFNlcnZpY2USdQoPTGlzdEF1ZGl0RXZlbnRzEiguZ2F0ZXdheS5hdWRpdC52MS5MaXN0QXVkaXRFdmVudHNSZXF1ZXN0GikuZ2F0ZXdheS5hdWRpdC52MS5MaXN0QXVkaXRFdmVudHNSZXNwb25zZSINkAIB6scYBhABGAMgAUI8ChBnYXRld2F5LmF1ZGl0LnYxUAFaJm1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9hdWRpdC92MTthdWRpdHYxYgZwcm90bzM", [file_buf_validate_validate, file_gateway_common_v1_actor, file_gateway_common_v1_error, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * One administrative act, or the attempt of one.
@@ -64,14 +64,14 @@ export type AuditEvent = Message<"gateway.audit.v1.AuditEvent"> & {
   /**
    * True: it was done. False: it was refused or failed, for `reason`.
    *
-   * @generated from field: bool succeeded = 9;
+   * @generated from field: bool succeeded = 6;
    */
   succeeded: boolean;
 
   /**
    * Why it was not done. Not set: it was, or the list of reasons does not have it any more.
    *
-   * @generated from field: gateway.common.v1.Reason reason = 6;
+   * @generated from field: gateway.common.v1.Reason reason = 7;
    */
   reason: Reason;
 
@@ -79,14 +79,14 @@ export type AuditEvent = Message<"gateway.audit.v1.AuditEvent"> & {
    * Ids, amounts and limits; an earlier value has the prefix `old`; and the `reason` that an
    * operator gave, which only operators read. Never a secret.
    *
-   * @generated from field: map<string, string> facts = 7;
+   * @generated from field: map<string, string> facts = 8;
    */
   facts: { [key: string]: string };
 
   /**
    * IP address of the caller. Empty: the gateway itself, or unknown.
    *
-   * @generated from field: string address = 8;
+   * @generated from field: string address = 9;
    */
   address: string;
 };

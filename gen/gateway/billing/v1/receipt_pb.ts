@@ -21,7 +21,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/billing/v1/receipt.proto.
  */
 export const file_gateway_billing_v1_receipt: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2JpbGxpbmcvdjEvcmVjZWlwdC5wcm90bxISZ2F0ZXdheS5iaWxsaW5nLnYxIrsBCgdBdHRlbXB0EhAKCHByb3ZpZGVyGAEgASgJEjMKB291dGNvbWUYAiABKA4yIi5nYXRld2F5LmJpbGxpbmcudjEuQXR0ZW1wdE91dGNvbWUSDgoGc3RhdHVzGAMgASgNEjQKEWZpcnN0X2V2ZW50X2FmdGVyGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBW1vZGVsGAUgASgJEhQKDGNvc3RfdmVyc2lvbhgGIAEoCSKwBgoHUmVjZWlwdBISCgpyZXF1ZXN0X2lkGAEgASgJEhgKCmFjY291bnRfaWQYAiABKAlCBJjIGAESFAoGa2V5X2lkGAMgASgJQgSYyBgBEi8KBmZhbWlseRgEIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIEmMgYARINCgVtb2RlbBgFIAEoCRInCgV1c2FnZRgGIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USGQoRaG9sZF9taWNyb2NyZWRpdHMYCCABKAMSIgoUY2hhcmdlZF9taWNyb2NyZWRpdHMYCSABKANCBJjIGAESHAoUb3ZlcnJ1bl9taWNyb2NyZWRpdHMYCiABKAMSLAoHb3V0Y29tZRgLIAEoDjIbLmdhdGV3YXkuYmlsbGluZy52MS5PdXRjb21lEigKBWJhc2lzGAwgASgOMhkuZ2F0ZXdheS5iaWxsaW5nLnYxLkJhc2lzEi0KCGF0dGVtcHRzGA0gAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkF0dGVtcHQSLwoLYWRtaXR0ZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnNldHRsZWRfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWdyYW50ZWRfb3V0cHV0X3Rva2VucxgQIAEoDRIwCg5yZXBvcnRlZF91c2FnZRgRIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEjMKBHRhZ3MYEiADKAsyJS5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdC5UYWdzRW50cnkSKQoHbWFkZV9ieRgTIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEiwKCGxlZnRfb3V0GBQgAygLMhouZ2F0ZXdheS5jb21tb24udjEuTGVmdE91dBorCglUYWdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASruAgoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9SVU5OSU5HEAwSFQoRT1VUQ09NRV9DT01QTEVURUQQARIbChdPVVRDT01FX1BST1ZJREVSX0ZBSUxFRBACEhoKFk9VVENPTUVfUFJPVklERVJfQlJPS0UQAxIpCiVPVVRDT01FX0NMSUVOVF9MRUZUX0JFRk9SRV9BQ0NFUFRBTkNFEAQSJgoiT1VUQ09NRV9DTElFTlRfTEVGVF9CRUZPUkVfQ09OVEVOVBAFEhcKE09VVENPTUVfQ0xJRU5UX0xFRlQQBhITCg9PVVRDT01FX1JFVk9LRUQQBxIWChJPVVRDT01FX1RJTUVfTElNSVQQCBIaChZPVVRDT01FX0dBVEVXQVlfRkFJTEVEEAkSEgoOT1VUQ09NRV9SRUFQRUQQChIcChhPVVRDT01FX0lOUFVUX0FCT1ZFX0hPTEQQCypvCgVCYXNpcxIVChFCQVNJU19VTlNQRUNJRklFRBAAEhIKDkJBU0lTX1JFUE9SVEVEEAESGAoUQkFTSVNfUEFSVExZX0NPVU5URUQQAhIRCg1CQVNJU19DT1VOVEVEEAMSDgoKQkFTSVNfTk9ORRAEKuABCg5BdHRlbXB0T3V0Y29tZRIfChtBVFRFTVBUX09VVENPTUVfVU5TUEVDSUZJRUQQABIdChlBVFRFTVBUX09VVENPTUVfREVMSVZFUkVEEAESGwoXQVRURU1QVF9PVVRDT01FX1JFRlVTRUQQAhIaChZBVFRFTVBUX09VVENPTUVfRkFJTEVEEAMSGQoVQVRURU1QVF9PVVRDT01FX0JST0tFEAQSGwoXQVRURU1QVF9PVVRDT01FX0FCT1JURUQQBRIdChlBVFRFTVBUX09VVENPTUVfVElNRURfT1VUEAZCQgoSZ2F0ZXdheS5iaWxsaW5nLnYxUAFaKm1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9iaWxsaW5nL3YxO2JpbGxpbmd2MWIGcHJvdG8z", [file_gateway_common_v1_actor, file_gateway_common_v1_family, file_gateway_common_v1_left_out, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiBnYXRld2F5L2JpbGxpbmcvdjEvcmVjZWlwdC5wcm90bxISZ2F0ZXdheS5iaWxsaW5nLnYxIrsBCgdBdHRlbXB0EhAKCHByb3ZpZGVyGAEgASgJEjMKB291dGNvbWUYAiABKA4yIi5nYXRld2F5LmJpbGxpbmcudjEuQXR0ZW1wdE91dGNvbWUSDgoGc3RhdHVzGAMgASgNEjQKEWZpcnN0X2V2ZW50X2FmdGVyGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBW1vZGVsGAUgASgJEhQKDGNvc3RfdmVyc2lvbhgGIAEoCSKwBgoHUmVjZWlwdBISCgpyZXF1ZXN0X2lkGAEgASgJEhgKCmFjY291bnRfaWQYAiABKAlCBJjIGAESFAoGa2V5X2lkGAMgASgJQgSYyBgBEi8KBmZhbWlseRgEIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIEmMgYARINCgVtb2RlbBgFIAEoCRInCgV1c2FnZRgGIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEicKBXByaWNlGAcgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USGQoRaG9sZF9taWNyb2NyZWRpdHMYCCABKAMSIgoUY2hhcmdlZF9taWNyb2NyZWRpdHMYCSABKANCBJjIGAESHAoUb3ZlcnJ1bl9taWNyb2NyZWRpdHMYCiABKAMSLAoHb3V0Y29tZRgLIAEoDjIbLmdhdGV3YXkuYmlsbGluZy52MS5PdXRjb21lEigKBWJhc2lzGAwgASgOMhkuZ2F0ZXdheS5iaWxsaW5nLnYxLkJhc2lzEi0KCGF0dGVtcHRzGA0gAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkF0dGVtcHQSLwoLYWRtaXR0ZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnNldHRsZWRfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWdyYW50ZWRfb3V0cHV0X3Rva2VucxgQIAEoDRIwCg5yZXBvcnRlZF91c2FnZRgRIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlEjMKBHRhZ3MYEiADKAsyJS5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdC5UYWdzRW50cnkSKQoHbWFkZV9ieRgTIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLkFjdG9yEiwKCGxlZnRfb3V0GBQgAygLMhouZ2F0ZXdheS5jb21tb24udjEuTGVmdE91dBorCglUYWdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASruAgoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9SVU5OSU5HEAESFQoRT1VUQ09NRV9DT01QTEVURUQQAhIbChdPVVRDT01FX1BST1ZJREVSX0ZBSUxFRBADEhoKFk9VVENPTUVfUFJPVklERVJfQlJPS0UQBBIpCiVPVVRDT01FX0NMSUVOVF9MRUZUX0JFRk9SRV9BQ0NFUFRBTkNFEAUSJgoiT1VUQ09NRV9DTElFTlRfTEVGVF9CRUZPUkVfQ09OVEVOVBAGEhcKE09VVENPTUVfQ0xJRU5UX0xFRlQQBxITCg9PVVRDT01FX1JFVk9LRUQQCBIWChJPVVRDT01FX1RJTUVfTElNSVQQCRIaChZPVVRDT01FX0dBVEVXQVlfRkFJTEVEEAoSEgoOT1VUQ09NRV9SRUFQRUQQCxIcChhPVVRDT01FX0lOUFVUX0FCT1ZFX0hPTEQQDCpvCgVCYXNpcxIVChFCQVNJU19VTlNQRUNJRklFRBAAEhIKDkJBU0lTX1JFUE9SVEVEEAESGAoUQkFTSVNfUEFSVExZX0NPVU5URUQQAhIRCg1CQVNJU19DT1VOVEVEEAMSDgoKQkFTSVNfTk9ORRAEKuABCg5BdHRlbXB0T3V0Y29tZRIfChtBVFRFTVBUX09VVENPTUVfVU5TUEVDSUZJRUQQABIdChlBVFRFTVBUX09VVENPTUVfREVMSVZFUkVEEAESGwoXQVRURU1QVF9PVVRDT01FX1JFRlVTRUQQAhIaChZBVFRFTVBUX09VVENPTUVfRkFJTEVEEAMSGQoVQVRURU1QVF9PVVRDT01FX0JST0tFEAQSGwoXQVRURU1QVF9PVVRDT01FX0FCT1JURUQQBRIdChlBVFRFTVBUX09VVENPTUVfVElNRURfT1VUEAZCQgoSZ2F0ZXdheS5iaWxsaW5nLnYxUAFaKm1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9iaWxsaW5nL3YxO2JpbGxpbmd2MWIGcHJvdG8z", [file_gateway_common_v1_actor, file_gateway_common_v1_family, file_gateway_common_v1_left_out, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * One call to a provider.
@@ -251,94 +251,94 @@ export const Outcome = {
   /**
    * The request still runs. No charge has this outcome.
    *
-   * @generated from enum value: OUTCOME_RUNNING = 12;
+   * @generated from enum value: OUTCOME_RUNNING = 1;
    */
-  RUNNING: 12,
+  RUNNING: 1,
 
   /**
    * The answer was complete.
    *
-   * @generated from enum value: OUTCOME_COMPLETED = 1;
+   * @generated from enum value: OUTCOME_COMPLETED = 2;
    */
-  COMPLETED: 1,
+  COMPLETED: 2,
 
   /**
    * No provider answered with content. Charged nothing.
    *
-   * @generated from enum value: OUTCOME_PROVIDER_FAILED = 2;
+   * @generated from enum value: OUTCOME_PROVIDER_FAILED = 3;
    */
-  PROVIDER_FAILED: 2,
+  PROVIDER_FAILED: 3,
 
   /**
    * The provider broke off after content. A plain answer is charged nothing; a stream is charged
    * for the input and the output that was handed on.
    *
-   * @generated from enum value: OUTCOME_PROVIDER_BROKE = 3;
+   * @generated from enum value: OUTCOME_PROVIDER_BROKE = 4;
    */
-  PROVIDER_BROKE: 3,
+  PROVIDER_BROKE: 4,
 
   /**
    * The client disconnected before a provider accepted the request. Charged nothing.
    *
-   * @generated from enum value: OUTCOME_CLIENT_LEFT_BEFORE_ACCEPTANCE = 4;
+   * @generated from enum value: OUTCOME_CLIENT_LEFT_BEFORE_ACCEPTANCE = 5;
    */
-  CLIENT_LEFT_BEFORE_ACCEPTANCE: 4,
+  CLIENT_LEFT_BEFORE_ACCEPTANCE: 5,
 
   /**
    * The client disconnected after the provider accepted the request and before its first content.
    * Charged for the input.
    *
-   * @generated from enum value: OUTCOME_CLIENT_LEFT_BEFORE_CONTENT = 5;
+   * @generated from enum value: OUTCOME_CLIENT_LEFT_BEFORE_CONTENT = 6;
    */
-  CLIENT_LEFT_BEFORE_CONTENT: 5,
+  CLIENT_LEFT_BEFORE_CONTENT: 6,
 
   /**
    * The client disconnected during the answer. Charged for the input, and for the final output or
    * else the output that was handed on.
    *
-   * @generated from enum value: OUTCOME_CLIENT_LEFT = 6;
+   * @generated from enum value: OUTCOME_CLIENT_LEFT = 7;
    */
-  CLIENT_LEFT: 6,
+  CLIENT_LEFT: 7,
 
   /**
    * The key was revoked, its account suspended, or the request ended by EndRequest. Charged as if
    * the client had disconnected.
    *
-   * @generated from enum value: OUTCOME_REVOKED = 7;
+   * @generated from enum value: OUTCOME_REVOKED = 8;
    */
-  REVOKED: 7,
+  REVOKED: 8,
 
   /**
    * The total time limit or the drain limit ended the answer, or the provider was silent for too
    * long after content. A plain answer, and a stream without content, are charged nothing; another
    * stream is charged for the input and the output that was handed on.
    *
-   * @generated from enum value: OUTCOME_TIME_LIMIT = 8;
+   * @generated from enum value: OUTCOME_TIME_LIMIT = 9;
    */
-  TIME_LIMIT: 8,
+  TIME_LIMIT: 9,
 
   /**
    * The gateway itself failed. Charged as at the time limit.
    *
-   * @generated from enum value: OUTCOME_GATEWAY_FAILED = 9;
+   * @generated from enum value: OUTCOME_GATEWAY_FAILED = 10;
    */
-  GATEWAY_FAILED: 9,
+  GATEWAY_FAILED: 10,
 
   /**
    * The gateway process died, or lost the ledger, or the caller of PlaceHold missed its deadline.
    * Charged for the last recorded usage. For plain answers the gateway records none.
    *
-   * @generated from enum value: OUTCOME_REAPED = 10;
+   * @generated from enum value: OUTCOME_REAPED = 11;
    */
-  REAPED: 10,
+  REAPED: 11,
 
   /**
    * Of old charges: the provider reported more input than the hold and the pool could cover, and
    * nothing was charged.
    *
-   * @generated from enum value: OUTCOME_INPUT_ABOVE_HOLD = 11;
+   * @generated from enum value: OUTCOME_INPUT_ABOVE_HOLD = 12;
    */
-  INPUT_ABOVE_HOLD: 11,
+  INPUT_ABOVE_HOLD: 12,
 } as const;
 
 /**

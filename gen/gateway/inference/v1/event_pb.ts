@@ -15,7 +15,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file gateway/inference/v1/event.proto.
  */
 export const file_gateway_inference_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2luZmVyZW5jZS92MS9ldmVudC5wcm90bxIUZ2F0ZXdheS5pbmZlcmVuY2UudjEiqAQKBUV2ZW50EjsKDW1lc3NhZ2Vfc3RhcnQYASABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5NZXNzYWdlU3RhcnRIABI3CgtibG9ja19zdGFydBgCIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrU3RhcnRIABI3CgtibG9ja19kZWx0YRgDIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrRGVsdGFIABI1CgpibG9ja19zdG9wGAQgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2tTdG9wSAASOwoNbWVzc2FnZV9kZWx0YRgFIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VEZWx0YUgAEjkKDG1lc3NhZ2Vfc3RvcBgGIAEoCzIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VTdG9wSAASKgoEcGluZxgHIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlBpbmdIABIwCgdmYWlsdXJlGAggASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuRmFpbHVyZUgAEigKBW90aGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEjEKCXdpcmVfZm9ybRgKIAEoCzIeLmdhdGV3YXkuaW5mZXJlbmNlLnYxLldpcmVGb3JtQgYKBGtpbmQiRgoIV2lyZUZvcm0SLAoGZm9ybWF0GAEgASgOMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRm9ybWF0EgwKBGRhdGEYAiABKAwi6gEKDE1lc3NhZ2VTdGFydBIKCgJpZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIyCgV1c2FnZRgDIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJlcG9ydGVkVXNhZ2USMAoIYXR0YWNoZWQYBSABKAsyHi5nYXRld2F5LmluZmVyZW5jZS52MS5BdHRhY2hlZBIsCghsZWZ0X291dBgHIAMoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkxlZnRPdXQSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiRwoKQmxvY2tTdGFydBINCgVpbmRleBgBIAEoDRIqCgVibG9jaxgCIAEoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrIvsBCgpCbG9ja0RlbHRhEg0KBWluZGV4GAEgASgNEg4KBHRleHQYAiABKAlIABISCgh0aGlua2luZxgDIAEoCUgAEhMKCXNpZ25hdHVyZRgEIAEoCUgAEhQKCmlucHV0X2pzb24YBSABKAlIABIoCgVvdGhlchgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIABIwCghhdHRhY2hlZBgHIAEoCzIeLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkF0dGFjaGVkEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgYKBGtpbmQiGgoJQmxvY2tTdG9wEg0KBWluZGV4GAEgASgNItYCCgxNZXNzYWdlRGVsdGESGAoLc3RvcF9yZWFzb24YASABKAlIAIgBARIaCg1zdG9wX3NlcXVlbmNlGAIgASgJSAGIAQESMgoFdXNhZ2UYAyABKAsyIy5nYXRld2F5LmluZmVyZW5jZS52MS5SZXBvcnRlZFVzYWdlEigKBGNvc3QYBCABKAsyGi5nYXRld2F5LmluZmVyZW5jZS52MS5Db3N0EjAKCGF0dGFjaGVkGAUgASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQXR0YWNoZWQSMQoQZGVsdGFfZXh0ZW5zaW9ucxgOIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCDgoMX3N0b3BfcmVhc29uQhAKDl9zdG9wX3NlcXVlbmNlImYKBENvc3QSEgoKcmVxdWVzdF9pZBgBIAEoCRIcChRjaGFyZ2VkX21pY3JvY3JlZGl0cxgCIAEoAxIsCghsZWZ0X291dBgDIAMoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkxlZnRPdXQiDQoLTWVzc2FnZVN0b3AiBgoEUGluZyJVCgdGYWlsdXJlEgwKBHR5cGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCLVAwoNUmVwb3J0ZWRVc2FnZRIZCgxpbnB1dF90b2tlbnMYASABKA1IAIgBARIaCg1vdXRwdXRfdG9rZW5zGAIgASgNSAGIAQESKAobY2FjaGVfY3JlYXRpb25faW5wdXRfdG9rZW5zGAMgASgNSAKIAQESJAoXY2FjaGVfcmVhZF9pbnB1dF90b2tlbnMYBCABKA1IA4gBARJACg5jYWNoZV9jcmVhdGlvbhgFIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNhY2hlQ3JlYXRpb25IBIgBARIcCg90aGlua2luZ190b2tlbnMYBiABKA1IBYgBARIZCgxzZXJ2aWNlX3RpZXIYByABKAlIBogBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIPCg1faW5wdXRfdG9rZW5zQhAKDl9vdXRwdXRfdG9rZW5zQh4KHF9jYWNoZV9jcmVhdGlvbl9pbnB1dF90b2tlbnNCGgoYX2NhY2hlX3JlYWRfaW5wdXRfdG9rZW5zQhEKD19jYWNoZV9jcmVhdGlvbkISChBfdGhpbmtpbmdfdG9rZW5zQg8KDV9zZXJ2aWNlX3RpZXIiyAEKDUNhY2hlQ3JlYXRpb24SJgoZZXBoZW1lcmFsXzVtX2lucHV0X3Rva2VucxgBIAEoDUgAiAEBEiYKGWVwaGVtZXJhbF8xaF9pbnB1dF90b2tlbnMYAiABKA1IAYgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIcChpfZXBoZW1lcmFsXzVtX2lucHV0X3Rva2Vuc0IcChpfZXBoZW1lcmFsXzFoX2lucHV0X3Rva2Vuc0JIChRnYXRld2F5LmluZmVyZW5jZS52MVABWi5tb2RlbC1nYXRld2F5L2dhdGV3YXkvaW5mZXJlbmNlL3YxO2luZmVyZW5jZXYxYgZwcm90bzM", [file_gateway_common_v1_left_out, file_gateway_inference_v1_content, file_google_protobuf_struct]);
+  fileDesc("CiBnYXRld2F5L2luZmVyZW5jZS92MS9ldmVudC5wcm90bxIUZ2F0ZXdheS5pbmZlcmVuY2UudjEiqAQKBUV2ZW50EjsKDW1lc3NhZ2Vfc3RhcnQYASABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5NZXNzYWdlU3RhcnRIABI3CgtibG9ja19zdGFydBgCIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrU3RhcnRIABI3CgtibG9ja19kZWx0YRgDIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrRGVsdGFIABI1CgpibG9ja19zdG9wGAQgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2tTdG9wSAASOwoNbWVzc2FnZV9kZWx0YRgFIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VEZWx0YUgAEjkKDG1lc3NhZ2Vfc3RvcBgGIAEoCzIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VTdG9wSAASKgoEcGluZxgHIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlBpbmdIABIwCgdmYWlsdXJlGAggASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuRmFpbHVyZUgAEigKBW90aGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEjEKCXdpcmVfZm9ybRgKIAEoCzIeLmdhdGV3YXkuaW5mZXJlbmNlLnYxLldpcmVGb3JtQgYKBGtpbmQiRgoIV2lyZUZvcm0SLAoGZm9ybWF0GAEgASgOMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRm9ybWF0EgwKBGRhdGEYAiABKAwi6gEKDE1lc3NhZ2VTdGFydBIKCgJpZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIyCgV1c2FnZRgDIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJlcG9ydGVkVXNhZ2USMAoIYXR0YWNoZWQYBCABKAsyHi5nYXRld2F5LmluZmVyZW5jZS52MS5BdHRhY2hlZBIsCghsZWZ0X291dBgFIAMoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkxlZnRPdXQSKwoKZXh0ZW5zaW9ucxgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiRwoKQmxvY2tTdGFydBINCgVpbmRleBgBIAEoDRIqCgVibG9jaxgCIAEoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrIvsBCgpCbG9ja0RlbHRhEg0KBWluZGV4GAEgASgNEg4KBHRleHQYAiABKAlIABISCgh0aGlua2luZxgDIAEoCUgAEhMKCXNpZ25hdHVyZRgEIAEoCUgAEhQKCmlucHV0X2pzb24YBSABKAlIABIoCgVvdGhlchgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIABIwCghhdHRhY2hlZBgHIAEoCzIeLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkF0dGFjaGVkEisKCmV4dGVuc2lvbnMYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgYKBGtpbmQiGgoJQmxvY2tTdG9wEg0KBWluZGV4GAEgASgNItYCCgxNZXNzYWdlRGVsdGESGAoLc3RvcF9yZWFzb24YASABKAlIAIgBARIaCg1zdG9wX3NlcXVlbmNlGAIgASgJSAGIAQESMgoFdXNhZ2UYAyABKAsyIy5nYXRld2F5LmluZmVyZW5jZS52MS5SZXBvcnRlZFVzYWdlEigKBGNvc3QYBCABKAsyGi5nYXRld2F5LmluZmVyZW5jZS52MS5Db3N0EjAKCGF0dGFjaGVkGAUgASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQXR0YWNoZWQSMQoQZGVsdGFfZXh0ZW5zaW9ucxgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoKZXh0ZW5zaW9ucxgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCDgoMX3N0b3BfcmVhc29uQhAKDl9zdG9wX3NlcXVlbmNlImYKBENvc3QSEgoKcmVxdWVzdF9pZBgBIAEoCRIcChRjaGFyZ2VkX21pY3JvY3JlZGl0cxgCIAEoAxIsCghsZWZ0X291dBgDIAMoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkxlZnRPdXQiDQoLTWVzc2FnZVN0b3AiBgoEUGluZyJVCgdGYWlsdXJlEgwKBHR5cGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIrCgpleHRlbnNpb25zGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCLVAwoNUmVwb3J0ZWRVc2FnZRIZCgxpbnB1dF90b2tlbnMYASABKA1IAIgBARIaCg1vdXRwdXRfdG9rZW5zGAIgASgNSAGIAQESKAobY2FjaGVfY3JlYXRpb25faW5wdXRfdG9rZW5zGAMgASgNSAKIAQESJAoXY2FjaGVfcmVhZF9pbnB1dF90b2tlbnMYBCABKA1IA4gBARJACg5jYWNoZV9jcmVhdGlvbhgFIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNhY2hlQ3JlYXRpb25IBIgBARIcCg90aGlua2luZ190b2tlbnMYBiABKA1IBYgBARIZCgxzZXJ2aWNlX3RpZXIYByABKAlIBogBARIrCgpleHRlbnNpb25zGAggASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIPCg1faW5wdXRfdG9rZW5zQhAKDl9vdXRwdXRfdG9rZW5zQh4KHF9jYWNoZV9jcmVhdGlvbl9pbnB1dF90b2tlbnNCGgoYX2NhY2hlX3JlYWRfaW5wdXRfdG9rZW5zQhEKD19jYWNoZV9jcmVhdGlvbkISChBfdGhpbmtpbmdfdG9rZW5zQg8KDV9zZXJ2aWNlX3RpZXIiyAEKDUNhY2hlQ3JlYXRpb24SJgoZZXBoZW1lcmFsXzVtX2lucHV0X3Rva2VucxgBIAEoDUgAiAEBEiYKGWVwaGVtZXJhbF8xaF9pbnB1dF90b2tlbnMYAiABKA1IAYgBARIrCgpleHRlbnNpb25zGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIcChpfZXBoZW1lcmFsXzVtX2lucHV0X3Rva2Vuc0IcChpfZXBoZW1lcmFsXzFoX2lucHV0X3Rva2Vuc0JIChRnYXRld2F5LmluZmVyZW5jZS52MVABWi5tb2RlbC1nYXRld2F5L2dhdGV3YXkvaW5mZXJlbmNlL3YxO2luZmVyZW5jZXYxYgZwcm90bzM", [file_gateway_common_v1_left_out, file_gateway_inference_v1_content, file_google_protobuf_struct]);
 
 /**
  * One event of an answer. The order is: message_start; for each block, with index 0, 1, 2 and so
@@ -183,14 +183,14 @@ export type MessageStart = Message<"gateway.inference.v1.MessageStart"> & {
    * Who writes the answer: format, dialect and model, without members. Absent: a provider that
    * wants nothing back.
    *
-   * @generated from field: gateway.inference.v1.Attached attached = 5;
+   * @generated from field: gateway.inference.v1.Attached attached = 4;
    */
   attached?: Attached | undefined;
 
   /**
    * What the request had and the provider did not get, beside `left_out` of the request.
    *
-   * @generated from field: repeated gateway.common.v1.LeftOut left_out = 7;
+   * @generated from field: repeated gateway.common.v1.LeftOut left_out = 5;
    */
   leftOut: LeftOut[];
 
@@ -198,7 +198,7 @@ export type MessageStart = Message<"gateway.inference.v1.MessageStart"> & {
    * Other members. An answer that starts complete has its `content` and `stop_reason` here, and no
    * message_delta: a provider answers so during programmatic tool calling.
    *
-   * @generated from field: google.protobuf.Struct extensions = 15;
+   * @generated from field: google.protobuf.Struct extensions = 6;
    */
   extensions?: JsonObject | undefined;
 };
@@ -309,7 +309,7 @@ export type BlockDelta = Message<"gateway.inference.v1.BlockDelta"> & {
   /**
    * Members without a field.
    *
-   * @generated from field: google.protobuf.Struct extensions = 15;
+   * @generated from field: google.protobuf.Struct extensions = 8;
    */
   extensions?: JsonObject | undefined;
 };
@@ -387,14 +387,14 @@ export type MessageDelta = Message<"gateway.inference.v1.MessageDelta"> & {
   /**
    * Other members of `delta`.
    *
-   * @generated from field: google.protobuf.Struct delta_extensions = 14;
+   * @generated from field: google.protobuf.Struct delta_extensions = 6;
    */
   deltaExtensions?: JsonObject | undefined;
 
   /**
    * Other members of the event.
    *
-   * @generated from field: google.protobuf.Struct extensions = 15;
+   * @generated from field: google.protobuf.Struct extensions = 7;
    */
   extensions?: JsonObject | undefined;
 };
@@ -494,7 +494,7 @@ export type Failure = Message<"gateway.inference.v1.Failure"> & {
   /**
    * Other members of the provider's error.
    *
-   * @generated from field: google.protobuf.Struct extensions = 15;
+   * @generated from field: google.protobuf.Struct extensions = 3;
    */
   extensions?: JsonObject | undefined;
 };
@@ -566,7 +566,7 @@ export type ReportedUsage = Message<"gateway.inference.v1.ReportedUsage"> & {
   /**
    * Other members, such as `server_tool_use`, `service_tier`, `iterations`, and explicit nulls.
    *
-   * @generated from field: google.protobuf.Struct extensions = 15;
+   * @generated from field: google.protobuf.Struct extensions = 8;
    */
   extensions?: JsonObject | undefined;
 };
@@ -601,7 +601,7 @@ export type CacheCreation = Message<"gateway.inference.v1.CacheCreation"> & {
   /**
    * Members without a field.
    *
-   * @generated from field: google.protobuf.Struct extensions = 15;
+   * @generated from field: google.protobuf.Struct extensions = 3;
    */
   extensions?: JsonObject | undefined;
 };

@@ -514,6 +514,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.cells.v1.LocateRequest.credential_id": "Of a passkey, in base64url.",
   "gateway.cells.v1.LocateRequest.identity": "At a provider of OIDC.",
   "gateway.cells.v1.LocateRequest.login": "As a person types it.",
+  "gateway.cells.v1.LocateRequest.who": "Whom. Required.",
   "gateway.cells.v1.LocateResponse.found": "True: the cell knows the login, passkey or identity.",
   "gateway.cells.v1.ReadOidcRequest.flow": "As of FinishOidcRequest.",
   "gateway.cells.v1.ReadOidcRequest.provider": "As of FinishOidcRequest.",

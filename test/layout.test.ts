@@ -495,6 +495,7 @@ test("no component of the console, and no other function of it, is longer than 1
 /** Functions that may be longer, with the reason. Biome holds their complexity below 20. */
 const longFunctions: Readonly<Record<string, string>> = {
   "src/billing/billing.ts createBilling": "a list of parts, and of the methods that they serve",
+  "src/keys/keys.ts createKeys": "its service lists each method, with what it needs",
   "src/keys/store.ts createKeyStore": "a list of statements and the methods that run them",
   "src/payments/payments.ts createPayments": "a list of parts, and of the methods that they serve",
 };

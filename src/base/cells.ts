@@ -25,6 +25,16 @@ export function cellToken(cell: string): string {
   return cell + randomSecret(32).slice(nameLength);
 }
 
+// Hints of secrets that were made before there were cells begin with two characters less.
+const oldHintHead = 12;
+const hintHead = 14;
+const secretOfCell = /^(?:sk-gw2-.|mk-gw2-)\d{2}/;
+
+/** The most of a beginning of a key's secret that its hint can have: see `keys/secret.ts`. */
+export function hintHeadOf(text: string): string {
+  return text.slice(0, secretOfCell.test(text) ? hintHead : oldHintHead);
+}
+
 /** The cell that the random part of a secret begins with. Undefined: the name of none. */
 export function cellAt(random: string): string | undefined {
   const name = random.slice(0, nameLength);

@@ -15,6 +15,7 @@ import type { Account } from "../../gen/gateway/billing/v1/account_pb.ts";
 import type { KeyLabel } from "../../gen/gateway/common/v1/key_label_pb.ts";
 import { ListChargesRequestSchema } from "../../gen/gateway/usage/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
+import { hintHeadOf } from "../base/cells.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, timeOrderedId } from "../base/ids.ts";
 import { credits } from "../base/money.ts";
@@ -287,17 +288,17 @@ export async function accountQuery(
 export type Hint = { readonly first: string; readonly last: string };
 
 // The parts of a hint, as `keys/secret.ts` makes it.
-const firstLength = 12;
+const firstLength = 14;
 const lastLength = 4;
 
 /** The hint that a query may be, also as the whole secret. Undefined: it is none. */
 function hintIn(query: string): Hint | undefined {
   const [first = "", last] = query.replace("...", "…").split("…");
   if (last !== undefined) {
-    const hint = { first: first.slice(0, firstLength), last: last.slice(-lastLength) };
+    const hint = { first: hintHeadOf(first), last: last.slice(-lastLength) };
     return hint.first + hint.last === "" ? undefined : hint;
   }
   if (!query.startsWith("sk-gw2-")) return undefined;
   const isWhole = query.length > firstLength + lastLength;
-  return { first: query.slice(0, firstLength), last: isWhole ? query.slice(-lastLength) : "" };
+  return { first: hintHeadOf(query), last: isWhole ? query.slice(-lastLength) : "" };
 }

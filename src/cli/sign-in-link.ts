@@ -3,6 +3,7 @@
 // has lost every way in. Exit status: 0, or 1 if no link could be made.
 
 import { parseArgs } from "node:util";
+import { plainCell } from "../base/cells.ts";
 import { toApiError } from "../base/errors.ts";
 import { createLog } from "../base/log.ts";
 import { readCommandConfig } from "../config/environment.ts";
@@ -15,6 +16,9 @@ const config = readCommandConfig(process.env);
 const log = createLog("warn");
 
 try {
+  // Its link would lead to this machine.
+  if (!config.publicUrl && (config.role !== "all" || config.cell !== plainCell))
+    throw new Error("configuration:\n  PUBLIC_URL: is required with ROLE or CELL");
   const { person } = parseArgs({ options: { person: { type: "string" } } }).values;
   await using stack = new AsyncDisposableStack();
   const url = config.databaseUrl ?? (await startDatabase(stack));

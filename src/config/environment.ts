@@ -290,45 +290,50 @@ const withVariable = {
 } as const;
 const pairs = { grpc_tls_cert: "grpc_tls_key", core_tls_cert: "core_tls_key" } as const;
 
-const variables = section(members, (rule, has) => {
-  const contentKey = (why: string) => `is required with ${why}: ${contentKeyAdvice}`;
-  for (const [name, required] of Object.entries(withRole))
-    rule(name, ["role"], ({ role }) => {
-      if (has(name) || !required.some((one) => one === role)) return undefined;
-      const why = `ROLE=${role}`;
-      return name === "content_key" ? contentKey(why) : `is required with ${why}`;
-    });
-  rule("cell", ["role", "cell"], ({ role, cell }) =>
-    cell !== plainCell && role !== "core" ? "requires ROLE=core" : undefined,
-  );
-  rule("content_key", ["role"], ({ role }) =>
-    role !== "facade" && has("database_url") && !has("content_key")
-      ? contentKey("DATABASE_URL")
-      : undefined,
-  );
-  rule("sign_up_cells", ["core_address", "sign_up_cells"], ({ core_address, sign_up_cells }) => {
-    const lacking = sign_up_cells.find(
-      (one) => !core_address.some(({ cell }) => cell === one.cell),
+const settingsOf = (isCommand: boolean) =>
+  section(members, (rule, has) => {
+    const contentKey = (why: string) => `is required with ${why}: ${contentKeyAdvice}`;
+    for (const [name, required] of Object.entries(withRole))
+      rule(name, ["role"], ({ role }) => {
+        if (has(name) || !required.some((one) => one === role)) return undefined;
+        if (isCommand && name === "public_url") return undefined;
+        const why = `ROLE=${role}`;
+        return name === "content_key" ? contentKey(why) : `is required with ${why}`;
+      });
+    rule("cell", ["role", "cell"], ({ role, cell }) =>
+      cell !== plainCell && role !== "core" && !isCommand ? "requires ROLE=core" : undefined,
     );
-    return lacking && `names the cell ${lacking.cell}, which CORE_ADDRESS lacks`;
-  });
-  for (const [name, other] of Object.entries(withVariable))
-    rule(name, ["require_sync"], ({ require_sync }) =>
-      has(name) && !has(other) && (name !== "require_sync" || require_sync)
-        ? `requires ${other.toUpperCase()}`
+    rule("content_key", ["role"], ({ role }) =>
+      role !== "facade" && has("database_url") && !has("content_key")
+        ? contentKey("DATABASE_URL")
         : undefined,
     );
-  // Clusters set it for all, also where nothing has a proxy.
-  rule("no_proxy", ["no_proxy"], ({ no_proxy = "" }) =>
-    has("https_proxy") || has("http_proxy")
-      ? problemOf(() => parseDirectHosts(no_proxy))
-      : undefined,
-  );
-  for (const [one, other] of Object.entries(pairs))
-    rule(`${one}, ${other}`, [], () =>
-      has(one) === has(other) ? undefined : "set both or neither",
+    rule("sign_up_cells", ["core_address", "sign_up_cells"], ({ core_address, sign_up_cells }) => {
+      const lacking = sign_up_cells.find(
+        (one) => !core_address.some(({ cell }) => cell === one.cell),
+      );
+      return lacking && `names the cell ${lacking.cell}, which CORE_ADDRESS lacks`;
+    });
+    for (const [name, other] of Object.entries(withVariable))
+      rule(name, ["require_sync"], ({ require_sync }) =>
+        has(name) && !has(other) && (name !== "require_sync" || require_sync)
+          ? `requires ${other.toUpperCase()}`
+          : undefined,
+      );
+    // Clusters set it for all, also where nothing has a proxy.
+    rule("no_proxy", ["no_proxy"], ({ no_proxy = "" }) =>
+      has("https_proxy") || has("http_proxy")
+        ? problemOf(() => parseDirectHosts(no_proxy))
+        : undefined,
     );
-});
+    for (const [one, other] of Object.entries(pairs))
+      rule(`${one}, ${other}`, [], () =>
+        has(one) === has(other) ? undefined : "set both or neither",
+      );
+  });
+
+const variables = settingsOf(false);
+const commandVariables = settingsOf(true);
 
 export type Role = (typeof roles)[number];
 export type HttpAdmin = (typeof httpAdmins)[number];
@@ -465,7 +470,8 @@ function configOf({
     Math.max(requestMemoryMinMib, Math.floor(requestMemoryMib / parts));
   return {
     ...plain,
-    grpcPort: grpcPort ?? (plain.role === "facade" ? undefined : grpcPortDefault),
+    grpcPort:
+      plain.role === "facade" ? facadePort(coreAddress, grpcPort) : (grpcPort ?? grpcPortDefault),
     ...serverTlsOf({ grpcTlsCert, grpcTlsKey, grpcTlsClientCa }),
     ...clientTlsOf({ coreTls, coreTlsCa, coreTlsCert, coreTlsKey }),
     databaseWaitMs: databaseWaitSeconds * 1000,
@@ -510,6 +516,11 @@ function configOf({
       perAddressBytes: (requestMemoryPerAddressMib ?? shareOf(2)) * mebibyte,
     },
   };
+}
+
+/** A facade without cells has no gRPC listener: its core has one. */
+function facadePort([first]: readonly CoreAddresses[], port: number | undefined) {
+  return first?.cell === undefined ? undefined : port;
 }
 
 type File = v.InferOutput<typeof file>;
@@ -599,12 +610,13 @@ function readSecretFiles(env: NodeJS.ProcessEnv, problems: string[]): NodeJS.Pro
 
 /**
  * The environment for a command, which serves no requests and so needs none of the secrets of a
- * gateway. Throws as `readConfig` does.
+ * gateway, no address, and no role of its cell. Throws as `readConfig` does.
  */
 export function readCommandConfig(env: NodeJS.ProcessEnv): Config {
   const unused = Buffer.alloc(contentKeyBytes).toString("base64");
   const { ADMIN_TOKEN_FILE: _, CONTENT_KEY_FILE: __, ...others } = env;
-  return readConfig({ ADMIN_TOKEN: "not-needed-by-a-command", CONTENT_KEY: unused, ...others });
+  const given = { ADMIN_TOKEN: "not-needed-by-a-command", CONTENT_KEY: unused, ...others };
+  return readVariables(given, commandVariables);
 }
 
 /** Other programs read these in small letters, too, which win. */
@@ -612,6 +624,10 @@ const isProxyName = (member: string) => /^(https?|no)_proxy$/.test(member);
 
 /** Reads the environment. Throws one Error that lists every problem, one a line. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
+  return readVariables(env, variables);
+}
+
+function readVariables(env: NodeJS.ProcessEnv, schema: typeof variables): Config {
   const problems: string[] = [];
   const secrets = readSecretFiles(env, problems);
   const given: Record<string, string> = {};
@@ -623,7 +639,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
       readText(secrets, name);
     if (value !== undefined) given[member] = value;
   }
-  const { success, output, issues } = v.safeParse(variables, given);
+  const { success, output, issues } = v.safeParse(schema, given);
   for (const issue of issues ?? []) {
     // A problem never repeats the value, which may be a secret in the wrong variable.
     const message = issue.message.replace(`, not ${issue.input}`, "");

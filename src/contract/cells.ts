@@ -85,7 +85,7 @@ export function cellsCore(
       receiveWebhook(request, options) {
         // The name of a processor ends with its cell: `btcpay-07`.
         const cell = /-(\d{2})$/.exec(request.processor ?? "")?.[1];
-        return routes.named(cell).core.payments.receiveWebhook(request, options);
+        return routes.named(cell).core.payments.receiveWebhook(request, withoutOthers(options));
       },
     },
     alerts: routed(
@@ -115,6 +115,14 @@ function createRoutes(
   const named = (name: string | undefined) => at(indexOf(name));
   const credentialCell = (options: CallOptions | undefined) =>
     credentialForm.exec(callHeaders(options?.headers).get("authorization") ?? "")?.[1];
+  /** The options without credentials of other cells. */
+  const optionsFor = (cell: Cell, options: CallOptions | undefined): CallOptions | undefined => {
+    if (named(credentialCell(options)) === cell) return withoutOthers(options);
+    const headers = new Headers(options?.headers);
+    headers.delete("authorization");
+    headers.delete(otherSessionsHeader);
+    return { ...options, headers };
+  };
   const weights = signUp.length > 0 ? signUp : [{ cell: first.name, weight: 1 }];
 
   return {
@@ -125,27 +133,27 @@ function createRoutes(
     ofCredential: (options: CallOptions | undefined) => named(credentialCell(options)),
     hasCredential: (options: CallOptions | undefined) =>
       callHeaders(options?.headers).has("authorization"),
-    /** The cell of a token, and the options without a credential of another cell. */
+    /** The cell of a token, and the options for it. */
     ofToken(token: string, options: CallOptions | undefined) {
       const cell = named(cellAt(token));
-      if (named(credentialCell(options)) === cell) return { cell, options };
-      const headers = new Headers(options?.headers);
-      headers.delete("authorization");
-      return { cell, options: { ...options, headers } };
+      return { cell, options: optionsFor(cell, options) };
     },
+    optionsFor,
     /**
-     * The cells that know somebody. `unknown`: the error of those that do not answer, if there is
-     * one.
+     * The cells that know somebody. `unknown`: an error of those that do not say, if there is one;
+     * that of a cell which is there before that of one which is down.
      */
     async locate(who: Who): Promise<{ known: readonly Cell[]; unknown: ApiError | undefined }> {
       const answers = await Promise.allSettled(cells.map((cell) => cell.locate(who)));
-      const failed = answers.find((answer) => answer.status === "rejected");
+      const failed = answers.flatMap((answer) =>
+        answer.status === "rejected" ? [toApiError(answer.reason)] : [],
+      );
       return {
         known: cells.filter((_, index) => {
           const answer = answers[index];
           return answer?.status === "fulfilled" && answer.value;
         }),
-        unknown: failed && toApiError(failed.reason),
+        unknown: failed.find((error) => !isDown(error)) ?? failed[0],
       };
     },
     /** The sessions in other cells that come with a call, each as the credential of a call. */
@@ -174,11 +182,14 @@ function createRoutes(
       return first;
     },
     /** The answer of the first cell that is there, for a call that each of them can answer. */
-    async anywhere<T>(call: (cell: Cell) => Promise<T>): Promise<T> {
+    async anywhere<T>(
+      options: CallOptions | undefined,
+      call: (cell: Cell, options: CallOptions | undefined) => Promise<T>,
+    ): Promise<T> {
       let last: unknown;
       for (const cell of [at(plain), ...cells.filter((_, index) => index !== plain)])
         try {
-          return await call(cell);
+          return await call(cell, optionsFor(cell, options));
         } catch (error) {
           if (!isAway(error)) throw error;
           last = error;
@@ -193,6 +204,19 @@ function isAway(error: unknown): boolean {
   return reason === "gateway_unavailable" || reason === "database_unavailable";
 }
 
+/** True for the error of a cell that is not there, or too slow to say something. */
+export function isDown(error: unknown): boolean {
+  return isAway(error) || toApiError(error).reason === "timeout";
+}
+
+/** The options without the sessions in other cells, which concern no core. */
+function withoutOthers(options: CallOptions | undefined): CallOptions | undefined {
+  if (!callHeaders(options?.headers).has(otherSessionsHeader)) return options;
+  const headers = new Headers(options?.headers);
+  headers.delete(otherSessionsHeader);
+  return { ...options, headers };
+}
+
 /** A client of all cells: each call goes where its credential says. */
 function routeAll<S extends Methods>(
   service: S,
@@ -204,7 +228,7 @@ function routeAll<S extends Methods>(
     return (request: MessageInitShape<DescMessage>, options: CallOptions = {}) => {
       const run = runs[indexOf(options)];
       if (!run) throw new Error("no cell was given");
-      return run(create(desc.input, request), options);
+      return run(create(desc.input, request), withoutOthers(options) ?? options);
     };
   });
 }
@@ -225,7 +249,7 @@ function comingIn(
   | "finishOidc"
   | "signUp"
 > {
-  const { ofToken, locate, forNew, anywhere, named, hasCredential } = routes;
+  const { ofToken, optionsFor, locate, forNew, anywhere, named, hasCredential } = routes;
   /** Throws the error of a cell that does not answer, if nobody else knows the person. */
   const findOne = async (who: Who): Promise<readonly Cell[]> => {
     const { known, unknown } = await locate(who);
@@ -234,9 +258,9 @@ function comingIn(
   };
 
   return {
-    beginSignIn(request, options) {
-      if (hasCredential(options)) return people.beginSignIn(request, options);
-      return anywhere(({ core }) => core.people.beginSignIn(request, options));
+    beginSignIn(request, given) {
+      if (hasCredential(given)) return people.beginSignIn(request, given);
+      return anywhere(given, ({ core }, options) => core.people.beginSignIn(request, options));
     },
     async signInWithPasskey(request, options) {
       const credentialId = credentialOf(request.answerJson ?? "");
@@ -244,10 +268,11 @@ function comingIn(
         case: "credentialId",
         value: credentialId,
       });
-      return cell.core.people.signInWithPasskey(request, options);
+      return cell.core.people.signInWithPasskey(request, optionsFor(cell, options));
     },
     async signInWithPassword(request, options) {
-      const signIn = ({ core }: Cell) => core.people.signInWithPassword(request, options);
+      const signIn = (cell: Cell) =>
+        cell.core.people.signInWithPassword(request, optionsFor(cell, options));
       if (request.cell) return signIn(named(request.cell));
       const known = await findOne({ case: "login", value: request.login ?? "" });
       const [only = named(undefined), ...others] = known;
@@ -288,7 +313,7 @@ function comingIn(
         return cell.core.people.beginOidc(request, options);
       }
       if (hasCredential(given)) return people.beginOidc(request, given);
-      return anywhere(({ core }) => core.people.beginOidc(request, given));
+      return anywhere(given, ({ core }, options) => core.people.beginOidc(request, options));
     },
     async finishOidc(request, given) {
       const { provider = "", flow = "", query = "" } = request;
@@ -299,18 +324,23 @@ function comingIn(
         return cell.core.people.finishOidc(request, options);
       }
       if (kind !== "sign-in") return people.finishOidc(request, given);
-      const read = await anywhere((cell) => cell.readOidc({ provider, flow, query }, given));
+      const read = await anywhere(given, (cell, options) =>
+        cell.readOidc({ provider, flow, query }, options),
+      );
       const { issuer = "", subject = "" } = read.identity ?? {};
       const known = await findOne({ case: "identity", value: { issuer, subject } });
       const cell = known[0] ?? forNew(`${issuer} ${subject}`);
       const finish = { provider, flow, query: read.query };
-      return cell.core.people.finishOidc(finish, ofToken(cell.name, given).options);
+      return cell.core.people.finishOidc(finish, optionsFor(cell, given));
     },
     async signUp(request, options) {
       const email = (request.email ?? "").trim().toLowerCase();
-      // A cell that does not answer keeps nobody from signing up elsewhere.
-      const { known } = await locate({ case: "login", value: email });
-      return (known[0] ?? forNew(email)).core.people.signUp(request, options);
+      const { known, unknown } = await locate({ case: "login", value: email });
+      // A cell that is down keeps nobody from signing up elsewhere. One that refuses the question
+      // is set up wrong: whom it knows would become a second person.
+      if (known.length === 0 && unknown && !isDown(unknown)) throw unknown;
+      const cell = known[0] ?? forNew(email);
+      return cell.core.people.signUp(request, optionsFor(cell, options));
     },
   };
 }
@@ -376,6 +406,7 @@ function searchAll(operations: Core["operations"], routes: Routes): Core["operat
 /** Ends a session that was begun to try a password. Returns what its person would choose. */
 async function leave({ name: cell, core }: Cell, token: string, options: CallOptions | undefined) {
   const headers = new Headers(options?.headers);
+  headers.delete(otherSessionsHeader);
   headers.set("authorization", `Session ${token}`);
   const call = { ...options, headers };
   const { accounts } = await core.people.getSession({}, call);

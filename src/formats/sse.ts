@@ -140,7 +140,7 @@ export function createSseParser(runs?: TextRuns): SseParser {
     if (piecesLength > sseEventMax) throw tooLarge();
   };
 
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: every line of every stream comes through its loop, and what it reads for each are variables of its own.
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one loop for each line
   const read = (chunk: string): SseEvent[] => {
     const events: SseEvent[] = [];
     const text = withoutJoin(chunk);

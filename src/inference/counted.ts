@@ -166,7 +166,7 @@ export class Grant {
     return this.#isAbove(most);
   }
 
-  /** Index of the first of these events with which the answer exceeds its grant, else their count. */
+  /** How many of these events come before the one with which the answer exceeds its grant. */
   cutAt(events: readonly Event[], { bytes }: Counted): number {
     const further = new Counted();
     const index = events.findIndex((event) => {

@@ -57,7 +57,7 @@ const traceName = "gateway.inference.v1.InferenceService/Generate";
 const countMaxWaitMs = 2_000;
 
 /** Runs one request, as `Generate`. The end of its answer is handed on after its charge. */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the life of a request is read here from top to bottom, and its ends undo what its beginning did.
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a request, top to bottom
 export async function generate(parts: GenerateParts, generation: Generation): Promise<Receipt> {
   const { genai } = parts;
   const { requestId, sink, client, headers } = generation;

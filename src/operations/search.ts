@@ -18,6 +18,7 @@ import {
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { MembersService } from "../../gen/gateway/people/v1/members_pb.ts";
 import * as sql from "../../gen/sql/operations.ts";
+import { hintHeadOf } from "../base/cells.ts";
 import { invalidField } from "../base/errors.ts";
 import { isRequestId } from "../base/ids.ts";
 import type { CatalogFile } from "../config/catalog.ts";
@@ -206,8 +207,9 @@ function isDay(day: string | undefined): day is string {
   return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(`${day}T`);
 }
 
-// The parts of a hint, as `keys/secret.ts` makes it.
+// The parts of a hint, as `keys/secret.ts` makes it. The first one had 12 before there were cells.
 const firstLength = 14;
+const firstLengthMin = 12;
 const lastLength = 4;
 
 /** Keys by a hint, the beginning of one, or a whole secret whose digest nobody has. */
@@ -222,8 +224,8 @@ function hintOf(text: string): { readonly first: string; readonly last: string }
   const isWhole = last === undefined && first.length > firstLength + lastLength;
   // Two secrets may have the same hint: a whole one is found by its digest. The last characters
   // alone are those of too many.
-  if (isWhole || (last !== undefined && first.length < firstLength)) return undefined;
-  return { first: first.slice(0, firstLength), last: (last ?? "").slice(-lastLength) };
+  if (isWhole || (last !== undefined && first.length < firstLengthMin)) return undefined;
+  return { first: hintHeadOf(first), last: (last ?? "").slice(-lastLength) };
 }
 
 async function findInAccount(

@@ -62,7 +62,7 @@ test("the generator names every statement that lacks a new category", async () =
     ...["RefuseCharged", "ReadUsedRequests", "ReadOldRequests", "TryWrites"],
     ...["FindCharge", "FindCharges", "FindSettled", "ListCharges", "ListKeyCharges"],
     ...["ExportCharges", "ExportKeyCharges"],
-    ...["SettleHolds", "FindHolds", "FindRunning", "ListRunningOf", "FindOrphans"],
+    ...["SettleHolds", "SettleHold", "FindHolds", "FindRunning", "ListRunningOf", "FindOrphans"],
     ...["CheckpointHolds", "RegisterPrice", "ListPrices"],
     ...["WriteDay", "AddToDay", "WriteTags", "AddTagSums", "FoldValues", "StoreTagSums"],
     ...["SumUsage", "ListUsage", "QueryUsage", "QueryTags", "CompareDay", "VerifyDays"],

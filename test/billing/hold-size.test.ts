@@ -24,6 +24,12 @@ import {
 import { usage } from "../support/ledger.ts";
 
 /** Prices and bounds, and funds of which about their smallest or largest hold is free. */
+/** The tokens that a hold of this category is for. */
+const fieldOf: Readonly<Record<number, "cacheWrite5m" | "cacheWrite1h">> = {
+  [InputCategory.CACHE_WRITE_5M]: "cacheWrite5m",
+  [InputCategory.CACHE_WRITE_1H]: "cacheWrite1h",
+};
+
 const anyCase = fc
   .tuple(anyPrices, fc.oneof(anyBounds, anyCountedBounds))
   .chain(([prices, bounds]) => {
@@ -170,7 +176,7 @@ test("a caller who sets the cap to the least worth of each request before it pay
         }
         const input = inputs % (bounds.input + 1);
         const used = usage({
-          [["input", "cacheWrite5m", "cacheWrite1h"][bounds.mostExpensiveInput] ?? ""]: input,
+          [fieldOf[bounds.mostExpensiveInput] ?? "input"]: input,
           output: outputs % (grant.output + 1),
         });
         const cost = costMicro(prices, used);
@@ -195,8 +201,8 @@ test("no usage within the bounds of a hold costs more than the hold, if the pool
       const input = inputs % (bounds.input + 1);
       const output = outputs % (grant.output + 1);
       const thinking = output >> 1;
-      const long = bounds.mostExpensiveInput === 2 ? input : 0;
-      const short = bounds.mostExpensiveInput === 1 ? input : 0;
+      const long = bounds.mostExpensiveInput === InputCategory.CACHE_WRITE_1H ? input : 0;
+      const short = bounds.mostExpensiveInput === InputCategory.CACHE_WRITE_5M ? input : 0;
       const used = usage({
         input: input - long - short,
         cacheWrite5m: short,

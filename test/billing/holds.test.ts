@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { unlimited } from "../../src/base/budgets.ts";
 import { toApiError } from "../../src/base/errors.ts";
 import { newRequestId } from "../../src/base/ids.ts";
@@ -323,7 +324,10 @@ test("the holds of a dead process are settled by their last metered usage", asyn
   );
   await ledger.node.poll(ledger.holds);
   const charge = await ledger.store.findCharge(requestKeyOf(hold));
-  expect(charge).toMatchObject({ chargedMicrocredits: 7n * 10n + 3n * 50n, outcome: 10 });
+  expect(charge).toMatchObject({
+    chargedMicrocredits: 7n * 10n + 3n * 50n,
+    outcome: Outcome.REAPED,
+  });
 });
 
 test("calls before their holds of all keys of a manager never exceed his budget", async () => {

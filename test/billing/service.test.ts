@@ -474,9 +474,9 @@ describe("accounts", () => {
 
   const names: [string, string | undefined][] = [
     ["a".repeat(200), undefined],
-    ["a".repeat(201), "name"],
-    ["", "name"],
-    ["a\0b", "name"],
+    ["a".repeat(201), "settings.name"],
+    ["", "settings.name"],
+    ["a\0b", "settings.name"],
     ["漢字 😀", undefined],
   ];
   for (const [name, field] of names) {

@@ -109,7 +109,7 @@ test("a list is separated by commas", () => {
   });
   expect(config.cores).toEqual([{ addresses: ["one:50051", "[::1]:50052"] }]);
   expect(config.trustedProxies).toEqual(["10.0.0.0/8"]);
-  // Only a core is called by gRPC, unless somebody asks for it.
+  // Only a core is called by gRPC.
   expect(config.grpcPort).toBeUndefined();
 });
 
@@ -129,6 +129,18 @@ test("a facade of cells has the cores of each, and shares out new people", () =>
     { cell: "07", weight: 3 },
   ]);
   expect(config.grpcPort).toBe(50052);
+});
+
+test("a facade without cells ignores GRPC_PORT", () => {
+  const env = { ...facade, CORE_ADDRESS: "a:50051", GRPC_PORT: "50052" };
+  expect(readConfig(env).grpcPort).toBeUndefined();
+});
+
+test("a command needs no role of its cell, and no address", () => {
+  const env = { CELL: "07", DATABASE_URL: "postgres://user@127.0.0.1:1/ledger" };
+  expect(readCommandConfig(env).cell).toBe("07");
+  expect(readCommandConfig({ ...env, ROLE: "core" })).toMatchObject({ role: "core", cell: "07" });
+  expect(() => readCommandConfig({ CELL: "7" })).toThrow("CELL: must be two digits");
 });
 
 test("NO_PROXY counts where there is a proxy", () => {

@@ -1,6 +1,7 @@
 // Where one Core of several cells sends a call.
 
 import { create } from "@bufbuild/protobuf";
+import type { CallOptions } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { ReadOidcResponseSchema } from "../../gen/gateway/cells/v1/cells_pb.ts";
 import { cellId, cellToken } from "../../src/base/cells.ts";
@@ -13,48 +14,55 @@ type Script = {
   /** Whom the cell knows. */
   readonly knows?: readonly string[];
   readonly isAway?: boolean;
+  /** The error of its searches for people. */
+  readonly refusal?: ApiError;
 };
 
 /** Cells whose methods note that they were called, and answer nothing. */
 function cellsOf(scripts: Readonly<Record<string, Script>>, weights?: Record<string, number>) {
   const called: string[] = [];
-  const cells = Object.entries(scripts).map(([name, { knows = [], isAway = false }]): Cell => {
-    const away = () => new ApiError("gateway_unavailable");
-    const clientOf = <T>(service: Methods) =>
-      implement<T>(service, (desc) => async () => {
-        if (isAway) throw away();
-        called.push(`${desc.name} ${name}`);
-        return create(desc.output);
-      });
-    const core: Core = {
-      billing: clientOf(serviceTypes.billing),
-      keys: clientOf(serviceTypes.keys),
-      inference: clientOf(serviceTypes.inference),
-      people: clientOf(serviceTypes.people),
-      payments: clientOf(serviceTypes.payments),
-      alerts: clientOf(serviceTypes.alerts),
-      operations: clientOf(serviceTypes.operations),
-    };
-    return {
-      name,
-      core,
-      async locate(who) {
-        if (isAway) throw away();
-        const value = who?.value;
-        return knows.includes(typeof value === "object" ? (value.subject ?? "") : (value ?? ""));
-      },
-      async readOidc() {
-        if (isAway) throw away();
-        called.push(`ReadOidc ${name}`);
-        return create(ReadOidcResponseSchema, {
-          identity: { issuer: "https://idp.example", subject: "pat" },
-          query: "read",
+  const headersOf: Headers[] = [];
+  const cells = Object.entries(scripts).map(
+    ([name, { knows = [], isAway = false, refusal }]): Cell => {
+      const away = () => new ApiError("gateway_unavailable");
+      const clientOf = <T>(service: Methods) =>
+        implement<T>(service, (desc) => async (_: unknown, options?: CallOptions) => {
+          if (isAway) throw away();
+          headersOf.push(new Headers(options?.headers));
+          called.push(`${desc.name} ${name}`);
+          return create(desc.output);
         });
-      },
-    };
-  });
+      const core: Core = {
+        billing: clientOf(serviceTypes.billing),
+        keys: clientOf(serviceTypes.keys),
+        inference: clientOf(serviceTypes.inference),
+        people: clientOf(serviceTypes.people),
+        payments: clientOf(serviceTypes.payments),
+        alerts: clientOf(serviceTypes.alerts),
+        operations: clientOf(serviceTypes.operations),
+      };
+      return {
+        name,
+        core,
+        async locate(who) {
+          if (isAway) throw away();
+          if (refusal) throw refusal;
+          const value = who?.value;
+          return knows.includes(typeof value === "object" ? (value.subject ?? "") : (value ?? ""));
+        },
+        async readOidc() {
+          if (isAway) throw away();
+          called.push(`ReadOidc ${name}`);
+          return create(ReadOidcResponseSchema, {
+            identity: { issuer: "https://idp.example", subject: "pat" },
+            query: "read",
+          });
+        },
+      };
+    },
+  );
   const signUp = Object.entries(weights ?? {}).map(([cell, weight]) => ({ cell, weight }));
-  return { core: cellsCore(cells, signUp), called };
+  return { core: cellsCore(cells, signUp), called, headersOf };
 }
 
 const as = (authorization: string) => ({ headers: { authorization } });
@@ -146,6 +154,42 @@ test("a cell that is away fails those alone whom it may know", async () => {
   await expect(core.keys.authenticate({}, as(`Session ${cellToken("00")}`))).rejects.toMatchObject(
     away,
   );
+});
+
+test("who signs up while a cell refuses the search is told so, unless another knows him", async () => {
+  const refusal = new ApiError("invalid_key");
+  const { core, called } = cellsOf({ "00": { refusal }, "07": { knows: ["pat@example.com"] } });
+  await core.people.signUp({ email: "pat@example.com" });
+  await expect(core.people.signUp({ email: "new@example.com" })).rejects.toBe(refusal);
+  const down = cellsOf({ "00": {}, "07": { isAway: true } });
+  await down.core.people.signUp({ email: "new@example.com" });
+  const slow = cellsOf({ "00": {}, "07": { refusal: new ApiError("timeout") } });
+  await slow.core.people.signUp({ email: "new@example.com" });
+  expect([called, down.called, slow.called]).toEqual([["SignUp 07"], ["SignUp 00"], ["SignUp 00"]]);
+});
+
+test("a session of a cell comes to no core of another", async () => {
+  const { core, called, headersOf } = cellsOf({
+    "00": {},
+    "07": { knows: ["pat", "passkey", "pat@example.com"] },
+  });
+  const [own, other] = [`Session ${cellToken("00")}`, cellToken("07")];
+  const call = { headers: { authorization: own, "x-other-sessions": other } };
+  await core.people.signInWithPassword({ login: "pat" }, call);
+  await core.people.signInWithPasskey({ answerJson: '{"id":"passkey"}' }, call);
+  await core.people.signUp({ email: "pat@example.com" }, call);
+  await core.people.getSession({}, call);
+  await core.people.signOut({}, call);
+  await core.operations.search({ allAccounts: true }, call);
+  await core.people.beginSignIn({}, { headers: { "x-other-sessions": other } });
+  await core.payments.receiveWebhook({}, { headers: { "x-other-sessions": other } });
+  expect(headersOf.length).toBe(10);
+  expect(headersOf.map((headers) => headers.has("x-other-sessions"))).not.toContain(true);
+  for (const [index, headers] of headersOf.entries()) {
+    const sent = headers.get("authorization");
+    const cell = called[index]?.split(" ")[1];
+    expect([null, cell === "07" ? `Session ${other}` : own]).toContain(sent);
+  }
 });
 
 test("the cell of a choice is asked alone", async () => {

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { AccountSettingsSchema } from "../../gen/gateway/accounts/v1/accounts_pb.ts";
 import { AccountState } from "../../gen/gateway/billing/v1/account_pb.ts";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { Reason } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope, ManagementScope } from "../../gen/gateway/common/v1/roles_pb.ts";
@@ -227,7 +228,7 @@ describe("closing an account", () => {
     const requestId = answer.headers.get("request-id") ?? "";
     const receiptOf = async () =>
       (await core().billing.getReceipt({ accountId, requestId }, owner)).receipt;
-    await expect.poll(async () => (await receiptOf())?.outcome).toBe(7);
+    await expect.poll(async () => (await receiptOf())?.outcome).toBe(Outcome.REVOKED);
     const charged = (await receiptOf())?.chargedMicrocredits ?? 0n;
     expect(charged).toBeGreaterThan(0n);
     expect(charged).toBeLessThanOrEqual(held);

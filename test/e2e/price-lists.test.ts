@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
 import { costMicro } from "../../src/base/cost.ts";
 import { createLog } from "../../src/base/log.ts";
@@ -228,7 +229,13 @@ test("a calling service gets the prices of the key's account", async () => {
   const placed = await billing().placeHold(request, call());
   expect(placed.price).toMatchObject({ priceVersion: price.priceVersion, note: "list Callers 1" });
   await billing().settleHold(
-    { accountId, requestId: request.requestId, usage: { input: 10 }, outcome: 1, basis: 1 },
+    {
+      accountId,
+      requestId: request.requestId,
+      usage: { input: 10 },
+      outcome: Outcome.COMPLETED,
+      basis: Basis.REPORTED,
+    },
     call(),
   );
   const refused = { ...request, requestId: `req_${"b".repeat(20)}`, tier: "flex" };

@@ -3,6 +3,7 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { leftOutReasonName } from "../../src/base/left-out.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import { Fit } from "../../src/formats/fit.ts";
 import { isObject } from "../../src/formats/json.ts";
@@ -238,7 +239,8 @@ test("what a target does not know is said, by its keyword", () => {
     type: "integer",
     description: "(minimum: 3)",
   });
-  const of = ({ leftOut }: Fit) => leftOut.map(({ where, what, why }) => [where, what, why]);
+  const of = ({ leftOut }: Fit) =>
+    leftOut.map(({ where, what, why }) => [where, what, leftOutReasonName(why)]);
   expect(of(fit)).toEqual(
     expect.arrayContaining([
       ["response_format", "minimum", "unsupported"],

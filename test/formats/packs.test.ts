@@ -4,6 +4,7 @@ import { randomBytes } from "node:crypto";
 import type { JsonObject } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { LeftOutReason } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { type Attached, Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
@@ -122,11 +123,11 @@ describe.each(Object.entries(decoders))("a %s request", (_, decode) => {
     const sealed = sealPack({ block }, sealing) ?? "";
     expect(decode(sealed, sealing).origin?.leftOut).toEqual([]);
     const changed = `${sealed.slice(0, 40)}${sealed[40] === "A" ? "B" : "A"}${sealed.slice(41)}`;
-    const cases: [string, Sealing, string][] = [
-      [changed, sealing, "changed"],
-      [sealed, content.sealingOf("acc_2"), "changed"],
-      ["gw1.", sealing, "changed"],
-      [`gw1.${"A".repeat(1024 * 1024)}`, sealing, "size"],
+    const cases: [string, Sealing, LeftOutReason][] = [
+      [changed, sealing, LeftOutReason.CHANGED],
+      [sealed, content.sealingOf("acc_2"), LeftOutReason.CHANGED],
+      ["gw1.", sealing, LeftOutReason.CHANGED],
+      [`gw1.${"A".repeat(1024 * 1024)}`, sealing, LeftOutReason.SIZE],
     ];
     for (const [given, by, why] of cases) {
       const request = decode(given, by);
@@ -134,6 +135,6 @@ describe.each(Object.entries(decoders))("a %s request", (_, decode) => {
       expect(JSON.stringify(request.messages)).not.toContain("secret");
     }
     nowMs += 31 * dayMs;
-    expect(decode(sealed, sealing).origin?.leftOut).toMatchObject([{ why: "age" }]);
+    expect(decode(sealed, sealing).origin?.leftOut).toMatchObject([{ why: LeftOutReason.AGE }]);
   });
 });

@@ -1,6 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { Format, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { leftOutReasonName } from "../../src/base/left-out.ts";
 import {
   enforceFeaturePolicy,
   type HostedPolicy,
@@ -252,7 +253,8 @@ describe("of the Responses format, tools that the vendor runs", () => {
     ] as const) {
       const { extensions, origin } = enforce({ extensions: { tools } }, features, hosted);
       expect(extensions).toEqual({ tools: [local] });
-      expect(origin?.leftOut.map(({ where, what, why }) => [where, what, why])).toEqual([
+      const said = origin?.leftOut.map((one) => [one.where, one.what, leftOutReasonName(one.why)]);
+      expect(said).toEqual([
         ["tools[1]", "web_search", "hosted"],
         ["tools[2]", "image_generation", "hosted"],
         ["tools[3]", "mcp", "hosted"],

@@ -125,7 +125,7 @@ describe("a key with a list", () => {
     ["allowed_addresses[0]", ["somewhere"]],
     ["allowed_addresses", Array<string>(101).fill("::1")],
   ])("a mistake is refused at %s", async ([field, list]) => {
-    expect(await errorOf(createKey(...list))).toBe(`invalid_request ${field}`);
+    expect(await errorOf(createKey(...list))).toBe(`invalid_request settings.${field}`);
     const { keyId } = await createKey();
     expect(await errorOf(setAddresses(keyId, ...list))).toBe(`invalid_request settings.${field}`);
   });

@@ -119,7 +119,7 @@ describe("a new management key", () => {
       ...{ createdBy: toActor("person:per_owner"), accountId: "acc_a" },
     });
     expect(key.secrets.map(({ hint }) => hint)).toEqual([
-      `${secret.slice(0, 12)}…${secret.slice(-4)}`,
+      `${secret.slice(0, 14)}…${secret.slice(-4)}`,
     ]);
     const rows = JSON.stringify(await run("select * from management_secrets"));
     expect(rows).not.toContain(secret.slice(12, 40));

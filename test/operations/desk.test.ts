@@ -1,7 +1,7 @@
 // What an operator does at the desk, over a whole gateway: notes, credits that move between pools,
 // and all orders, whose page, files and documents have the same sums.
 
-import { getOption } from "@bufbuild/protobuf";
+import { getOption, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
@@ -10,6 +10,7 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { DepositState, OrderState } from "../../gen/gateway/payments/v1/order_pb.ts";
+import type { SimulatedDepositSchema } from "../../gen/gateway/payments/v1/payment_desk_pb.ts";
 import { toActor } from "../../src/base/actors.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { parseCredits } from "../../src/base/money.ts";
@@ -408,10 +409,11 @@ describe("all orders", () => {
       call(),
     );
     const { orderId = "" } = order ?? {};
-    const pay = (deposit: object) => payments.simulateDeposit({ orderId, ...deposit }, call());
+    const pay = (value: MessageInitShape<typeof SimulatedDepositSchema>) =>
+      payments.simulateDeposit({ orderId, event: { case: "deposit", value } }, call());
     await pay({ coins: "3", confirmations: 10 });
     await pay({ coins: "2", confirmations: 0 });
-    await pay({ depositId: "third-lost", coins: "1", confirmations: 0, lost: true });
+    await pay({ coins: "1", confirmations: 0, lost: true });
     await pay({ coins: "0.5", confirmations: 10, asset: "BTC" });
     const states = async () => {
       const { order: now } = await payments.getOrder({ orderId }, call());

@@ -45,6 +45,8 @@ async function found(query: string): Promise<string[]> {
 
 const soon = { timeout: 10_000, interval: 50 };
 
+/** As it was before there were cells. */
+const oldSecret = `sk-gw2-1${"Kq".repeat(24)}x`;
 const evmHash = "9f".repeat(32);
 const managementSecret = `mk-gw2-${"z".repeat(49)}`;
 const bitcoinHash = "ab".repeat(32);
@@ -72,6 +74,11 @@ async function makeWorld() {
     "insert into management_secrets (digest, management_key_id, shown) " +
       "values (sha256($1::bytea), 'mgk_search', 'mk-gw2-00zzzzz…wxyz')",
     [managementSecret],
+  );
+  await client.query(
+    `insert into key_secrets (digest, secret_id, key_id, shown, created_at)
+     values ('old', 'sec_old', $1, $2, '2020-01-01')`,
+    [made.key?.keyId, `${oldSecret.slice(0, 12)}…${oldSecret.slice(-4)}`],
   );
   const { transfer } = await core.billing.createTransfer(
     {
@@ -195,6 +202,8 @@ describe("a search finds exactly one by", () => {
     ["a hint", (of) => of.hint, (of) => `KEY ${of.keyId}`],
     ["a hint with three dots", (of) => of.hint.replace("…", "..."), (of) => `KEY ${of.keyId}`],
     ["the beginning of a secret", (of) => of.secret.slice(0, 14), (of) => `KEY ${of.keyId}`],
+    ["an old hint", () => "sk-gw2-1KqKq…qKqx", (of) => `KEY ${of.keyId}`],
+    ["the beginning of an old secret", () => oldSecret.slice(0, 14), (of) => `KEY ${of.keyId}`],
     ["the id of a management key", () => "mgk_search", () => "MANAGEMENT_KEY mgk_search"],
     ["a secret of a management key", () => managementSecret, () => "MANAGEMENT_KEY mgk_search"],
     ["the id of a person", () => "per_search", () => "PERSON per_search"],
@@ -392,7 +401,15 @@ describe("in an account a search", () => {
 
   test("shows a viewer what the account has, and its models", async () => {
     const { keyId, hint, secret, orderId, receipt } = world;
-    for (const query of ["uil", "BUILD", hint, secret, keyId, secret.slice(0, 14)])
+    for (const query of [
+      "uil",
+      "BUILD",
+      hint,
+      secret,
+      keyId,
+      secret.slice(0, 14),
+      "sk-gw2-1KqKq…qKqx",
+    ])
       expect([query, await finds(query, viewer)]).toEqual([query, [`KEY ${keyId}`]]);
     expect(await finds(orderId, viewer)).toEqual([`ORDER ${orderId}`]);
     expect(await finds(receipt.toLowerCase(), viewer)).toEqual([`DOCUMENT ${orderId}`]);

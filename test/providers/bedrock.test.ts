@@ -9,6 +9,7 @@ import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } fro
 import { AttemptOutcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
 import type { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { attemptOutcomeName } from "../../src/base/attempt-outcomes.ts";
+import { leftOutReasonName } from "../../src/base/left-out.ts";
 import { createLog } from "../../src/base/log.ts";
 import { decodeRequest } from "../../src/formats/native/native.ts";
 import { awsAuthenticator, awsServiceOf } from "../../src/providers/aws.ts";
@@ -146,7 +147,7 @@ describe.each(everyApi)("over %s", (api) => {
     expect(body).toMatchObject({ context_management: { edits: [] }, metadata: { user_id: "u" } });
     const start = outcome.events[0]?.kind;
     const left = start?.case === "messageStart" ? start.value.leftOut : [];
-    expect(left.map(({ what, why }) => `${what} ${why}`).sort()).toEqual(
+    expect(left.map(({ what, why }) => `${what} ${leftOutReasonName(why)}`).sort()).toEqual(
       [
         "cache_control.scope unsupported",
         ...(api === "mantle" ? [] : ["claude-code-20250219 unsupported"]),

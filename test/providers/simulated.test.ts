@@ -2,6 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
 import { AttemptOutcome } from "../../gen/gateway/billing/v1/receipt_pb.ts";
+import { LeftOutReason } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import {
   type Block,
   BlockSchema,
@@ -114,7 +115,7 @@ describe("an answer", () => {
     const { events } = await readAll(providers, request);
     const [start] = events.map(({ kind }) => kind);
     expect(start?.case === "messageStart" && start.value.leftOut).toMatchObject([
-      { where: "seed", what: "seed", why: "member", count: 1 },
+      { where: "seed", what: "seed", why: LeftOutReason.MEMBER, count: 1 },
     ]);
   });
 

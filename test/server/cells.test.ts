@@ -8,7 +8,9 @@ import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { SignInService } from "../../gen/gateway/people/v1/sign_in_pb.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
+import { anyServes } from "../../src/server/cells.ts";
 import { startCell, startFacade, type TestCell } from "../support/cells.ts";
 
 let zero: TestCell;
@@ -260,6 +262,24 @@ test("a facade refuses cores that are not what CORE_ADDRESS says", async () => {
   ] as const;
   for (const [cells, problem] of problems)
     await expect(startFacade(cells)).rejects.toThrow(problem);
+});
+
+test("a facade refuses a core with another content key", async () => {
+  const other = { CONTENT_KEY: Buffer.alloc(32, 9).toString("base64") };
+  await expect(startFacade([zero], other)).rejects.toThrow(
+    `CORE_ADDRESS: the core at ${zero.address} has another CONTENT_KEY`,
+  );
+});
+
+test("cells serve as soon as one does, and fail if none answers", async () => {
+  const away = () => Promise.reject(new ApiError("gateway_unavailable"));
+  const [yes, no] = [true, false].map((answer) => Promise.resolve(answer));
+  const late = new Promise<boolean>((resolve) => setTimeout(resolve, 10, true));
+  if (!yes || !no) throw new Error("no answers");
+  expect(await anyServes([no, late])).toBe(true);
+  expect(await anyServes([away(), yes, new Promise(() => {})])).toBe(true);
+  expect(await anyServes([away(), no])).toBe(false);
+  await expect(anyServes([away(), away()])).rejects.toThrow();
 });
 
 test("two cores of one cell with different databases are refused", async () => {

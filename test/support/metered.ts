@@ -29,11 +29,11 @@ export class Metered {
   read(received: readonly Event[]): readonly Event[] {
     const mayReach = this.grant.mayReach(received, this.counted);
     const events = mayReach ? withoutRuns(received) : received;
-    const cut = mayReach ? this.grant.cutAt(events, this.counted) : -1;
-    const before = cut < 0 ? events : events.slice(0, cut);
+    const until = mayReach ? this.grant.cutAt(events, this.counted) : events.length;
+    const before = events.slice(0, until);
     for (const event of before) this.reported.read(event);
     for (const event of before) this.counted.add(event);
-    this.isCut ||= cut >= 0;
+    this.isCut ||= until < events.length;
     return before;
   }
 

@@ -3,7 +3,6 @@
 // is the method's own.
 
 import type { DescMethod } from "@bufbuild/protobuf";
-import { vi } from "vitest";
 import { toApiError } from "../../src/base/errors.ts";
 import type * as interceptor from "../../src/contract/interceptor.ts";
 
@@ -44,8 +43,8 @@ async function* observedStream(desc: DescMethod, stream: object): AsyncGenerator
   }
 }
 
-vi.mock("../../src/contract/interceptor.ts", async (load) => {
-  const real = await load<typeof interceptor>();
+/** The module of the interceptor, whose services are looked at. */
+export function lookingAt(real: typeof interceptor): typeof interceptor {
   const intercept: typeof real.intercept = (service, implementation, parts) => {
     if (scripted.has(implementation)) return real.intercept(service, implementation, parts);
     const methods = new Map(service.methods.map((desc) => [desc.localName, desc]));
@@ -59,7 +58,7 @@ vi.mock("../../src/contract/interceptor.ts", async (load) => {
     return real.intercept(service, looking, parts);
   };
   return { ...real, intercept };
-});
+}
 
 /** Throws for errors that were seen and that no comment names. */
 export async function throwUndocumented(): Promise<void> {

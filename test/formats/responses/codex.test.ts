@@ -4,6 +4,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
+import { leftOutReasonName } from "../../../src/base/left-out.ts";
 import * as chat from "../../../src/formats/chat/chat.ts";
 import { Fit } from "../../../src/formats/fit.ts";
 import { isObject } from "../../../src/formats/json.ts";
@@ -28,7 +29,10 @@ const recorded = readdirSync(folder).map(
 function sentTo(format: typeof native | typeof chat, body: JsonValue) {
   const fit = new Fit();
   const sent: JsonObject = format.encodeRequest(responses.decodeRequest(body), target, fit);
-  return { sent, left: fit.leftOut.map(({ where, what, why }) => `${where}=${what};${why}`) };
+  const left = fit.leftOut.map(
+    ({ where, what, why }) => `${where}=${what};${leftOutReasonName(why)}`,
+  );
+  return { sent, left };
 }
 
 const objects = (value: JsonValue | undefined) =>

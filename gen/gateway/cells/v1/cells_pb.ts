@@ -63,6 +63,8 @@ export const DescribeResponseSchema: GenMessage<DescribeResponse> = /*@__PURE__*
  */
 export type LocateRequest = Message<"gateway.cells.v1.LocateRequest"> & {
   /**
+   * Whom. Required.
+   *
    * @generated from oneof gateway.cells.v1.LocateRequest.who
    */
   who: {

@@ -77,7 +77,7 @@ test("a million payers cost a statement a page more for each look-up", async () 
   await addPayers(501, 500_000);
   const many = await pagesOfPair(321_321);
   expect([...few.keys()]).toEqual(
-    expect.arrayContaining(["billing/add-to-budgets", "billing/settle-holds"]),
+    expect.arrayContaining(["billing/add-to-budgets", "billing/settle-hold"]),
   );
   // `ReadKeys` has the most look-ups: of the key, of its budget, and of its manager's.
   const more = [...many].map(([name, pages]) => [name, pages - (few.get(name) ?? 0)] as const);

@@ -9,9 +9,9 @@ const moments: Record<string, { statement: string; when: "unsent" | "sent" | "co
   "hold written": { statement: "billing/place-holds", when: "unsent" },
   "hold sent": { statement: "billing/place-holds", when: "sent" },
   "hold committed": { statement: "billing/place-holds", when: "committed" },
-  "settle written": { statement: "billing/settle-holds", when: "unsent" },
-  "settle sent": { statement: "billing/settle-holds", when: "sent" },
-  "settle committed": { statement: "billing/settle-holds", when: "committed" },
+  "settle written": { statement: "billing/settle-hold", when: "unsent" },
+  "settle sent": { statement: "billing/settle-hold", when: "sent" },
+  "settle committed": { statement: "billing/settle-hold", when: "committed" },
   // In a transaction that has still to be committed.
   "deposit stored": { statement: "payments/upsert-deposit", when: "committed" },
   // The decision is committed, and nothing of it posted.

@@ -14,6 +14,7 @@ import {
   poolOf,
 } from "./admission.ts";
 import { type Sequence, sequence } from "./batch-queue.ts";
+import { storedTags } from "./rows.ts";
 import type { Charge } from "./settlement.ts";
 
 /** An active pool without a debt and limits. */
@@ -100,7 +101,7 @@ export class KnownRows {
           nonce: request.nonce,
           deadlineMs: request.deadlineMs,
           grantedOutput: hold.grantedOutput,
-          tags: hold.tags ? JSON.stringify(hold.tags) : null,
+          tags: storedTags(hold),
           madeBy: hold.madeBy ?? null,
         }),
       ],

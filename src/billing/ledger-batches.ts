@@ -42,7 +42,7 @@ import {
 import { type Decided, type Decision, decision, type Sequence, sequence } from "./batch-queue.ts";
 import type { KnownRows } from "./known-rows.ts";
 import { chargedUsage } from "./price.ts";
-import { basisName, outcomeName, toPrice, writeAttempt, writeLeftOut } from "./rows.ts";
+import { basisName, outcomeName, storedTags, toPrice, writeAttempt, writeLeftOut } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 
 /** A request with its ending. */
@@ -205,12 +205,6 @@ function windowsAt(at: Date) {
   const { day, week, month } = startsOf(at);
   const dateOf = (ms: number) => new Date(ms).toISOString().slice(0, 10);
   return { today: dateOf(day), monday: dateOf(week), first: dateOf(month) };
-}
-
-/** The tags of a hold as its row has them. */
-function storedTags({ tags }: Hold): string | null {
-  for (const _ in tags) return JSON.stringify(tags);
-  return null;
 }
 
 /** A hold and its new amount. */

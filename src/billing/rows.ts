@@ -181,6 +181,12 @@ function readLeftOut(facts: Json): LeftOut[] {
   return Array.isArray(list) ? list.map((one) => readLeftOutEntry(Object(one))) : [];
 }
 
+/** The tags of a hold as its row has them, as JSON. Null: none. */
+export function storedTags({ tags }: Pick<PlacedHold, "tags">): string | null {
+  for (const _ in tags) return JSON.stringify(tags);
+  return null;
+}
+
 /** An entry as charges hold it: JSON of the message, with the name of the reason. */
 export function writeLeftOut(entry: LeftOut): object {
   const stored = Object(toJson(LeftOutSchema, entry));

@@ -268,7 +268,7 @@ const ofAllCells = new Set<DescMethod>([
   serviceTypes.operations.method.search,
 ]);
 
-/** Makes of the call of a page one with a session, as any other program would make it. */
+/** Gives the call of a page the session of its cookie, as any other program would send it. */
 function useCookie(cookie: SessionCookie, { method, requestHeader }: HandlerContext): void {
   const token = cookie.tokenOf(requestHeader);
   if (token === undefined) return;

@@ -460,7 +460,7 @@ test("an ending is amended for its request alone, and not for a hold that shrink
   expect(charged.map(({ chargedMicrocredits }) => chargedMicrocredits)).toEqual([250n, 350n]);
 });
 
-test("of watched requests, those that go on are stored with their last usage, whoever ended", async () => {
+test("watched requests that go on are stored with their last usage, whichever others end", async () => {
   const names = ["a", "b", "c", "d"] as const;
   // Each order of the ends.
   for (const ends of [

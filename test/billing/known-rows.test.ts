@@ -94,8 +94,10 @@ test("a request alone is admitted by rows that two batches found the same", asyn
   });
 });
 
-test("the row of its hold and its pool are as a batch writes them", async () => {
-  const more = { tags: { team: 'a "b"', job: "1" }, madeBy: "person:ana" };
+test.for<Partial<HoldRequest>>([
+  { tags: { team: 'a "b"', job: "1" }, madeBy: "person:ana" },
+  { tags: {} },
+])("the row of its hold and its pool are as a batch writes them: %o", async (more) => {
   const [one, other] = [await payerWithSecret(), await payerWithSecret()];
   const known = await knownRows(one);
   const alone = await admitAlone(known, asking(one, more));

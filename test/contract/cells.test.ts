@@ -156,7 +156,7 @@ test("a cell that is away fails those alone whom it may know", async () => {
   );
 });
 
-test("who signs up while a cell refuses the search is told so, unless another knows him", async () => {
+test("a sign-up fails as the search of a cell does, unless another cell knows the person", async () => {
   const refusal = new ApiError("invalid_key");
   const { core, called } = cellsOf({ "00": { refusal }, "07": { knows: ["pat@example.com"] } });
   await core.people.signUp({ email: "pat@example.com" });

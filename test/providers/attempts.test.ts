@@ -563,7 +563,7 @@ describe("one call", () => {
     expect([one.health.seen, asked.attempts()]).toEqual([["answer"], ["one delivered 200"]]);
   });
 
-  test("is told of a refusal, and repeated unless the client left", async () => {
+  test("hears of a refusal, and is repeated unless the client left", async () => {
     for (const client of [new AbortController().signal, AbortSignal.abort()]) {
       const answersOf: boolean[] = [];
       const one = provider("one", [
@@ -717,7 +717,7 @@ describe("of a failed call", () => {
     expect([health, log.lines(), heard]).toEqual([["answer"], [], ["not accepted"]]);
   });
 
-  test("what we ended ourselves is told to nobody, but for what this machine lacks", async () => {
+  test("a call that we ended is reported to nobody, but for what this machine lacks", async () => {
     const cause = Object.assign(new Error("none left"), { code: "EMFILE" });
     for (const [error, found] of [
       [new ApiError("timeout"), []],

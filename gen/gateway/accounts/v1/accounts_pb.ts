@@ -133,7 +133,7 @@ export const ResumeAccountResponseSchema: GenMessage<ResumeAccountResponse> = /*
  */
 export type CreateAccountRequest = Message<"gateway.accounts.v1.CreateAccountRequest"> & {
   /**
-   * What the account is at first. It has to have a name.
+   * The settings of the account at first. A name is required.
    *
    * @generated from field: gateway.accounts.v1.AccountSettings settings = 1;
    */
@@ -219,7 +219,7 @@ export const GetAccountResponseSchema: GenMessage<GetAccountResponse> = /*@__PUR
  */
 export type AccountSettings = Message<"gateway.accounts.v1.AccountSettings"> & {
   /**
-   * What people call it. With the rules of KeySettings.name.
+   * The name that people see. With the rules of KeySettings.name.
    *
    * @generated from field: string name = 1;
    */

@@ -30,7 +30,7 @@ export type Account = Message<"gateway.billing.v1.Account"> & {
   accountId: string;
 
   /**
-   * What people call it. Two accounts may have the same name.
+   * The name that people see. Two accounts may have the same name.
    *
    * @generated from field: string name = 2;
    */

@@ -77,7 +77,7 @@ export type LocateRequest = Message<"gateway.cells.v1.LocateRequest"> & {
     case: "login";
   } | {
     /**
-     * Of a passkey, in base64url.
+     * The id of a passkey, in base64url.
      *
      * @generated from field: string credential_id = 2;
      */
@@ -115,7 +115,7 @@ export type Identity = Message<"gateway.cells.v1.Identity"> & {
   issuer: string;
 
   /**
-   * What it calls the person.
+   * The name of the person there.
    *
    * @generated from field: string subject = 2;
    */
@@ -186,7 +186,7 @@ export const ReadOidcRequestSchema: GenMessage<ReadOidcRequest> = /*@__PURE__*/
  */
 export type ReadOidcResponse = Message<"gateway.cells.v1.ReadOidcResponse"> & {
   /**
-   * Who came back.
+   * The person who came back.
    *
    * @generated from field: gateway.cells.v1.Identity identity = 1;
    */
@@ -209,7 +209,7 @@ export const ReadOidcResponseSchema: GenMessage<ReadOidcResponse> = /*@__PURE__*
   messageDesc(file_gateway_cells_v1_cells, 6);
 
 /**
- * What facades ask the cores of several cells. It is for them alone: a core serves it over gRPC,
+ * The questions of facades to the cores of several cells. It is for them alone: a core serves it over gRPC,
  * and to holders of CONTENT_KEY, of which `authorization: Facade …` is a proof of this minute. No
  * other listener has it.
  *
@@ -217,7 +217,7 @@ export const ReadOidcResponseSchema: GenMessage<ReadOidcResponse> = /*@__PURE__*
  */
 export const CellsService: GenService<{
   /**
-   * What the core is. Errors: INVALID_KEY (no proof).
+   * The cell and the database of a core. Errors: INVALID_KEY (no proof).
    *
    * @generated from rpc gateway.cells.v1.CellsService.Describe
    */

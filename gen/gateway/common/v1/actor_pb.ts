@@ -19,7 +19,7 @@ export const file_gateway_common_v1_actor: GenFile = /*@__PURE__*/
  */
 export type Actor = Message<"gateway.common.v1.Actor"> & {
   /**
-   * Who it was. Not set: nobody, or not known.
+   * The one who did it. Not set: nobody, or not known.
    *
    * @generated from oneof gateway.common.v1.Actor.kind
    */

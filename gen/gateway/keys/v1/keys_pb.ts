@@ -53,7 +53,7 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   family: Family;
 
   /**
-   * What people call it. Two keys may have the same name.
+   * The name that people see. Two keys may have the same name.
    *
    * @generated from field: string name = 4;
    */
@@ -734,7 +734,7 @@ export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*
  */
 export type KeySettings = Message<"gateway.keys.v1.KeySettings"> & {
   /**
-   * What people call it. No control characters, none that nobody sees, no blank at either end.
+   * The name that people see. No control characters, none that nobody sees, no blank at either end.
    *
    * @generated from field: string name = 1;
    */
@@ -1489,7 +1489,7 @@ export type ManagementCredential = Message<"gateway.keys.v1.ManagementCredential
   accountId: string;
 
   /**
-   * What people call it.
+   * The name that people see.
    *
    * @generated from field: string name = 3;
    */

@@ -45,7 +45,7 @@ export type ManagementKey = Message<"gateway.keys.v1.ManagementKey"> & {
   accountId: string;
 
   /**
-   * What people call it. Two of them may have the same name.
+   * The name that people see. Two of them may have the same name.
    *
    * @generated from field: string name = 3;
    */
@@ -313,7 +313,7 @@ export const ListManagementKeysResponseSchema: GenMessage<ListManagementKeysResp
  */
 export type ManagementKeySettings = Message<"gateway.keys.v1.ManagementKeySettings"> & {
   /**
-   * What people call it. With the rules of KeySettings.name.
+   * The name that people see. With the rules of KeySettings.name.
    *
    * @generated from field: string name = 1;
    */

@@ -351,7 +351,7 @@ export type PersonAccount = Message<"gateway.people.v1.PersonAccount"> & {
   accountId: string;
 
   /**
-   * What people call it.
+   * The name that people see.
    *
    * @generated from field: string name = 2;
    */

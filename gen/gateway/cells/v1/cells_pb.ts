@@ -209,9 +209,9 @@ export const ReadOidcResponseSchema: GenMessage<ReadOidcResponse> = /*@__PURE__*
   messageDesc(file_gateway_cells_v1_cells, 6);
 
 /**
- * The questions of facades to the cores of several cells. It is for them alone: a core serves it over gRPC,
- * and to holders of CONTENT_KEY, of which `authorization: Facade …` is a proof of this minute. No
- * other listener has it.
+ * The questions of facades to the cores of several cells. It is for them alone: a core serves it
+ * over gRPC, and to holders of CONTENT_KEY, of which `authorization: Facade …` is a proof of this
+ * minute. No other listener has it.
  *
  * @generated from service gateway.cells.v1.CellsService
  */
